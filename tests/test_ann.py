@@ -64,13 +64,13 @@ def assert_exact(index, text_codes, k=7):
     torch.testing.assert_close(index.scores(text_codes).gather(1, found.columns), expected.scores)
 
 
-def test_reading_every_list_gives_the_exact_answer(made, built):
+def test_searching_every_list_gives_the_exact_answer(made, built):
     read_everything(built)
     assert_exact(built, made[2])
     assert recall(built, made[2], 7) == 1
 
 
-def test_reading_some_lists_finds_most_of_the_best_labels_with_their_exact_scores(made, built):
+def test_searching_some_lists_gives_high_recall_and_exact_scores(made, built):
     text_codes = made[2][200:]
     assert recall(built, text_codes, 10) > 0.95
     built.search.probes = 4
@@ -84,7 +84,7 @@ def test_reading_some_lists_finds_most_of_the_best_labels_with_their_exact_score
     assert 0.6 < both < 1
 
 
-def test_more_probes_and_more_candidates_find_more(made, built):
+def test_more_probes_and_candidates_raise_recall(made, built):
     found = []
     for probes, oversampling in ((1, 1), (4, 1), (4, 8), (64, 8)):
         built.search.probes, built.search.oversampling = probes, oversampling
@@ -93,7 +93,7 @@ def test_more_probes_and_more_candidates_find_more(made, built):
     assert found[0] < found[1] < found[3]
 
 
-def test_directions_in_which_text_codes_do_not_lie_are_not_searched(made, built):
+def test_directions_unused_by_text_codes_are_ignored(made, built):
     index = LabelIndex(built.label_set, built.codes.clone(), 0.0, None, "of no model")
     text_codes = made[2].clone()
     text_codes[:, 5] = 0
@@ -187,14 +187,14 @@ def test_the_same_codes_give_the_same_search(made, built):
     assert torch.equal(again.candidates(made[2], 10), built.search.candidates(made[2], 10))
 
 
-def test_codes_of_16_bits_are_searched_too(made, built):
+def test_sixteen_bit_codes_can_be_searched(made, built):
     index = LabelIndex(built.label_set, built.codes.half(), 0.25, None, "of no model")
     index.search = ApproximateSearch.build(index, made[2], size=32)
     read_everything(index)
     assert_exact(index, made[2])
 
 
-def test_autocast_changes_nothing(made, built):
+def test_autocast_does_not_change_the_search(made, built):
     found = built.top_k(made[2], 9, approximate=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         search = ApproximateSearch.build(built, made[2][:200], size=32)
@@ -203,7 +203,7 @@ def test_autocast_changes_nothing(made, built):
 
 
 @pytest.mark.parametrize("count", [1, 2, 45])
-def test_few_labels_are_searched_as_well(made, built, count, capfd):
+def test_a_small_label_set_can_be_searched(made, built, count, capfd):
     index = LabelIndex(built.label_set[:count], built.codes[:count], 0.0, None, "of no model")
     index.search = ApproximateSearch.build(index, made[2])
     found = index.top_k(made[2], 50, approximate=True)
@@ -212,7 +212,7 @@ def test_few_labels_are_searched_as_well(made, built, count, capfd):
     assert capfd.readouterr().err == ""  # faiss warns there of too few labels for its lists
 
 
-def test_many_documents_are_searched_in_parts(made, built, monkeypatch):
+def test_many_documents_are_searched_in_blocks(made, built, monkeypatch):
     assert built.search.oversampling == 4
     expected = built.search.candidates(made[2], 10)
     monkeypatch.setattr(ann, "_DOCUMENTS", 7)
@@ -238,7 +238,7 @@ def test_the_search_of_another_index_is_refused(made, built):
         other.top_k(made[2], 3, approximate=True)
 
 
-def test_no_documents_get_no_answers(made, built):
+def test_an_empty_batch_gives_empty_results(made, built):
     assert built.top_k(made[2][:0], 3, approximate=True).columns.shape == (0, 3)
     with pytest.raises(ValueError, match="at least one document"):
         recall(built, made[2][:0], 3)
@@ -254,12 +254,12 @@ def test_no_documents_get_no_answers(made, built):
         (lambda codes: codes * 0, "all zero"),
     ],
 )
-def test_text_codes_that_say_nothing_are_refused(made, built, spoil, message):
+def test_invalid_text_codes_are_refused(made, built, spoil, message):
     with pytest.raises(ValueError, match=message):
         ApproximateSearch.build(built, spoil(made[2]), size=32)
 
 
-def test_by_default_the_search_keeps_as_many_directions_as_text_codes_use(made, built, monkeypatch):
+def test_the_default_number_of_directions_follows_the_text_codes(made, built, monkeypatch):
     monkeypatch.setattr(ann, "_SIZE", 5)
     generator = torch.Generator().manual_seed(0)
     for used, expected in ((3, 5), (21, 20)):  # 20 of 21 equal directions hold 95 %
@@ -270,7 +270,7 @@ def test_by_default_the_search_keeps_as_many_directions_as_text_codes_use(made, 
 
 
 @pytest.mark.parametrize("name", ["probes", "oversampling"])
-def test_a_search_that_reads_nothing_is_refused(made, built, name):
+def test_zero_probes_and_zero_oversampling_are_refused(made, built, name):
     setattr(built.search, name, 0)
     with pytest.raises(ValueError, match="must be at least 1"):
         built.top_k(made[2], 3, approximate=True)

@@ -33,7 +33,7 @@ def one(value):
     return pytest.approx(value, abs=1e-6)
 
 
-def test_words_are_shown_as_they_are_written(make_model):
+def test_words_are_shown_as_written(make_model):
     first, second, third = explain(*make_model("han"), TEXTS)
     assert first["text"] == [
         ["Breast", "milk", "12.5", "g", "is", "fed", "to", "INFANTS"],
@@ -43,7 +43,7 @@ def test_words_are_shown_as_they_are_written(make_model):
     assert third["text"] == [["Blood", "was", "drawn"], ["Rats", "were", "fed"]]
 
 
-def test_weights_sum_to_one_over_what_is_there(make_model):
+def test_weights_of_existing_words_sum_to_one(make_model):
     for record in explain(*make_model("han"), TEXTS):
         assert [len(words) for words in record["text"]] == [len(weights) for weights in record["watts"]]
         assert [sum(weights) for weights in record["watts"]] == [one(1)] * len(record["text"])
@@ -53,7 +53,7 @@ def test_weights_sum_to_one_over_what_is_there(make_model):
         assert record["satts"] == [1.0]
 
 
-def test_weights_are_those_of_the_model_in_their_places(make_model):
+def test_weights_equal_the_attention_of_the_model(make_model):
     model, processor = make_model("han")
     with torch.no_grad():
         words, sentences = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
@@ -73,7 +73,7 @@ def test_documents_are_cut_as_the_model_reads_them(make_model):
 
 
 @pytest.mark.parametrize("kind", ["wan", "han"])
-def test_a_document_without_words_has_a_record(make_model, kind):
+def test_a_document_without_words_gets_a_record(make_model, kind):
     record = explain(*make_model(kind), ["", "Iron."])[0]
     assert (record["text"], record["watts"], record["satts"]) == ([], [], [])
     assert len(record["tags"]) == 5
@@ -95,7 +95,7 @@ def test_predictions_are_the_most_probable_labels(make_model, problem_type):
     assert all(score >= threshold for _, score in explain(model, processor, TEXTS, threshold=threshold)[0]["tags"])
 
 
-def test_a_language_shows_its_own_words_and_labels():
+def test_a_multilingual_model_shows_words_and_labels_of_the_language():
     words = {"english": ["milk", "iron", "the"], "german": ["milch", "eisen", "iron"]}
     labels = LabelSet(
         Label(f"{language}:{name}", name, language=language) for language, names in words.items() for name in names[:2]
@@ -112,7 +112,7 @@ def test_a_language_shows_its_own_words_and_labels():
     assert {name for name, _ in record["tags"]} == {"milch", "eisen"}
 
 
-def test_pieces_of_words_are_put_together(save_text_encoder):
+def test_subwords_are_merged_into_words(save_text_encoder):
     folder = save_text_encoder(texts=["breast milk fail ##ing heart"], initializer_range=1.0)
     labels = LabelSet.from_names(["Milk", "Heart"])
     options = {"pooling": "attention", "num_labels": 2, "problem_type": "multi_label_classification"}
@@ -139,7 +139,7 @@ def test_probabilities_are_calibrated(make_model):
     assert [score for _, score in after["tags"]] == pytest.approx(logits.sigmoid().tolist(), rel=1e-4)
 
 
-def test_what_cannot_be_explained_is_refused(make_model):
+def test_models_without_attention_and_mismatched_gold_are_refused(make_model):
     with pytest.raises(ValueError, match="no attention to show as evidence, text_encoder_type 'nn' averages words"):
         explain(*make_model("nn"), TEXTS[:1])
     model, processor = make_model()
@@ -156,7 +156,7 @@ def test_what_cannot_be_explained_is_refused(make_model):
         explain(model, processor, ["Iron."])
 
 
-def test_records_are_what_json_holds(make_model):
+def test_records_survive_json(make_model):
     records = explain(*make_model("han"), TEXTS, gold=[["Iron"], [], []])
     again = json.loads(json.dumps(records))
     assert again == records
@@ -188,7 +188,7 @@ class Page(HTMLParser):
         return [text for name, attrs, text in self.elements if name == tag and (not attribute or attribute in attrs)]
 
 
-def test_the_strongest_word_has_the_full_colour():
+def test_the_word_with_the_highest_weight_has_full_colour():
     page = Page(heat_map(RECORD))
     shades = {text: attrs["style"] for tag, attrs, text in page.elements if tag == "span" and "style" in attrs}
     assert shades == {
@@ -201,7 +201,7 @@ def test_the_strongest_word_has_the_full_colour():
     assert page.texts("small") == ["93.0%", "52.5%", "80%", "20%"]
 
 
-def test_labels_say_whether_they_are_right():
+def test_correct_and_missed_labels_are_marked():
     page = Page(heat_map(RECORD))
     rows = [(attrs.get("class"), tag) for tag, attrs, _ in page.elements if tag == "li"]
     assert rows == [("hit", "li"), (None, "li")]
@@ -210,7 +210,7 @@ def test_labels_say_whether_they_are_right():
     assert "Missed" not in heat_map(RECORD | {"gold_tags": []})
 
 
-def test_whatever_a_record_says_is_text():
+def test_records_are_escaped_in_html():
     attack = "<script>alert('{0}')</script>\"&"
     record = {
         "text": [[attack, "{style}"]],
@@ -225,14 +225,14 @@ def test_whatever_a_record_says_is_text():
     assert page.texts("span") == [attack, attack + "!", attack, "{style}"] * 2
 
 
-def test_a_page_needs_nothing_else():
+def test_a_page_loads_no_external_resources():
     page = heat_map([RECORD])
     for way_out in ("http", "src=", "href=", "url(", "@import", "<script", "<link"):
         assert way_out not in page
     assert page.startswith("<!doctype html>")
 
 
-def test_text_of_any_direction_and_none_is_drawn():
+def test_right_to_left_and_empty_texts_are_drawn():
     arabic = {"text": [["كلمة"], []], "watts": [[0.0], []], "satts": [0.0, 0.0], "gold_tags": [], "tags": []}
     page = Page(heat_map([arabic, arabic | {"text": [], "watts": [], "satts": []}]))
     assert "كلمة" in page.texts("span")

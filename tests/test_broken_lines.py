@@ -9,13 +9,13 @@ from broken_lines import MUTATIONS, ROOT
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.new.strip())
-def test_a_line_to_break_is_there_once(mutation):
+def test_each_mutated_line_occurs_exactly_once(mutation):
     assert (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.old) == 1
     assert all((ROOT / "tests" / test).is_file() for test in mutation.tests.split())
 
 
 @pytest.mark.slow
-def test_every_broken_line_is_noticed():
+def test_every_mutation_makes_a_test_fail():
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("broken_lines.py"))], capture_output=True, text=True
     )

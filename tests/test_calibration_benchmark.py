@@ -43,7 +43,7 @@ def saved(make_model, label_set, tmp_path):
 
 
 @pytest.mark.slow
-def test_it_fits_what_calibrate_fits_and_measures_the_test(saved, monkeypatch, tmp_path, capsys):
+def test_the_benchmark_fits_like_calibrate_and_measures_the_test(saved, monkeypatch, tmp_path, capsys):
     model, processor, folder, task = saved
     monkeypatch.setitem(calibration.SETS, "tiny", lambda data, seed: task)
     path = tmp_path / "calibration.json"

@@ -14,13 +14,13 @@ def names_in(text):
         yield from names.split(",")
 
 
-def test_extras_are_few_and_each_is_explained():
+def test_every_extra_is_explained_in_the_readme():
     assert len(EXTRAS) <= 9
     explained = (ROOT / "README.md").read_text().split("## Extras")[1]
     assert set(re.findall(r"^- `(\w+)`:", explained, re.MULTILINE)) == set(EXTRAS)
 
 
-def test_every_extra_that_an_error_or_a_page_names_can_be_installed():
+def test_every_extra_named_in_errors_and_pages_exists():
     files = [ROOT / "README.md", ROOT / ".ci" / "run", ROOT / "pyproject.toml"]
     for folder in ("docs", "recipes", "benchmarks", "model_cards", "hf_gile", "hf_gile_cli"):
         files += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".jinja")]

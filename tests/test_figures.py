@@ -46,13 +46,13 @@ def paper_rows():
     ],
     ids=["what matters", "curves", "tables of the paper"],
 )
-def test_tables_are_what_the_benchmarks_wrote(file, rows):
+def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()
     missing = [line for line in rows() if line not in text]
     assert not missing, "\n".join(["write these rows into " + file, *missing])
 
 
-def test_ratios_of_the_literal_form_are_what_the_benchmark_wrote():
+def test_ratios_of_the_literal_form_equal_the_benchmark_results():
     results = json.loads((RESULTS / "literal_and_fast.json").read_text())
     text = (ROOT / "docs" / "from_scratch.md").read_text()
     for name, ratio in results["ratios"].items():

@@ -31,7 +31,7 @@ def kept(make_model, label_set, tmp_path):
     return Kept(Task("tiny", dict.fromkeys(parts, texts), gold, labels), model, processor, tmp_path)
 
 
-def test_logits_are_those_of_the_model_in_the_order_of_the_task_and_are_kept(kept):
+def test_logits_follow_the_order_of_the_task_and_are_cached(kept):
     found = kept.logits("test", 3)
     words = kept.processor(kept.task.texts["test"][:3], return_tensors="pt")
     expected = kept.model(**words).logits[:, kept.model.label_set.columns(kept.task.labels.ids)]
@@ -51,7 +51,7 @@ def test_the_audit_is_measured(kept, monkeypatch):
     assert 0 <= figures["drift"]["audit"] <= 1
 
 
-def test_as_many_headings_are_put_in_as_taken_out_and_siblings_where_there_are_any(kept):
+def test_corruption_inserts_as_many_headings_as_it_removes(kept):
     gold = audit.multi_hot(kept.task.gold["test"], 5)
     counts = torch.tensor([1.0, 1, 1, 1, 0])
     for near in ({}, {column: [4] for column in range(4)}):
@@ -62,14 +62,14 @@ def test_as_many_headings_are_put_in_as_taken_out_and_siblings_where_there_are_a
     assert audit.siblings_of(["a", "b", "c"], {"a": {"1"}, "b": {"1", "2"}, "c": {"2"}}) == {0: [1], 1: [0, 2], 2: [1]}
 
 
-def test_a_promise_is_measured_for_each_group(kept):
+def test_promised_recall_is_measured_for_each_group(kept):
     found = promised_recall.measure(kept, 1000)["fitted_on"]
     for recall in ("0.7", "0.8", "0.9"):
         assert found["alike"][recall]["seen"]["recall"] == pytest.approx(float(recall), abs=0.15)
         assert set(found["validation"][recall]) == {"seen", "unseen"}
 
 
-def test_lists_are_measured_by_group():
+def test_shortlists_are_measured_for_each_group():
     scores = torch.arange(60.0).expand(2, 60)
     found = shortlist.of_lists(lambda rows: scores[rows], [[59, 0], [45]], num_seen=50)
     assert found == {

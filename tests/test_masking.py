@@ -46,22 +46,22 @@ def test_a_secret_is_masked(text):
         "hf_gile, hf_gile_cli",
     ],
 )
-def test_what_is_no_secret_stays(text):
+def test_text_without_secrets_is_unchanged(text):
     assert masked(text) == text
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD"])
-def test_the_value_of_a_secret_variable_is_masked_wherever_it_stands(monkeypatch, name):
+def test_the_value_of_a_secret_variable_is_masked_everywhere(monkeypatch, name):
     monkeypatch.setenv(name, TOKEN)
     assert masked(f"--hub_tok {TOKEN}") == "--hub_tok <secret>"
 
 
-def test_the_value_of_a_secret_flag_of_this_process_is_masked_wherever_it_stands(monkeypatch):
+def test_the_value_of_a_secret_flag_is_masked_everywhere(monkeypatch):
     monkeypatch.setattr("sys.argv", ["hf-gile", "push", "model", "ada/gile", "--token", TOKEN])
     assert explained(OSError(f"the header b'{TOKEN}' is illegal")) == "the header b'<secret>' is illegal"
 
 
-def test_a_card_and_a_report_hold_no_secret():
+def test_cards_and_reports_contain_no_secrets():
     command = f"hf-gile train --hub_token {TOKEN}"
     info = CardInfo(training_command=command, training_data=f"https://ada:{TOKEN}@example.org/a.csv")
     assert info.training_command == "hf-gile train --hub_token <secret>"

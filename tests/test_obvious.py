@@ -92,7 +92,7 @@ def clinc(tmp_path):
     return tmp_path
 
 
-def test_a_third_of_the_intents_is_unseen_another_for_each_seed(clinc):
+def test_each_seed_holds_out_a_different_third_of_the_intents(clinc):
     unseen = []
     for seed in (1, 2, 3):
         task = clinc150(clinc, seed, "unseen")
@@ -104,7 +104,7 @@ def test_a_third_of_the_intents_is_unseen_another_for_each_seed(clinc):
     assert len(set.union(*unseen)) == 9
 
 
-def test_few_examples_are_eight_an_intent_and_two_to_validate(clinc):
+def test_the_few_shot_split_has_eight_training_and_two_validation_examples(clinc):
     first, second = (clinc150(clinc, seed, "few") for seed in (1, 2))
     assert [label.count for label in first.labels] == [8] * 9
     assert [len(first.texts[part]) for part in ("train", "validation", "test")] == [72, 18, 108]
@@ -113,7 +113,7 @@ def test_few_examples_are_eight_an_intent_and_two_to_validate(clinc):
     assert first.labels[0].name == "intent 0"
 
 
-def test_held_out_labels_leave_training_and_are_gold_in_the_test(several_labels, monkeypatch):
+def test_held_out_labels_occur_only_in_the_test(several_labels, monkeypatch):
     monkeypatch.setattr("obvious_sets.held_out_labels", lambda counts, share: ["b"])
     held = hold_out(several_labels, 0.5)
     assert held.labels.ids == ["a", "c", "b"]
@@ -127,12 +127,12 @@ def test_held_out_labels_leave_training_and_are_gold_in_the_test(several_labels,
         assert set(without) == set(whole) - {2}
 
 
-def test_a_share_that_holds_nothing_out_is_refused(several_labels):
+def test_a_share_that_holds_out_no_label_is_refused(several_labels):
     with pytest.raises(ValueError, match="holds out none of 3 labels"):
         hold_out(several_labels, 0.0)
 
 
-def test_subjects_have_the_name_in_the_language_of_the_texts_and_the_other_as_a_synonym():
+def test_subject_names_in_the_other_language_become_synonyms():
     rows = [
         {"id": "1", "name_en": "Fungi", "name_de": "Pilze"},
         {"id": "2", "name_en": "", "name_de": "Fachwerk"},
@@ -146,7 +146,7 @@ def test_subjects_have_the_name_in_the_language_of_the_texts_and_the_other_as_a_
 # --- Figures ---------------------------------------------------------------------------------------------------------
 
 
-def test_figures_are_those_of_scikit_learn(several_labels):
+def test_metrics_equal_scikit_learn(several_labels):
     task = several_labels
     figures = obvious.evaluate(task, random_scores, unseen=True)
     test, gold = figures["test"], task.gold["test"]
@@ -166,7 +166,7 @@ def test_figures_are_those_of_scikit_learn(several_labels):
                 assert test[f"{prefix}{average}_f1"] == pytest.approx(f1)
 
 
-def test_the_threshold_is_the_best_of_the_seen_labels_on_validation_documents(several_labels):
+def test_the_threshold_is_tuned_for_seen_labels_on_validation_documents(several_labels):
     task = several_labels
     threshold = obvious.evaluate(task, random_scores, unseen=True)["threshold"]
     scores = random_scores(task.texts["validation"]).numpy()[:, :3]
@@ -187,7 +187,7 @@ def test_unseen_labels_compete_with_all_but_the_seen_gold_labels(several_labels)
     assert test["unseen_among_all_average_precision"] == pytest.approx(np.mean(precisions))
 
 
-def test_a_system_of_seen_labels_has_the_unseen_ones_last_and_no_figures_of_them(several_labels):
+def test_a_system_without_unseen_labels_ranks_them_last(several_labels):
     test = obvious.evaluate(several_labels, lambda texts: random_scores(texts)[:, :3], unseen=False)["test"]
     assert not any(name.startswith("unseen") for name in test)
     scores = random_scores(several_labels.texts["test"]).numpy()
@@ -196,7 +196,7 @@ def test_a_system_of_seen_labels_has_the_unseen_ones_last_and_no_figures_of_them
     assert test["average_precision"] == pytest.approx(label_ranking_average_precision_score(targets, scores))
 
 
-def test_with_one_label_a_document_the_best_one_is_chosen_and_validation_is_not_read(one_label):
+def test_single_label_sets_use_the_best_label_and_no_threshold(one_label):
     def score(texts):
         assert texts == one_label.texts["test"][: len(texts)]
         return torch.tensor([[0.0, -1.0, -2.0]]).expand(len(texts), 3)
@@ -207,7 +207,7 @@ def test_with_one_label_a_document_the_best_one_is_chosen_and_validation_is_not_
     assert set(test) == {*obvious.COLUMNS.values(), *obvious.ANNIF.values()}  # all of its labels are seen
 
 
-def test_a_system_of_seen_labels_has_a_threshold_where_validation_documents_have_unseen_ones(several_labels):
+def test_unseen_validation_labels_do_not_affect_the_threshold(several_labels):
     task = several_labels
     random = obvious.evaluate(task, random_scores, unseen=True)["threshold"]
     task.gold["validation"][0].append(3)
@@ -215,7 +215,7 @@ def test_a_system_of_seen_labels_has_a_threshold_where_validation_documents_have
     assert figures["threshold"] == random
 
 
-def test_figures_of_annif_are_those_of_scikit_learn():
+def test_annif_metrics_equal_scikit_learn():
     scores = torch.rand(20, 30, generator=torch.Generator().manual_seed(0))
     gold = [[place, place + 5, 29] for place in range(19)] + [[]]
     figures = obvious.annif_figures(scores, gold)
@@ -242,7 +242,7 @@ def test_linear_classifiers_learn_topics(name, one_label):
     assert test["precision_at_1"] == 1.0
 
 
-def test_the_svm_is_that_of_scikit_learn(one_label):
+def test_the_svm_equals_scikit_learn(one_label):
     vectorizer = TfidfVectorizer(sublinear_tf=True)
     features = vectorizer.fit_transform(one_label.texts["train"])
     classifier = LinearSVC(random_state=1).fit(features, [row[0] for row in one_label.gold["train"]])
@@ -251,43 +251,43 @@ def test_the_svm_is_that_of_scikit_learn(one_label):
     assert np.allclose(scores, expected, atol=1e-4)
 
 
-def test_classifiers_of_several_labels_have_a_score_for_each(several_labels):
+def test_multi_label_classifiers_return_a_score_per_label(several_labels):
     fitted = systems.fit_each_label(LinearSVC(), np.eye(30), several_labels)
     scores = fitted(np.eye(30))
     assert scores.shape == (30, 3)
     assert ((scores > 0).numpy() == multi_hot(several_labels.gold["train"], range(3))).all()
 
 
-def test_too_many_labels_are_left_out(several_labels, monkeypatch):
+def test_systems_are_skipped_for_too_many_labels(several_labels, monkeypatch):
     monkeypatch.setattr(systems, "MOST_LABELS", 2)
     with pytest.raises(systems.NotForThisSetError, match="3 labels; this one is for 2"):
         fit("chars_svc", several_labels)
 
 
 @pytest.mark.parametrize("name", ["tfidf_cosine", "bm25"])
-def test_words_find_the_label_that_they_name(name):
+def test_texts_match_the_label_that_they_name(name):
     documents = {"train": [("a cat", ["c"]), ("the boats", ["b"])], "validation": [], "test": []}
     known = [Label("c", "cats"), Label("b", "sailing boat"), Label("i", "iron")]
     score = fit(name, make_task("words", documents, known)).score
     assert score(["Cats and a cat", "this boat", "irons"]).argmax(dim=1).tolist() == [0, 1, 2]
 
 
-def test_labels_with_nothing_but_names_have_no_described_row(one_label):
+def test_labels_without_descriptions_have_no_described_row(one_label):
     with pytest.raises(systems.NotForThisSetError, match="nothing but names"):
         fit("tfidf_described", one_label)
 
 
-def test_the_score_of_a_label_is_that_of_its_name_plus_the_best_of_its_texts():
+def test_a_label_score_adds_its_name_and_best_text():
     scores = torch.tensor([[0.1, 0.5, 0.2, 0.3]])  # a label of three texts, and one of a name alone
     assert systems.of_labels(scores, np.array([0, 3]))[0].tolist() == pytest.approx([0.6, 0.6])
     assert systems.of_labels(scores, None) is scores
 
 
-def test_words_lose_the_s_of_a_plural_and_not_that_of_gas():
+def test_plural_s_is_stripped_but_not_from_gas():
     assert systems.words_of("Rats, GAS and X-rays") == ["rat", "gas", "and", "ray"]
 
 
-def test_weights_are_those_of_the_score_that_tells_labels_apart():
+def test_fitted_weights_favour_the_informative_score():
     generator = torch.Generator().manual_seed(0)
     targets = torch.eye(20)
     good = 2 * targets + torch.randn(20, 20, generator=generator)
@@ -296,7 +296,7 @@ def test_weights_are_those_of_the_score_that_tells_labels_apart():
     assert weights[0] > 5 * weights[1] > 0
 
 
-def test_vectors_are_made_once_and_their_cost_counts_each_time(tmp_path, monkeypatch):
+def test_vectors_are_computed_once_but_their_cost_counts_each_time(tmp_path, monkeypatch):
     config = SimpleNamespace(num_hidden_layers=1, vocab_size=2)
     model = SimpleNamespace(config=config, eval=lambda: SimpleNamespace(config=config))
     monkeypatch.setattr(systems.AutoTokenizer, "from_pretrained", lambda *_, **__: None)
@@ -320,7 +320,7 @@ def test_vectors_are_made_once_and_their_cost_counts_each_time(tmp_path, monkeyp
     assert systems.Encoder.saved_seconds == 1.0
 
 
-def test_labels_that_a_tree_does_not_return_come_last():
+def test_labels_missing_from_a_tree_come_last():
     scores = systems.log_odds(systems.dense([[(2, 0.5), (0, 0.25)], []], num_labels=3))
     assert scores[0].tolist() == pytest.approx([np.log(0.25 / 0.75), systems.LOWEST, 0.0])
     assert scores[1].tolist() == [systems.LOWEST] * 3
@@ -329,14 +329,14 @@ def test_labels_that_a_tree_does_not_return_come_last():
     assert surest.isfinite().all()
 
 
-def test_the_file_of_a_tree_library_has_sizes_labels_and_ascending_features(tmp_path):
+def test_tree_library_files_have_sizes_labels_and_sorted_features(tmp_path):
     texts = sp.csr_matrix(np.array([[0.0, 0.5, 0.25], [1.0, 0.0, 0.0]], np.float32))
     texts.indices[:2], texts.data[:2] = [2, 1], [0.25, 0.5]  # scipy does not promise an order
     systems.write_svm(tmp_path / "train.txt", texts, [[3, 1], []], num_labels=4)
     assert (tmp_path / "train.txt").read_text() == "2 3 4\n3,1 1:0.5 2:0.25\n 0:1\n"
 
 
-def test_ours_is_given_files_and_no_setting_and_never_the_test(tmp_path):
+def test_ours_gets_files_without_settings_or_test_texts(tmp_path):
     known = [Label("a", "first", "a thing", synonyms=("one",)), Label("b", "second")]
     documents = {"train": [("Title\nText\nmore", ["a"])], "validation": [("V\nw", ["a"])], "test": [("T\nsecret", [])]}
     task = make_task("titled", documents, known, titled=True)
@@ -386,13 +386,13 @@ def options(tmp_path):
                      held_out=0.0, again=False)  # fmt: skip
 
 
-def test_a_short_name_stands_for_the_sets_that_begin_with_it():
+def test_a_short_name_selects_all_sets_with_that_prefix():
     assert obvious.expand(["clinc150"]) == ["clinc150", "clinc150_unseen", "clinc150_few"]
     assert obvious.expand(["clinc150_few", "tibkat"]) == ["tibkat_en", "tibkat_de", "clinc150_few"]
     assert obvious.expand(["clinc"]) == []
 
 
-def test_what_has_been_run_is_not_run_again_and_other_seeds_only_where_something_is_drawn(options):
+def test_finished_runs_and_seeds_without_effect_are_skipped(options):
     results = {"tibkat_en": {"parabel": {"2": {}}}}
     assert obvious.missing(options, "parabel", 2, results) == ["tibkat_de"]
     assert obvious.missing(options, "bm25", 1, results) == ["tibkat_en", "tibkat_de"]
@@ -403,9 +403,7 @@ def test_what_has_been_run_is_not_run_again_and_other_seeds_only_where_something
     assert obvious.missing(options, "parabel", 2, results) == ["tibkat_en", "tibkat_de"]
 
 
-def test_a_run_is_written_and_one_that_fails_does_not_stop_the_others(
-    options, one_label, tmp_path, monkeypatch, capsys
-):
+def test_a_failing_run_does_not_stop_the_others(options, one_label, tmp_path, monkeypatch, capsys):
     def fails(folder, seed):
         return make_task("x", {"train": [], "validation": [], "test": []}, [Label("a", "a")])
 
@@ -426,7 +424,7 @@ def test_a_run_is_written_and_one_that_fails_does_not_stop_the_others(
     assert "left out" in capsys.readouterr().out
 
 
-def test_tables_have_means_of_the_seeds_and_leave_out_what_a_system_cannot_do():
+def test_tables_show_means_over_seeds_and_omit_missing_metrics():
     results = {
         "clinc150_unseen": {"ours": {"1": run_of(0.5, 0.25), "2": run_of(0.6, 0.35)}, "tfidf_svc": {"1": run_of(0.6)}},
         "sib200_english": {"ours": {"1": run_of(0.5)}, "bm25": {"1": run_of(0.4)}},
@@ -449,7 +447,7 @@ def test_tables_have_means_of_the_seeds_and_leave_out_what_a_system_cannot_do():
     assert "| sib200 | P@1 | 60.0 | 40.0 | BM25, names | +20.0 |" in beside
 
 
-def test_the_page_is_what_the_benchmark_writes():
+def test_the_page_equals_the_benchmark_output():
     results = obvious.read(obvious.RESULTS / "obvious.json")
     assert obvious.PAGE.read_text(encoding="utf-8") == obvious.page(results)
     assert obvious.front_table(results) in obvious.README.read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_weights_of_tokens_start_at_the_idf(make_model):
+def test_the_example_with_idf_token_weights_runs(make_model):
     model, processor = make_model(bag_size=3)
     dataset = encode_dataset(rows(), processor, model.label_set)
     names = {"model": model, "processor": processor, "dataset": dataset}
@@ -43,7 +43,7 @@ def test_weights_of_tokens_start_at_the_idf(make_model):
     assert model.gile.bag.log_weights.weight.abs().sum() > 0
 
 
-def test_a_trained_model_compares_words(make_model):
+def test_the_example_with_lexical_terms_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     for part in (model, processor):
         part.save_pretrained("model")
@@ -53,7 +53,7 @@ def test_a_trained_model_compares_words(make_model):
     assert run("how_it_works.md", "from hf_gile.training import set_lexical", names)["model"].config.lexical
 
 
-def test_a_head_is_fitted_as_convex_problems(save_text_encoder):
+def test_the_convex_fitting_example_runs(save_text_encoder):
     encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart", "Milk", "Iron"])
     model = model_from_text_encoder(encoder, num_labels=3, problem_type="single_label_classification")
     processor = processor_from_text_encoder(encoder, model.config)
@@ -64,7 +64,7 @@ def test_a_head_is_fitted_as_convex_problems(save_text_encoder):
     assert names["result"]["chosen"]
 
 
-def test_a_frozen_encoder_reads_once_and_its_layers_have_rates(save_text_encoder):
+def test_the_frozen_encoder_and_learning_rate_examples_run(save_text_encoder):
     encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron", "Infant"])
     model = model_from_text_encoder(
         encoder, num_labels=4, problem_type="multi_label_classification", freeze_text_encoder=True
@@ -82,7 +82,7 @@ def test_a_frozen_encoder_reads_once_and_its_layers_have_rates(save_text_encoder
     assert len({group["lr"] for group in groups}) > 2
 
 
-def test_a_classifier_is_exported_by_torch(make_model):
+def test_the_torch_export_example_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     inputs = processor(TEXTS, return_tensors="pt")
     inputs.pop("lexical_ids", None)
@@ -91,7 +91,7 @@ def test_a_classifier_is_exported_by_torch(make_model):
     torch.testing.assert_close(exported["logits"], model(**inputs).logits)
 
 
-def test_rare_labels_are_measured_weighted_and_a_loss_is_set(make_model):
+def test_the_rare_label_and_loss_examples_run(make_model):
     pytest.importorskip("evaluate")
     model, _ = make_model()
     label_set = model.label_set.with_counts({"Iron": 7, "Blood": 2, "Infant": 1, "Milk, Human": 1})
@@ -110,7 +110,7 @@ def test_rare_labels_are_measured_weighted_and_a_loss_is_set(make_model):
 
 
 @pytest.mark.slow
-def test_a_program_trains_calibrates_and_saves(make_model):
+def test_the_training_program_example_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts(dict.fromkeys(model.label_set.ids, 1)), processor)
     args = TrainingArguments("runs", use_cpu=True, report_to="none", num_train_epochs=1, eval_strategy="epoch")
@@ -121,7 +121,7 @@ def test_a_program_trains_calibrates_and_saves(make_model):
     assert Path("runs/mine/model/config.json").is_file()
 
 
-def test_tables_and_word_vectors_are_read():
+def test_the_table_and_word_vector_examples_run():
     Path("subjects.csv").write_text("id,name_en,name_de,synonyms\na,Iron,Eisen,Fe\n")
     Path("records.jsonl.gz").write_text('{"id": "1", "title": "Iron.", "abstract": "Of rats.", "subjects": ["a"]}\n')
     Path("glove.840B.300d.txt").write_text("iron 0.5 1.0\nmilk 1.0 0.25\n")

@@ -46,7 +46,7 @@ def run(name, names):
     ["your model", "pipeline", "own data", "family", "without the pipeline", "index", "shortlist"]
     + [name for name in BLOCKS if name.startswith("tutorial: ") and name != "tutorial: score"],
 )
-def test_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):
+def test_the_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):
     monkeypatch.chdir(tmp_path)
     model, processor = make_model(problem_type="multi_label_classification")
     for folder in ("bioasq/gile", "mine/auto", "notes/auto", "table/gile"):
@@ -72,7 +72,7 @@ def test_the_page_on_scaling_out_maps_a_dataset(tmp_path, monkeypatch, make_mode
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_text_encoder):
+def test_the_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_text_encoder):
     folder = save_text_encoder(tmp_path / "encoder", texts=["the parcel has not come delivery invoice password"])
     name = "sentence-transformers/all-MiniLM-L6-v2"
     monkeypatch.setattr(general, "HF_HOME", str(tmp_path))
@@ -84,7 +84,7 @@ def test_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_text_e
     assert {name for one in names["result"] for name in one["labels"]} == {"delivery", "account"}
 
 
-def test_a_page_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, save_text_encoder):
+def test_the_pretrained_encoder_example_runs(tmp_path, monkeypatch, save_text_encoder):
     monkeypatch.chdir(tmp_path)
     save_text_encoder(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
     names = {}
@@ -93,7 +93,7 @@ def test_a_page_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, sav
     assert names["model"](**words).logits.shape == (1, 2)
 
 
-def test_a_page_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monkeypatch):
+def test_the_heat_map_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     run("own data", names)
@@ -103,7 +103,7 @@ def test_a_page_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monk
     assert "weight" in page
 
 
-def test_a_page_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_data):
+def test_the_checkpoint_conversion_example_runs(tmp_path, monkeypatch, shared_data):
     pytest.importorskip("h5py")
     monkeypatch.chdir(tmp_path)
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
@@ -116,7 +116,7 @@ def test_a_page_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_da
     assert (tmp_path / "gile-mhan" / "published_gile.py").is_file()
 
 
-def test_pages_name_files_and_names_that_exist_and_the_readme_is_short():
+def test_pages_name_existing_files_and_the_readme_is_short():
     import hf_gile.data
     import hf_gile.models
     import hf_gile.models.scoring_gile as scoring
@@ -134,7 +134,7 @@ def test_pages_name_files_and_names_that_exist_and_the_readme_is_short():
         assert (ROOT / path).is_file(), path
 
 
-def test_the_page_on_data_names_readers_that_exist_and_all_of_them():
+def test_the_page_on_data_names_every_reader():
     import hf_gile.data
 
     page = (ROOT / "docs" / "data.md").read_text()
@@ -147,7 +147,7 @@ def test_the_page_on_data_names_readers_that_exist_and_all_of_them():
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
 )
-def test_links_of_a_page_lead_somewhere(page):
+def test_links_of_a_page_have_existing_targets(page):
     for target, _, heading in re.findall(r"\]\((?!https?:)([^)#]*)(#([^)]*))?\)", page.read_text()):
         file = (page.parent / target) if target else page
         assert file.exists(), target

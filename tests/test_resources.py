@@ -12,7 +12,7 @@ _TEMPLATE = r'"(model_cards/[^"]+\.jinja)"'
 
 
 @pytest.mark.parametrize("name", ["recipes/train_table.py", "recipes/train_bioasq.py", "recipes/baselines/__init__.py"])
-def test_a_recipe_is_found(name):
+def test_resource_returns_the_path_of_a_recipe(name):
     assert resource(name) == ROOT / name
 
 
@@ -25,12 +25,12 @@ def test_a_recipe_is_found(name):
         ("../etc/passwd", "is not a resource"),
     ],
 )
-def test_what_is_no_resource_is_named(name, message):
+def test_a_missing_resource_is_named(name, message):
     with pytest.raises(FileNotFoundError, match=message):
         resource(name)
 
 
-def test_every_template_that_the_package_renders_is_carried_by_the_wheel():
+def test_the_wheel_contains_every_template():
     carried = (ROOT / "pyproject.toml").read_text().split("force-include")[1]
     names = {name for code in (ROOT / "hf_gile").rglob("*.py") for name in re.findall(_TEMPLATE, code.read_text())}
     assert names

@@ -109,7 +109,7 @@ def at(content, path):
     return [found for entry in entries for found in (at(entry, rest) if rest else [entry])]
 
 
-def test_there_is_no_file_that_no_script_writes():
+def test_every_results_file_is_written_by_a_script():
     assert set(FILES) <= set(ROWS)
 
 
@@ -119,7 +119,7 @@ def test_the_list_of_older_files_only_shrinks():
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_a_file_says_by_which_commit_seed_and_machine_it_was_measured(name):
+def test_a_results_file_records_commit_seed_and_machine(name):
     wanted = {*machine.PROVENANCE} | ({"commits_of_runs"} if name.startswith("paper_") else set())
     for entry in at(FILES[name], KEYED[name]) if name in KEYED else [FILES[name]]:
         assert wanted - set(entry) == OLDER.get(name, set())
@@ -129,7 +129,7 @@ def test_a_file_says_by_which_commit_seed_and_machine_it_was_measured(name):
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_each_row_has_the_fields_that_its_script_writes(name):
+def test_each_row_has_the_fields_written_by_its_script(name):
     path, fields, more = ROWS[name]
     rows = at(FILES[name], path)
     assert rows
@@ -144,7 +144,7 @@ def test_no_measured_time_is_a_round_number():
             assert "second" not in name or value != round(value, 3), name
 
 
-def test_results_are_written_whole_and_say_where_they_come_from(tmp_path, monkeypatch):
+def test_results_are_written_atomically_with_their_provenance(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(machine, "commit", lambda: "c" * 40)
     path = machine.write_results("tiny", {"runs": {"a": 1.5}}, seed=3)
@@ -162,7 +162,7 @@ def test_results_are_written_whole_and_say_where_they_come_from(tmp_path, monkey
     assert [file.name for file in path.parent.iterdir()] == ["tiny.json"]
 
 
-def test_a_copy_that_is_no_clone_has_an_unknown_commit(tmp_path, monkeypatch):
+def test_outside_a_git_clone_the_commit_is_unknown(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     monkeypatch.setattr(machine, "RESULTS", tmp_path / "results")
     assert machine.commit() == "unknown"
@@ -237,14 +237,14 @@ QUOTED = {
 
 
 @pytest.mark.parametrize("table", QUOTED, ids=str)
-def test_every_figure_of_a_table_is_in_the_results_that_its_section_names(table):
+def test_table_figures_occur_in_the_results_file_of_their_section(table):
     _, named, rows = QUOTED[table]
     numbers = [number for name in named for number in leaves(FILES[name])]
     wrong = [row for row in rows if not all(is_quoted(cell.strip(), numbers) for cell in row.split("|")[2:-1])]
     assert not wrong, "\n".join([f"not in benchmarks/results/{' or '.join(named)}.json:", *wrong])
 
 
-def test_a_figure_that_nobody_measured_is_noticed():
+def test_an_unmeasured_figure_is_detected():
     numbers = [0.4873, 12.5, 0.25]
     for cell in ("48.73", "0.49", "12.5", "4.00", "-", "words", "0.2"):
         assert is_quoted(cell, numbers), cell

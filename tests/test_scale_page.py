@@ -90,7 +90,7 @@ TABLES = [scoring, peers, training_step, loss_memory, sampling_curves, search, s
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
-def test_tables_are_what_the_benchmarks_wrote(table):
+def test_tables_equal_the_benchmark_results(table):
     page = (ROOT / "docs" / "scale.md").read_text()
     missing = [line for line in (f"| {' | '.join(cells)} |" for cells in table()) if line not in page]
     assert not missing, "\n".join(["write these rows into docs/scale.md", *missing])

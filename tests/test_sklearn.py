@@ -48,7 +48,7 @@ def make(save_text_encoder):
 
 
 @pytest.mark.slow
-def test_one_label_a_text_is_predicted_with_probabilities_that_sum_to_one(make, capsys):
+def test_single_label_probabilities_sum_to_one(make, capsys):
     texts, gold = draw(60)
     model = make().fit(texts, [row[0] for row in gold])
     assert capsys.readouterr() == ("", "")
@@ -61,7 +61,7 @@ def test_one_label_a_text_is_predicted_with_probabilities_that_sum_to_one(make, 
     assert model.score(held, [row[0] for row in right]) > 0.9
 
 
-def test_of_two_labels_the_decision_is_a_number(make):
+def test_decision_values_of_two_labels_are_one_dimensional(make):
     texts, gold = draw(40)
     model = make(settings={"lexical": False}).fit(texts, [int(row[0] in ("heart", "iron")) for row in gold])
     assert model.classes_.tolist() == [0, 1]
@@ -71,7 +71,7 @@ def test_of_two_labels_the_decision_is_a_number(make):
     assert (decisions > 0).astype(int).tolist() == model.predict(texts).tolist()
 
 
-def test_labels_are_described_in_part_and_added_after_fit(make, tmp_path):
+def test_labels_may_be_partly_described_and_added_after_fit(make, tmp_path):
     texts, gold = draw(60, most=2)
     model = make({"iron": "a metal in blood", "blood": ""}).fit(texts, gold)
     assert model.classes_.tolist() == [*NAMES, "blood"]
@@ -95,7 +95,7 @@ def test_labels_are_described_in_part_and_added_after_fit(make, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
-def test_a_table_of_zeros_and_ones_is_answered_with_such_a_table(make, form):
+def test_predictions_have_the_form_of_an_indicator_matrix(make, form):
     texts, gold = draw(60, most=2)
     binarizer = MultiLabelBinarizer().fit(gold)
     labels = LabelSet(Label(name, name) for name in binarizer.classes_)
@@ -107,7 +107,7 @@ def test_a_table_of_zeros_and_ones_is_answered_with_such_a_table(make, form):
 
 
 @pytest.mark.slow
-def test_it_is_cross_validated_and_searched_at_the_end_of_a_pipeline(make):
+def test_cross_validation_and_grid_search_work_in_a_pipeline(make):
     texts, gold = draw(48, most=2)
     y = MultiLabelBinarizer().fit_transform(gold)
     pipe = make_pipeline(FunctionTransformer(lambda texts: [text.lower() for text in texts]), make(NAMES))
@@ -119,7 +119,7 @@ def test_it_is_cross_validated_and_searched_at_the_end_of_a_pipeline(make):
 
 
 @pytest.mark.slow
-def test_the_code_of_the_page_runs(save_text_encoder, monkeypatch, tmp_path):
+def test_the_scikit_learn_page_runs(save_text_encoder, monkeypatch, tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "scikit_learn.md").read_text()
     encoder = save_text_encoder(texts=["Rats were fed iron. Milk for infants drink human"])
     monkeypatch.setattr(
@@ -156,7 +156,7 @@ def words_of(rows):
 
 
 @pytest.mark.slow
-def test_what_scikit_learn_asks_of_a_classifier_holds(make, monkeypatch):
+def test_the_classifier_passes_check_estimator(make, monkeypatch):
     monkeypatch.setattr(GileClassifier.__init__, "__kwdefaults__", make().get_params() | {"labels": None})
     inexact = {"check_methods_sample_order_invariance": "sums of 32 bits are rounded by their order"}
     skipped = {"check_array_api_input"}
@@ -166,7 +166,7 @@ def test_what_scikit_learn_asks_of_a_classifier_holds(make, monkeypatch):
     assert len(results) > 50
 
 
-def test_it_starts_from_the_defaults_of_the_command(monkeypatch):
+def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "recipes")
     recipe = __import__("train_table")
     classifier = GileClassifier()
@@ -192,17 +192,17 @@ def test_it_starts_from_the_defaults_of_the_command(monkeypatch):
         (["a"] * 4, [["a"], ["b"]] * 2, {"labels": "a, b"}, "got the string 'a, b'"),
     ],
 )
-def test_what_it_cannot_take_is_said(texts, y, options, message):
+def test_invalid_input_is_refused(texts, y, options, message):
     with pytest.raises(ValueError, match=message):
         GileClassifier(**options).fit(texts, y)
 
 
-def test_it_predicts_nothing_before_it_is_fitted():
+def test_an_unfitted_classifier_does_not_predict():
     with pytest.raises(NotFittedError):
         GileClassifier().predict(["a text"])
 
 
-def test_without_scikit_learn_the_extra_is_named(monkeypatch):
+def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delitem(sys.modules, "hf_gile.sklearn")
     with pytest.raises(ImportError, match=r"GileClassifier needs the `train` extra: pip install 'hf-gile\[train\]'"):

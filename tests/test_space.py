@@ -60,7 +60,7 @@ def test_bars_show_the_probabilities_of_the_pipeline(make_page):
         assert list(groups[heading]) == answer["labels"]
 
 
-def test_where_one_label_fits_typed_and_stored_labels_share_the_probability(make_page):
+def test_typed_and_stored_labels_share_a_softmax(make_page):
     groups = shown(bars(make_page(), typed="Iron\nRats: fed", one=True))
     assert list(groups["Your labels"]) == ["Rats"]  # Iron is stored
     assert len(groups["The vocabulary"]) == 5
@@ -68,13 +68,13 @@ def test_where_one_label_fits_typed_and_stored_labels_share_the_probability(make
     assert sum(shares) == pytest.approx(100, abs=0.3)
 
 
-def test_a_label_of_the_page_is_scored_beside_the_typed_ones():
+def test_an_added_label_joins_the_typed_labels():
     assert add_label("Iron\n", "  Milk,\tHuman ", " breast\nmilk ") == ("Iron\nMilk, Human: breast milk", "", "")
     assert add_label("Iron", " ", "metal") == ("Iron", "", "metal")
     assert read_labels(add_label("", "Milk, Human", "breast milk")[0])[0].text == "Milk, Human: breast milk"
 
 
-def test_a_search_shows_labels_by_words_of_names_synonyms_and_ids(make_page):
+def test_search_matches_names_synonyms_and_ids(make_page):
     labels = LabelSet([Label("C14", "Heart Failure", synonyms=("cardiac failure",)), Label("G07", "Iron")])
     page = make_page(labels)
     for search in ("heart", "FAIL hea", "cardiac", "c14"):
@@ -84,7 +84,7 @@ def test_a_search_shows_labels_by_words_of_names_synonyms_and_ids(make_page):
     assert "Type a text" in bars(page, text="")
 
 
-def test_the_names_above_a_label_stand_over_it_from_the_top(make_page):
+def test_ancestors_are_shown_from_the_top_down(make_page):
     labels = LabelSet(
         [
             Label("1", "Heart <b>", broader=("9", "2", "3")),  # no label has the id 9
@@ -99,7 +99,7 @@ def test_the_names_above_a_label_stand_over_it_from_the_top(make_page):
     assert "<div><span dir=auto>Rats</span>" in html
 
 
-def test_labels_stored_with_a_model_have_their_parents_above_them(make_model):
+def test_parents_of_stored_labels_are_shown(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     labels = LabelSet(replace(one, broader=("Blood",)) if one.id == "Iron" else one for one in model.label_set)
     model.set_labels(labels, processor)
@@ -108,13 +108,13 @@ def test_labels_stored_with_a_model_have_their_parents_above_them(make_model):
     assert html.count("<small dir=auto>") == 1
 
 
-def test_of_many_labels_the_best_are_shown_and_all_are_counted(make_page):
+def test_only_the_best_of_many_labels_are_shown(make_page):
     groups = bars(make_page(), typed="\n".join(f"milk {number}" for number in range(30)), stored=False)
     assert len(shown(groups)["Your labels"]) == SHOWN
     assert f"<small>{SHOWN} of 30</small>" in groups
 
 
-def test_a_description_follows_a_tab_or_a_colon():
+def test_descriptions_follow_a_tab_or_colon():
     labels = read_labels("Iron\tFe: a metal\n\n Milk, Human: breast milk\nRe:search\nIron\tFe: a metal\n")
     assert [(label.name, label.description) for label in labels] == [
         ("Iron", "Fe: a metal"),
@@ -126,7 +126,7 @@ def test_a_description_follows_a_tab_or_a_colon():
         read_labels("Iron: Fe\nIron: a metal")
 
 
-def test_whatever_is_typed_is_text(make_page):
+def test_typed_html_is_escaped(make_page):
     above = Label("2", f"above {ATTACK}")
     page = make_page(LabelSet([Label("1", f"stored {ATTACK}", ATTACK, broader=("2",)), above]))
     for text in (f"{ATTACK} milk", ""):
@@ -139,7 +139,7 @@ def test_whatever_is_typed_is_text(make_page):
         assert f"stored {ATTACK}" in read.texts
 
 
-def test_too_much_is_refused_with_the_limit(make_page):
+def test_excessive_input_is_refused_with_the_limit(make_page):
     page = make_page()
     said = {
         f"The text has {TEXT_LENGTH + 1:,} characters; the page takes {TEXT_LENGTH:,}": {
@@ -158,13 +158,13 @@ def test_too_much_is_refused_with_the_limit(make_page):
     assert list(page.answer("a" * 30_000, "", True, False, None, ""))[-1][1] == ""
 
 
-def test_a_model_with_attention_shows_its_own(make_page):
+def test_a_model_with_attention_shows_its_attention(make_page):
     html = make_page(text_encoder_type="han").heat_map(TEXT, "", True, False, None)
     assert html.count("<aside>") == 2
     assert "the attention of the model" in html
 
 
-def test_without_attention_words_are_left_out(make_page):
+def test_without_attention_words_are_left_out_in_turn(make_page):
     page = make_page(text_encoder_type="nn")
     html = page.heat_map(TEXT, "", True, False, None)
     (best,) = page.pipe([TEXT], top_k=1)
@@ -179,19 +179,19 @@ def test_without_attention_words_are_left_out(make_page):
     assert f"<b dir=auto>{name}</b> falls" in html
 
 
-def test_a_long_text_is_left_out_in_runs_of_words(make_page):
+def test_long_texts_are_explained_by_runs_of_words(make_page):
     page = make_page(text_encoder_type="nn")
     html = page.heat_map(" ".join(["milk", "blood"] * 100), "Iron: blood", False, True, None)
     assert html.count("<span style=") == 200
 
 
-def test_an_answer_comes_with_bars_first_and_then_the_heat_map(make_page):
+def test_bars_appear_before_the_heat_map(make_page):
     first, second = make_page().answer(TEXT, "", True, False, None, "")
     assert first == (second[0], "")
     assert "Evidence" in second[1]
 
 
-def test_a_linear_model_says_that_it_scores_no_other_labels(make_page):
+def test_a_linear_model_refuses_typed_labels(make_page):
     page = make_page(output_layer="linear")
     assert len(shown(bars(page))["The vocabulary"]) == 5
     assert 'role="alert"' in bars(page, typed="Rats")

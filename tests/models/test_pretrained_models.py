@@ -100,7 +100,7 @@ def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_p
 
 
 @pytest.mark.parametrize("pooling", ["cls", "sum"])
-def test_other_poolings_are_those_of_the_hidden_states(encoder_folder, make_pretrained, pooling):
+def test_poolings_equal_hand_computed_hidden_states(encoder_folder, make_pretrained, pooling):
     model, processor = make_pretrained(pooling=pooling)
     encoder = AutoModel.from_pretrained(encoder_folder()).eval()
     inputs = batch_of(processor)
@@ -114,7 +114,7 @@ def test_other_poolings_are_those_of_the_hidden_states(encoder_folder, make_pret
     assert torch.equal(weights, expected_weights)
 
 
-def test_a_hierarchy_attends_to_windows_that_the_encoder_reads_one_by_one(encoder_folder, make_pretrained):
+def test_a_hierarchical_model_attends_to_separately_encoded_windows(encoder_folder, make_pretrained):
     model, processor = make_pretrained("hierarchical_transformer")
     encoder = AutoModel.from_pretrained(encoder_folder()).eval()
     inputs = batch_of(processor, ["The heart pumps less. Blood of infants. Milk: breast milk, iron.", "Iron."])
@@ -143,7 +143,7 @@ def test_scores_do_not_depend_on_padding_batch_or_other_labels(make_pretrained, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_about_the_same_length_are_read_together(make_pretrained, monkeypatch, kind):
+def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatch, kind):
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model, processor = make_pretrained(kind, encoder=exact, pooling="attention", **EVERYTHING)
     expected_loss, expected = step(model, processor)
@@ -165,7 +165,7 @@ def test_rows_of_about_the_same_length_are_read_together(make_pretrained, monkey
         torch.testing.assert_close(weights, before)
 
 
-def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
+def test_pooled_labels_give_the_same_codes_as_their_tokens(make_pretrained):
     model, _ = make_pretrained(**EVERYTHING)
     words = model.label_input_ids
     holes = words.index_fill(1, torch.tensor([1]), 0)
@@ -177,7 +177,7 @@ def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_the_attention_that_is_asked_for_is_the_one_of_the_encoder(tmp_path, encoder_folder, attention):
+def test_the_encoder_uses_the_requested_attention_implementation(tmp_path, encoder_folder, attention):
     model = model_from_text_encoder(encoder_folder(), text_encoder_options={"attn_implementation": attention})
     assert model.gile.text_encoder.transformer.config._attn_implementation == attention
     model.save_pretrained(tmp_path / "model")
@@ -185,7 +185,7 @@ def test_the_attention_that_is_asked_for_is_the_one_of_the_encoder(tmp_path, enc
     assert again.text_encoder.transformer.config._attn_implementation == attention
 
 
-def test_the_mean_of_input_embeddings_is_of_the_size_of_hidden_states(make_pretrained):
+def test_label_vectors_may_be_normalized_means_of_input_embeddings(make_pretrained):
     model, _ = make_pretrained(label_encoder_type="mean")
     table = model.get_input_embeddings().weight
     words = torch.tensor([[5, 7, 11, 0], [9, 0, 0, 0]])
@@ -194,7 +194,7 @@ def test_the_mean_of_input_embeddings_is_of_the_size_of_hidden_states(make_pretr
     torch.testing.assert_close(model.gile.embed_labels(words), expected)
 
 
-def test_a_model_is_made_without_the_encoder_and_on_no_device(make_pretrained):
+def test_a_model_can_be_built_from_its_configuration_on_the_meta_device(make_pretrained):
     model, _ = make_pretrained("hierarchical_transformer", **EVERYTHING)
     with torch.device("meta"):
         empty = GileForSequenceClassification(GileConfig.from_dict(json.loads(model.config.to_json_string())))
@@ -206,7 +206,7 @@ def test_a_model_is_made_without_the_encoder_and_on_no_device(make_pretrained):
 class TestTypes:
     """Weights of 16 bits, and computing in them."""
 
-    def test_the_type_of_the_encoder_is_that_of_the_model(self, tmp_path, make_pretrained):
+    def test_the_model_has_the_dtype_of_the_encoder(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(text_encoder_options={"dtype": torch.bfloat16}, **EVERYTHING)
         assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
         model.save_pretrained(tmp_path / "model")
@@ -219,7 +219,7 @@ class TestTypes:
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("options", [{"pooling": "attention"}, {"freeze_text_encoder": True}], ids=str)
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-    def test_models_of_any_type_score_and_train(self, make_pretrained, kind, options, dtype):
+    def test_models_of_any_dtype_score_and_train(self, make_pretrained, kind, options, dtype):
         model, processor = make_pretrained(kind, **EVERYTHING, **options)
         model.to(dtype)
         with torch.no_grad():
@@ -228,7 +228,7 @@ class TestTypes:
         assert loss.isfinite()
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_autocast_is_near(self, make_pretrained, kind):
+    def test_autocast_scores_are_close_to_full_precision(self, make_pretrained, kind):
         model, processor = make_pretrained(kind, pooling="attention", **EVERYTHING)
         with torch.no_grad():
             expected = model(**batch_of(processor)).logits
@@ -240,7 +240,7 @@ class TestTypes:
         assert loss.isfinite()
         assert all(one.isfinite().all() for one in gradients.values())
 
-    def test_what_is_kept_under_autocast_is_not_used_without_it(self, make_pretrained):
+    def test_codes_cached_under_autocast_are_not_reused_without_it(self, make_pretrained):
         model, processor = make_pretrained(freeze_text_encoder=True)
         with torch.no_grad():
             with torch.autocast("cpu", torch.bfloat16):
@@ -268,7 +268,7 @@ class TestFrozen:
     """An encoder that training leaves as it is."""
 
     @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
-    def test_it_gets_no_gradient_and_has_no_dropout(self, tmp_path, make_pretrained, label_encoder_type):
+    def test_a_frozen_encoder_has_no_gradient_and_no_dropout(self, tmp_path, make_pretrained, label_encoder_type):
         model, processor = make_pretrained(freeze_text_encoder=True, label_encoder_type=label_encoder_type)
         model.save_pretrained(tmp_path / "model")
         for one in (model, GileForSequenceClassification.from_pretrained(tmp_path / "model")):
@@ -281,13 +281,13 @@ class TestFrozen:
             assert one.gile.text_encoder.training
             assert torch.equal(one(**batch_of(processor)).logits, one(**batch_of(processor)).logits)
 
-    def test_it_has_no_dropout_before_the_first_call_of_train_either(self, make_pretrained):
+    def test_a_frozen_encoder_has_no_dropout_before_the_first_train_call(self, make_pretrained):
         model, _ = make_pretrained(freeze_text_encoder=True)
         fresh = GileForSequenceClassification(model.config)
         assert fresh.training
         assert not fresh.gile.text_encoder.transformer.training
 
-    def test_labels_are_read_once_until_the_encoder_or_they_change(self, make_pretrained, monkeypatch):
+    def test_labels_are_encoded_once_until_they_or_the_encoder_change(self, make_pretrained, monkeypatch):
         model, processor = make_pretrained(freeze_text_encoder=True)
         calls = []
         pool = kept_labels.pool_labels
@@ -316,7 +316,7 @@ class TestFrozen:
         loss, _ = step(model, processor)
         assert loss.isfinite()
 
-    def test_attention_over_its_states_is_trained(self, make_pretrained):
+    def test_attention_over_frozen_states_is_trained(self, make_pretrained):
         model, processor = make_pretrained(freeze_text_encoder=True, pooling="attention")
         name = "gile.text_encoder.pooling.context.weight"
         _, gradients = step(model, processor)
@@ -333,7 +333,7 @@ class TestPooledEmbeds:
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("bag_size", [0, 5])
-    def test_they_stand_for_running_the_encoder(self, make_pretrained, kind, bag_size):
+    def test_pooled_embeds_replace_the_encoder(self, make_pretrained, kind, bag_size):
         model, processor = make_pretrained(kind, freeze_text_encoder=True, bag_size=bag_size, cosine_score=True)
         inputs = batch_of(processor)
         pooled = pool_texts(model, **inputs)
@@ -346,21 +346,21 @@ class TestPooledEmbeds:
         for name, gradient in expected.items():
             torch.testing.assert_close(got[name], gradient)
 
-    def test_they_may_be_of_16_bits(self, make_pretrained):
+    def test_pooled_embeds_may_have_16_bits(self, make_pretrained):
         model, processor = make_pretrained(freeze_text_encoder=True)
         pooled = pool_texts(model, **batch_of(processor)).half()
         expected = model(**batch_of(processor)).logits
         torch.testing.assert_close(model(pooled_embeds=pooled).logits, expected, rtol=1e-2, atol=1e-2)
 
     @pytest.mark.parametrize("options", [{}, {"freeze_text_encoder": True, "pooling": "attention"}], ids=str)
-    def test_they_are_not_trained_on_where_training_changes_them(self, make_pretrained, options):
+    def test_pooled_embeds_are_refused_if_training_would_change_them(self, make_pretrained, options):
         model, processor = make_pretrained(**options)
         pooled = pool_texts(model, **batch_of(processor)).detach()
         torch.testing.assert_close(model(pooled_embeds=pooled).logits, model(**batch_of(processor)).logits)
         with pytest.raises(ValueError, match="would be outdated in training"):
             step(model, processor, pooled_embeds=pooled)
 
-    def test_others_are_refused(self, make_pretrained, make_model):
+    def test_invalid_pooled_embeds_are_refused(self, make_pretrained, make_model):
         model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
         pooled = torch.ones(3, 12)
         with pytest.raises(ValueError, match="needs input_ids, which inputs_embeds and pooled_embeds do not replace"):
@@ -408,7 +408,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("options", STEPS.values(), ids=STEPS)
-def test_every_weight_that_is_trained_gets_a_gradient_in_chunks_as_with_logits(make_pretrained, options):
+def test_chunked_losses_give_all_trained_weights_the_same_gradients(make_pretrained, options):
     # Processes that share a step (DDP) wait for the gradient of every weight.
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     refresh_steps = options.get("refresh_steps", 0)
@@ -431,7 +431,7 @@ def test_every_weight_that_is_trained_gets_a_gradient_in_chunks_as_with_logits(m
 
 
 @pytest.mark.parametrize("loss", [label_loss, GileLoss(chunk_size=2)], ids=["plain", "in chunks"])
-def test_gradient_checkpointing_changes_no_gradient(make_pretrained, loss):
+def test_gradient_checkpointing_keeps_gradients(make_pretrained, loss):
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model, processor = make_pretrained(encoder=exact)
     model.loss_function = loss
@@ -447,7 +447,7 @@ def test_gradient_checkpointing_changes_no_gradient(make_pretrained, loss):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pretrained, kind):
+def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrained, kind):
     labels = [("e1", "iron", "english"), ("e2", "milk", "english"), ("g1", "iron", "german"), ("g2", "a", "german")]
     model, processor = make_pretrained(
         kind,
@@ -524,7 +524,7 @@ def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_p
     assert AutoTokenizer.from_pretrained(tmp_path / "model").model_input_names == ["input_ids", "attention_mask"]
 
 
-def test_a_document_without_tokens_has_a_score(make_pretrained):
+def test_a_document_without_tokens_gets_a_score(make_pretrained):
     for kind, empty in {"transformer": (2, 0), "hierarchical_transformer": (2, 0, 0)}.items():
         model, _ = make_pretrained(kind, **EVERYTHING)
         padding = torch.zeros(2, *[3] * (len(empty) - 1), dtype=torch.long)
@@ -597,7 +597,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_does_not_go_together_is_refused_by_name(options, message):
+def test_incompatible_fields_are_refused_by_name(options, message):
     fields = {"text_encoder_type": "transformer", "text_encoder_config": BertConfig(**SIZES), "pooling": "mean"}
     fields |= {"label_encoder_type": "text_encoder"}
     with pytest.raises((StrictDataclassError, ValueError), match=message):
@@ -613,6 +613,6 @@ def test_what_does_not_go_together_is_refused_by_name(options, message):
     ],
     ids=str,
 )
-def test_what_only_a_pretrained_encoder_can_do_is_asked_of_no_other(options):
+def test_fields_for_pretrained_encoders_are_refused_for_other_encoders(options):
     with pytest.raises(StrictDataclassError, match=r"pretrained encoder|'hierarchical_transformer', not 'wan'"):
         GileConfig(**options)

@@ -48,7 +48,7 @@ def windows(pieces):
     return GileProcessor.for_config(pieces, config_of("hierarchical_transformer", **limits))
 
 
-def test_documents_are_tokens_between_special_tokens(flat):
+def test_documents_are_enclosed_in_special_tokens(flat):
     batch = flat(["Breast milk", "Heart failing!"], return_tensors="pt")
     assert batch["input_ids"].tolist() == [
         [CLS, *ids("breast", "milk"), SEP, PAD, PAD],
@@ -63,7 +63,7 @@ def test_limits_count_special_tokens_as_the_tokenizer_does(flat, pieces):
     assert flat(texts)["input_ids"][2] == [CLS, SEP]
 
 
-def test_labels_keep_unknown_words_and_are_cut_between_special_tokens(flat):
+def test_labels_keep_unknown_words_and_are_cut_before_special_tokens(flat):
     labels = flat(label_text=["Zebrafish milk", "Zebrafish", "Milk: milk, milk"])["label_input_ids"]
     assert labels == [[CLS, UNK, *ids("milk"), SEP], [CLS, UNK, SEP], [CLS, *ids("milk", ":", "milk"), SEP]]
 
@@ -79,7 +79,7 @@ def test_windows_hold_as_many_whole_sentences_as_fit(windows):
     ]
 
 
-def test_a_sentence_longer_than_a_window_goes_on_in_the_next(windows):
+def test_a_sentence_longer_than_a_window_continues_in_the_next_window(windows):
     document = ["milk", "a iron was blood heart milk a", "iron", ""]
     assert windows([document])["input_ids"][0] == [
         [CLS, *ids("milk"), SEP],
@@ -88,7 +88,7 @@ def test_a_sentence_longer_than_a_window_goes_on_in_the_next(windows):
     ]
 
 
-def test_windows_are_cut_at_the_limit_and_padded_with_padding_alone(windows):
+def test_windows_are_cut_at_the_limit_and_padded(windows):
     batch = windows(["a a a a a a a a a a a a a a a a a a a a a a", "a.", ""], return_tensors="pt")
     assert batch["input_ids"].shape == (3, 3, 7)
     assert batch["attention_mask"].sum(-1).tolist() == [[7, 7, 7], [4, 0, 0], [2, 0, 0]]
@@ -107,7 +107,7 @@ def test_no_token_of_a_document_that_fits_is_lost_in_windows(pieces):
         assert all(len(window) <= 7 and window[0] == CLS and window[-1] == SEP for window in document)
 
 
-def test_limits_a_tokenizer_was_saved_with_or_called_with_do_not_matter(tmp_path, pieces):
+def test_truncation_settings_of_the_tokenizer_are_ignored(tmp_path, pieces):
     text = "iron was blood " * 7
     expected = GileProcessor(pieces)([text])["input_ids"]
     pieces.backend_tokenizer.enable_truncation(5)
@@ -119,7 +119,7 @@ def test_limits_a_tokenizer_was_saved_with_or_called_with_do_not_matter(tmp_path
     assert processor([text])["input_ids"] == expected
 
 
-def test_a_tokenizer_without_special_tokens_puts_none_around_a_text():
+def test_a_tokenizer_without_special_tokens_adds_none():
     backend = Tokenizer(models.BPE({"<pad>": 0, "a": 1, "b": 2, "ab": 3}, [("a", "b")], unk_token="<pad>"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
     processor = GileProcessor(tokenizer, reads_sentences=True, max_sentence_words=2)
@@ -164,7 +164,7 @@ def test_custom_tokenizers_are_saved_unchanged(tmp_path, pieces):
     assert again(["Milk failing."])["input_ids"] == [ids("milk", "fail", "##ing", ".")]
 
 
-def test_what_the_tokenizer_alone_makes_is_what_the_model_reads(tmp_path, pieces):
+def test_the_tokenizer_alone_gives_the_same_ids_as_the_processor(tmp_path, pieces):
     pieces.save_pretrained(tmp_path / "encoder")
     processor = processor_from_text_encoder(tmp_path / "encoder", config_of(max_words=7))
     processor.save_pretrained(tmp_path / "model")
@@ -175,7 +175,7 @@ def test_what_the_tokenizer_alone_makes_is_what_the_model_reads(tmp_path, pieces
     assert inputs["input_ids"] == processor([text])["input_ids"][0]
 
 
-def test_all_languages_are_read_by_one_tokenizer(pieces):
+def test_all_languages_share_a_tokenizer(pieces):
     processor = GileProcessor(pieces, languages=["english", "german"])
     one = GileProcessor(pieces)
     texts = ["milk", "iron"]
@@ -196,7 +196,7 @@ def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces)
         GileProcessor(pieces).check_fits(other)
 
 
-def test_tokenizers_of_the_other_kind_are_refused(pieces, tokenizer):
+def test_tokenizers_for_another_encoder_type_are_refused(pieces, tokenizer):
     with pytest.raises(
         ValueError, match=r"produces whole words, .*'transformer' reads subwords: use hf_gile\.training\.processor_f"
     ):
@@ -215,7 +215,7 @@ def test_a_tokenizer_without_padding_is_refused():
         GileProcessor(tokenizer)
 
 
-def test_labels_and_texts_of_no_use_are_refused_by_place(flat, windows):
+def test_unusable_labels_and_texts_are_refused_by_position(flat, windows):
     with pytest.raises(ValueError, match=r"label_text\[1\] must be a non-empty text"):
         flat(label_text=["milk", " "])
     nothing = flat(label_text=["milk", "\u200b"])["label_input_ids"][1]  # as a label of an unknown word
@@ -226,7 +226,7 @@ def test_labels_and_texts_of_no_use_are_refused_by_place(flat, windows):
         windows(["milk", ["a", 3]])
 
 
-def test_words_are_as_they_are_written_whatever_the_tokenizer_makes_of_them(flat):
+def test_words_keep_their_spelling_despite_tokenizer_normalization(flat):
     (piece,), (other,) = flat.pieces(["Breast-milk FAILING zebra", ""], whole=False, written=True)
     assert piece == [None, (0, "Breast"), (1, "-"), (2, "milk"), (3, "FAILING"), None]
     assert other == [None, None]
@@ -235,7 +235,7 @@ def test_words_are_as_they_are_written_whatever_the_tokenizer_makes_of_them(flat
     assert second == [None, (3, "FAILING"), (4, "zebra"), None]  # FAIL in one piece, ##ING in the next
 
 
-def test_words_of_bytes_are_written_without_the_space_before_them():
+def test_words_of_byte_tokenizers_have_no_leading_space():
     bytes_of = Tokenizer(
         models.BPE(dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), range(1, 257), strict=True)), [])
     )
@@ -253,7 +253,7 @@ def test_words_of_bytes_are_written_without_the_space_before_them():
     ]
 
 
-def test_words_end_at_spaces_where_a_tokenizer_takes_a_text_for_one_word():
+def test_words_end_at_spaces_if_the_tokenizer_does_not_split_texts():
     vocabulary = {"[PAD]": 0, "[UNK]": 1} | {letter: row for row, letter in enumerate("▁abcdefghiklmnorst", 2)}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -288,7 +288,7 @@ def test_a_tokenizer_written_in_python_shows_its_tokens(pieces):
     assert processor.pieces(["Breast milk iron"]) == [[ids("breast", "milk"), ids("iron")]]
 
 
-def test_prompts_stand_before_every_text_label_and_window(pieces):
+def test_every_text_label_and_window_starts_with_its_prompt(pieces):
     prompts = {"text_prompt": "iron: ", "label_prompt": "milk: "}
     processor = GileProcessor.for_config(pieces, config_of(max_words=7, max_label_words=6), **prompts)
     batch = processor(["Heart failing!", ""], label_text=["blood a a a"])
@@ -308,7 +308,7 @@ def test_prompts_stand_before_every_text_label_and_window(pieces):
     ]
 
 
-def test_every_piece_of_a_long_text_has_the_prompt_and_evidence_is_not_of_it(pieces):
+def test_every_piece_has_the_prompt_but_evidence_excludes_it(pieces):
     processor = GileProcessor.for_config(pieces, config_of(max_words=6, max_label_words=6), text_prompt="iron: ")
     front = [CLS, *ids("iron", ":")]
     assert processor.pieces("Milk was blood") == [[[*front, *ids("milk", "was"), SEP], [*front, *ids("blood"), SEP]]]
@@ -317,7 +317,7 @@ def test_every_piece_of_a_long_text_has_the_prompt_and_evidence_is_not_of_it(pie
     assert short[3][1] == "a"
 
 
-def test_a_text_of_the_words_of_the_prompt_is_known_and_an_empty_one_is_not(pieces):
+def test_prompt_words_do_not_make_an_empty_text_known(pieces):
     processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ")
     assert [processor.knows(document) for document in processor(["iron", "", "zebrafish"])["input_ids"]] == [
         True,
@@ -339,7 +339,7 @@ def test_prompts_are_saved_with_the_processor(tmp_path, pieces):
     ("add_space", "tokens"),
     [(True, ["▁query", ":", "▁milk"]), (False, ["query", ":", "▁milk"])],
 )
-def test_a_prompt_and_a_text_are_cut_as_the_tokenizer_cuts_both_together(add_space, tokens):
+def test_a_prompted_text_is_tokenized_as_a_single_string(add_space, tokens):
     words = {word: row for row, word in enumerate(["<pad>", "<unk>", "▁query", "query", ":", "▁milk", "milk"])}
     tokenizer = Tokenizer(models.WordPiece(words, unk_token="<unk>", continuing_subword_prefix=""))
     scheme = "always" if add_space else "never"
@@ -360,11 +360,11 @@ def test_a_prompt_and_a_text_are_cut_as_the_tokenizer_cuts_both_together(add_spa
         ),
     ],
 )
-def test_prompts_that_make_no_sense_are_refused(pieces, prompts, message):
+def test_invalid_prompts_are_refused(pieces, prompts, message):
     with pytest.raises(ValueError, match=message):
         GileProcessor(pieces, max_label_words=5, **prompts)
 
 
-def test_whole_words_take_no_prompt():
+def test_word_level_processors_refuse_prompts():
     with pytest.raises(ValueError, match="text_prompt must be a text, for pretrained encoders only"):
         GileProcessor(build_tokenizer(["a"], min_count=1), text_prompt="query: ")

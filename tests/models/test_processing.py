@@ -19,22 +19,22 @@ def words_of(text):
     ],
     ids=["lower case", "numbers", "numbers in names", "letters of other languages", "punctuation"],
 )
-def test_text_is_cut_into_words(text, words):
+def test_text_is_split_into_words(text, words):
     assert words_of(text) == words
 
 
-def test_rare_words_become_unknown():
+def test_words_below_min_count_are_unknown():
     tokenizer = build_tokenizer(["milk milk iron", "milk blood"], min_count=2)
     assert len(tokenizer) == 3
     assert tokenizer.tokenize("milk iron") == ["milk", "[UNK]"]
 
 
-def test_words_of_labels_are_kept_however_rare():
+def test_label_words_stay_in_the_vocabulary_however_rare():
     tokenizer = build_tokenizer(["milk milk iron", "milk blood"], label_texts=["Ferritin", "Milk, Human"], min_count=2)
     assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == ["[PAD]", "[UNK]", "milk", "ferritin", "human"]
 
 
-def test_unknown_words_of_a_label_are_left_out_if_another_is_known(wan, tokenizer):
+def test_unknown_words_of_a_label_are_dropped_if_others_are_known(wan, tokenizer):
     unknown = tokenizer.unk_token_id
     labels = wan(label_text=["Zebrafish Milk", "milk", "Zebrafish Quantum"])["label_input_ids"]
     assert labels[0] == labels[1]
@@ -46,7 +46,7 @@ def test_vocabulary_keeps_the_order_of_its_word_vectors():
     assert tokenizer.convert_tokens_to_ids(["[PAD]", "[UNK]", "blood", "milk", "iron"]) == [0, 1, 2, 3, 4]
 
 
-def test_vocabulary_has_at_most_the_size_asked_for():
+def test_max_vocabulary_limits_the_vocabulary():
     assert len(build_tokenizer(["a b c d e a b c"], min_count=1, max_vocabulary=5)) == 5
 
 
@@ -61,7 +61,7 @@ def test_vocabulary_has_at_most_the_size_asked_for():
     ],
     ids=["neither", "both", "one text", "nothing left", "twice"],
 )
-def test_bad_vocabularies_are_refused(options, message):
+def test_invalid_vocabularies_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build_tokenizer(**options)
 
@@ -90,20 +90,20 @@ def test_documents_are_cut_and_padded_to_sentences_of_words(han):
 
 
 @pytest.mark.parametrize("name", ["wan", "han"])
-def test_empty_texts_are_documents_of_padding(name, request):
+def test_empty_texts_become_padding(name, request):
     processor = request.getfixturevalue(name)
     batch = processor(["", "?!"], return_tensors="pt")
     assert batch["input_ids"].shape == ((2, 1) if name == "wan" else (2, 1, 1))
     assert batch["attention_mask"].sum() == 0
 
 
-def test_any_iterable_of_texts_will_do(wan):
+def test_any_iterable_of_texts_is_accepted(wan):
     texts = ["milk", "iron"]
     assert wan(text=(text for text in texts))["input_ids"] == wan(texts)["input_ids"]
     assert wan(label_text=(text for text in texts))["label_input_ids"] == [ids[:2] for ids in wan(texts)["input_ids"]]
 
 
-def test_the_tokenizer_alone_can_cut_like_the_processor(wan):
+def test_the_tokenizer_alone_truncates_like_the_processor(wan):
     text = "breast milk lowers the risk of infection"
     assert wan.tokenizer(text, truncation=True)["input_ids"] == wan([text])["input_ids"][0]
 
@@ -143,35 +143,35 @@ def test_labels_are_cut_and_padded(wan):
         "option",
     ],
 )
-def test_bad_input_is_refused_by_place(wan, arguments, message):
+def test_invalid_input_is_refused_by_position(wan, arguments, message):
     with pytest.raises(ValueError, match=message):
         wan(**arguments)
 
 
-def test_a_sentence_that_is_no_text_is_refused(han):
+def test_a_sentence_that_is_not_a_string_is_refused(han):
     with pytest.raises(ValueError, match=r"text\[0\] must be a text or a list of sentences"):
         han([["a", 3]])
 
 
 @pytest.mark.parametrize("name", ["max_words", "max_sentences", "max_sentence_words", "max_label_words"])
 @pytest.mark.parametrize("value", [0, -1, "3", 2.5, None])
-def test_limits_that_leave_no_words_are_refused(tokenizer, name, value):
+def test_limits_below_one_are_refused(tokenizer, name, value):
     with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got {value!r}"):
         GileProcessor(tokenizer, **{name: value})
 
 
-def test_what_is_written_is_not_cut_by_who_used_the_tokenizer_before(wan):
+def test_earlier_truncation_settings_do_not_affect_written_pieces(wan):
     expected = wan.pieces("milk and iron", written=True)
     wan.tokenizer("milk and iron", truncation=True, padding="max_length", max_length=2)
     assert wan.pieces("milk and iron", written=True) == expected
 
 
-def test_processor_must_fit_the_model(tokenizer):
+def test_a_processor_must_fit_its_model(tokenizer):
     with pytest.raises(ValueError, match="make a new config with vocab_size=len"):
         GileProcessor.for_config(tokenizer, GileConfig(vocab_size=5))
 
 
-def test_processor_gives_the_same_words_after_saving(tmp_path, han, tokenizer):
+def test_a_saved_processor_gives_the_same_words(tmp_path, han, tokenizer):
     text = "Milk was fed. For 12 weeks, zebrafish-2."
     han.save_pretrained(tmp_path)
     again = GileProcessor.from_pretrained(tmp_path)

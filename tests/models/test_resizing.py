@@ -6,7 +6,7 @@ import torch
 from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
 
 
-def test_labels_whose_words_are_gone_are_stored_again(tmp_path, make_model, label_set):
+def test_labels_that_lost_words_are_stored_again(tmp_path, make_model, label_set):
     model, processor = make_model(label_rows=True, problem_type="multi_label_classification")
     rows = model.gile.label_rows.weight.data.normal_().clone()
     words = processor(["iron"], return_tensors="pt")
@@ -26,7 +26,7 @@ def test_labels_whose_words_are_gone_are_stored_again(tmp_path, make_model, labe
     assert torch.equal(model.gile.label_rows.weight, rows)
 
 
-def test_labels_whose_words_stay_keep_their_scores(make_model):
+def test_labels_that_keep_their_words_keep_their_scores(make_model):
     model, processor = make_model()
     words = processor(["iron in milk"], return_tensors="pt")
     with torch.no_grad():

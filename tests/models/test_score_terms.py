@@ -88,7 +88,7 @@ def test_each_term_is_the_inner_product_of_its_parts(name):
     torch.testing.assert_close(products, literal_term(term, text, label), rtol=1e-12, atol=1e-12)
 
 
-def test_a_linear_unit_is_the_formula():
+def test_a_linear_unit_equals_its_formula():
     torch.manual_seed(0)
     layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
     texts = torch.randn(B, 100, dtype=torch.double)
@@ -96,7 +96,7 @@ def test_a_linear_unit_is_the_formula():
     torch.testing.assert_close(scores, literal_scores(layer, texts), rtol=1e-12, atol=1e-12)
 
 
-def test_the_terms_are_those_of_the_docstring_by_hand():
+def test_the_terms_equal_the_formulas_of_the_docstring():
     torch.manual_seed(0)
     config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
     layer = randomized(JointInputLabelEmbedding(config))
@@ -110,7 +110,7 @@ def test_the_terms_are_those_of_the_docstring_by_hand():
     torch.testing.assert_close(given[0], expected)
 
 
-def test_deeper_projections_are_residual_layers_of_both_sides():
+def test_deeper_projections_add_residual_layers_on_both_sides():
     torch.manual_seed(0)
     layer = randomized(JointInputLabelEmbedding(GileConfig(hidden_size=7, joint_size=5, joint_layers=3)))
     vector = torch.randn(1, 100)
@@ -127,7 +127,7 @@ class TestBag:
         torch.manual_seed(0)
         return randomized(TokenBag(GileConfig(vocab_size=19, bag_size=5)).double())
 
-    def test_it_is_the_sum_over_distinct_tokens_by_weight_and_count(self, bag):
+    def test_a_bag_sums_distinct_tokens_by_weight_and_count(self, bag):
         texts = torch.tensor([[3, 4, 3, 3, 7], [18, 0, 0, 0, 0], [9, 9, 4, 0, 0]])
         vectors = bag(texts, texts != 0)
         for vector, text in zip(vectors, texts.tolist(), strict=True):
@@ -137,13 +137,13 @@ class TestBag:
             )
             torch.testing.assert_close(vector, total / total.square().mean().sqrt())
 
-    def test_it_does_not_depend_on_order_padding_or_other_texts(self, bag):
+    def test_a_bag_ignores_order_padding_and_other_texts(self, bag):
         texts = torch.tensor([[3, 4, 3, 18], [7, 0, 0, 0]])
         vectors = bag(texts, texts != 0)
         other = torch.tensor([[1, 2, 0, 0, 0, 0], [0, 18, 3, 0, 3, 4]])
         torch.testing.assert_close(bag(other, other != 0)[1], vectors[0])
 
-    def test_a_text_without_tokens_is_zero_with_finite_gradients(self, bag):
+    def test_the_bag_of_an_empty_text_is_zero_with_finite_gradients(self, bag):
         texts = torch.tensor([[0, 0], [5, 0], [0, 0]])
         vectors = bag(texts, texts != 0)
         assert vectors[[0, 2]].eq(0).all()
@@ -152,7 +152,7 @@ class TestBag:
         assert all(one.grad.isfinite().all() for one in bag.parameters())
         assert bag(texts[:1], texts[:1] != 0).eq(0).all()
 
-    def test_sparse_gradients_are_the_dense_ones(self, bag):
+    def test_sparse_gradients_equal_dense_gradients(self, bag):
         texts = torch.tensor([[3, 4, 3, 18], [7, 3, 0, 0]])
         upstream = torch.randn(2, 5, dtype=torch.double)
         dense, sparse = (
@@ -163,7 +163,7 @@ class TestBag:
             assert other.is_sparse
             torch.testing.assert_close(other.to_dense(), one)
 
-    def test_it_starts_as_the_cosine_of_tf_idf_vectors(self):
+    def test_a_bag_starts_as_the_cosine_of_tf_idf_vectors(self):
         config = GileConfig(vocab_size=19, bag_size=4001, cosine_score=True, embedding_size=3)
         model = GileForSequenceClassification(config).gile
         idf = torch.rand(19).double() + 0.5
@@ -178,7 +178,7 @@ class TestBag:
         tf_idf = functional.normalize(tf_idf, dim=-1)
         torch.testing.assert_close(vectors @ vectors.T, tf_idf @ tf_idf.T, rtol=0, atol=0.06)
 
-    def test_token_weights_of_another_kind_are_refused(self, make_model):
+    def test_invalid_token_weights_are_refused(self, make_model):
         model, _ = make_model(bag_size=3)
         size = model.config.text_config.vocab_size
         set_token_weights(model, [-math.inf] * size)
@@ -190,7 +190,7 @@ class TestBag:
             set_token_weights(make_model()[0], torch.zeros(size))
 
     @pytest.mark.parametrize("text_encoder_type", ["nn", "wan", "han"])
-    def test_models_of_words_have_it_too(self, make_model, label_set, text_encoder_type):
+    def test_word_level_models_may_have_a_bag(self, make_model, label_set, text_encoder_type):
         model, processor = make_model(text_encoder_type, bag_size=3, cosine_score=True, label_rows=True)
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
@@ -203,7 +203,7 @@ class TestBag:
 
 
 class TestLabelRows:
-    def test_they_start_at_zero(self, make_pretrained):
+    def test_label_rows_start_at_zero(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         fresh = GileForSequenceClassification(model.config)
         assert fresh.gile.label_rows.weight.shape == (5, 13)
@@ -212,7 +212,7 @@ class TestLabelRows:
         assert model.gile.label_rows.weight.shape == (1, 13)
         assert model.gile.label_rows.weight.eq(0).all()
 
-    def test_they_follow_the_ids_of_labels(self, tmp_path, make_pretrained):
+    def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(label_rows=True, bag_size=3, cosine_score=True)
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
@@ -230,7 +230,7 @@ class TestLabelRows:
         torch.testing.assert_close(found[:, 1:], scores[:, [4, 0]])
         torch.testing.assert_close(found[:, :1], new)
 
-    def test_another_order_of_the_same_labels_keeps_the_parameter(self, make_pretrained):
+    def test_reordering_labels_keeps_the_row_parameter(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         weight = model.gile.label_rows.weight
         before = weight.detach().clone()
@@ -238,7 +238,7 @@ class TestLabelRows:
         assert model.gile.label_rows.weight is weight
         assert torch.equal(weight, before.flip(0))
 
-    def test_an_index_of_other_labels_finds_stored_ones_by_id_or_text(self, make_pretrained):
+    def test_an_index_matches_stored_labels_by_id_or_text(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         stored = model.label_set
         by_text = Label("elsewhere", stored[1].name, stored[1].description)
@@ -258,7 +258,7 @@ class TestLabelRows:
         torch.testing.assert_close(found[:, 3:], expected)
         assert not torch.allclose(found[:, 3], unseen[:, 3])
 
-    def test_the_pipeline_gives_a_stored_label_its_score_by_whatever_it_is_named(self, make_pretrained):
+    def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True, cosine_score=True)
         pipe = LabelScoringPipeline(model=model, processor=processor)
         stored = pipe(TEXTS)
@@ -269,7 +269,7 @@ class TestLabelRows:
                 scores = dict(zip(other["labels"], other["scores"], strict=True))
                 assert [scores[name] for name in one["labels"]] == pytest.approx(one["scores"], abs=1e-6)
 
-    def test_training_scores_some_labels_without_their_row(self, make_pretrained):
+    def test_row_dropout_scores_some_labels_without_their_row(self, make_pretrained):
         exact = BertConfig(
             vocab_size=29,
             hidden_size=12,
@@ -306,7 +306,7 @@ class TestLabelRows:
         assert dropped / (20 * 49) == pytest.approx(0.3, abs=0.05)
         torch.testing.assert_close(model(**inputs).logits, whole)
 
-    def test_rows_that_are_dropped_are_dropped_in_chunks_too(self, make_pretrained):
+    def test_row_dropout_works_in_chunks(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         model.loss_function = GileLoss(row_dropout=0.5, chunk_size=2)
         missing = torch.zeros(5, dtype=torch.long)
@@ -317,7 +317,7 @@ class TestLabelRows:
             missing += model.gile.label_rows.weight.grad.eq(0).all(-1)
         assert ((missing > 2) & (missing < 18)).all()
 
-    def test_a_label_without_a_stored_one_in_a_model_of_words_has_none(self, make_model):
+    def test_unmatched_labels_of_a_word_level_model_have_no_row(self, make_model):
         model, processor = make_model(label_rows=True)
         torch.nn.init.normal_(model.gile.label_rows.weight)
         with torch.no_grad():
@@ -330,7 +330,7 @@ class TestLabelRows:
 
 
 @pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
-def test_a_field_of_where_training_starts_is_refused_where_weights_are_loaded(make_model, tmp_path, name, value):
+def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, tmp_path, name, value):
     model, _ = make_model(cosine_score=True, hidden_size=7)
     model.save_pretrained(tmp_path)
     for kind in (GileForSequenceClassification, GileModel):
@@ -341,14 +341,14 @@ def test_a_field_of_where_training_starts_is_refused_where_weights_are_loaded(ma
     assert not info["missing_keys"]
 
 
-def test_a_field_of_where_training_starts_counts_for_new_weights(make_model, tmp_path):
+def test_initialization_fields_apply_to_new_weights(make_model, tmp_path):
     model, _ = make_model(hidden_size=7)
     model.save_pretrained(tmp_path)
     again = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
     assert again.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
 
 
-def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained):
+def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pretrained):
     weights = {
         "seen": {"joint": 0.5, "cosine": 2.0, "rows": 3.0, "offset": 0.25},
         "unseen": {"joint": 1.5, "cosine": 0.0, "offset": -1.0},
@@ -377,6 +377,6 @@ def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained)
         ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
     ],
 )
-def test_weights_that_nothing_could_read_are_refused(weights, message):
+def test_term_weights_without_effect_are_refused(weights, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(bag_size=3, cosine_score=True, term_weights=weights)

@@ -28,7 +28,7 @@ ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_size_beyond_reason_is_refused_by_name(fields, message):
+def test_an_excessive_size_is_refused_by_name(fields, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(**fields)
 
@@ -45,18 +45,18 @@ def test_a_size_beyond_reason_is_refused_by_name(fields, message):
         ({"text_encoder_config": {**ENCODER, "model_type": "nosuch"}}, "not a valid configuration of a 'nosuch'"),
     ],
 )
-def test_what_is_large_as_soon_as_it_is_read_is_refused_before(fields, message):
+def test_excessive_encoder_sizes_are_refused_before_construction(fields, message):
     with pytest.raises((ValueError, StrictDataclassError), match=message):
         GileConfig(text_encoder_type="transformer", **fields)
 
 
-def test_an_honest_size_is_taken_once_the_limit_is_raised(monkeypatch):
+def test_a_large_size_is_accepted_after_raising_the_limit(monkeypatch):
     monkeypatch.setitem(GileConfig.largest, "bag_size", 2**31)
     assert GileConfig(bag_size=2**31).bag_size == 2**31
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
-def test_no_field_takes_a_number_that_is_not_finite(value):
+def test_non_finite_numbers_are_refused_in_every_field(value):
     fields = GileConfig.__annotations__ | GileTextConfig.__annotations__
     floats = [name for name, kind in fields.items() if float in getattr(kind, "__args__", [kind])]
     assert {"label_prior", "word_dropout", "cosine_scale"} < set(floats)
@@ -82,7 +82,7 @@ def test_no_field_takes_a_number_that_is_not_finite(value):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_small_folder_takes_no_more_memory_than_its_weights(tmp_path, make_model, fields, message):
+def test_loading_a_small_folder_takes_little_memory(tmp_path, make_model, fields, message):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -93,7 +93,7 @@ def test_a_small_folder_takes_no_more_memory_than_its_weights(tmp_path, make_mod
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18  # KiB
 
 
-def test_what_is_added_to_saved_weights_starts_fresh(tmp_path, make_model):
+def test_parts_missing_from_saved_weights_are_initialized(tmp_path, make_model):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
     again = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)

@@ -62,14 +62,14 @@ def documents(kind, documents=3, sentences=2, words=5):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hidden_states_may_be_asked_for(make, kind):
+def test_requesting_hidden_states_does_not_fail(make, kind):
     model, inputs = make(kind), documents(kind)
     assert torch.equal(model(**inputs, output_hidden_states=True).logits, model(**inputs).logits)
     output = model.gile(**inputs, label_input_ids=WORDS, output_hidden_states=False)
     assert output.logits.shape == (3, 3)
 
 
-def test_arguments_that_forward_does_not_have_are_refused(make):
+def test_unknown_forward_arguments_are_refused(make):
     model, inputs = make("wan"), documents("wan")
     for part, labels in ((model, {}), (model.gile, {"label_input_ids": WORDS})):
         with pytest.raises(TypeError, match="unexpected keyword argument 'token_type_ids'"):
@@ -78,7 +78,7 @@ def test_arguments_that_forward_does_not_have_are_refused(make):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("model_class", [GileModel, GileForSequenceClassification])
-def test_only_pretrained_encoders_support_checkpoints_of_activations(make, kind, model_class):
+def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, model_class):
     model = model_class(make(kind).config)
     assert model.supports_gradient_checkpointing is (kind == "transformer")
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)  # the older name
@@ -91,7 +91,7 @@ def test_only_pretrained_encoders_support_checkpoints_of_activations(make, kind,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tuples_hold_what_outputs_hold(make, kind):
+def test_tuple_outputs_equal_named_outputs(make, kind):
     model, inputs = make(kind), documents(kind)
     for part, labels in ((model, {}), (model.gile, {"label_input_ids": WORDS})):
         named = part(**inputs, **labels, output_attentions=True, return_dict=True)
@@ -102,7 +102,7 @@ def test_tuples_hold_what_outputs_hold(make, kind):
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_attention_of_any_implementation_gives_the_same_scores(make, implementation):
+def test_all_attention_implementations_give_the_same_scores(make, implementation):
     model, inputs = make("transformer").double(), documents("transformer")
     expected = model(**inputs).logits
     model.set_attn_implementation(implementation)
@@ -111,7 +111,7 @@ def test_attention_of_any_implementation_gives_the_same_scores(make, implementat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_models_are_made_without_memory(make, kind):
+def test_models_can_be_built_on_the_meta_device(make, kind):
     with torch.device("meta"):
         model = GileForSequenceClassification(make(kind).config)
     assert all(weight.is_meta for weight in model.parameters())
@@ -149,7 +149,7 @@ def exported(module, inputs):
         pytest.param(Scores, "wan", {"output_layer": "linear"}, id="linear", marks=pytest.mark.slow),
     ],
 )
-def test_exported_programs_compute_what_models_do_at_any_size(make, part, kind, fields):
+def test_exported_programs_equal_the_models_at_any_size(make, part, kind, fields):
     model = make(kind, **fields)
     with torch.inference_mode():
         model(**documents(kind))  # and keep the codes of labels
@@ -160,7 +160,7 @@ def test_exported_programs_compute_what_models_do_at_any_size(make, part, kind, 
             torch.testing.assert_close(program(*inputs), module(*inputs), rtol=1e-5, atol=1e-6)
 
 
-def test_exports_ask_for_label_codes(make):
+def test_exporting_requires_computed_label_codes(make):
     with pytest.raises(
         ValueError, match=r"call it once, in evaluation mode and without gradients, before torch\.export"
     ):
@@ -170,7 +170,7 @@ def test_exports_ask_for_label_codes(make):
 @pytest.mark.parametrize(
     "kind", ["wan", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("han", "transformer"))]
 )
-def test_compiled_towers_are_one_graph_at_any_size(make, kind):
+def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
     torch.compiler.reset()
     tower = TextTower(make(kind))
     graphs = []
@@ -237,7 +237,7 @@ HEAD = ["input_projection", "label_projection"]
     ],
     ids=["words and projections", "words and attention", "bag", "transformer", "all linear layers"],
 )
-def test_adapters_are_trained_and_score_as_they_do_when_merged(make, kind, fields, targets):
+def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targets):
     model, inputs, words = make(kind, joint_act="tanh", **fields), documents(kind), torch.tensor([[3, 9], [4, 0]])
     with torch.no_grad():
         before = model(**inputs).logits
@@ -256,7 +256,7 @@ def test_adapters_are_trained_and_score_as_they_do_when_merged(make, kind, field
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_adapters_of_chunked_losses_have_the_gradients_of_whole_ones(make):
+def test_chunked_losses_give_adapters_the_same_gradients(make):
     gradients = {}
     for chunk in (0, 2):
         model = make("wan", joint_act="tanh", problem_type="multi_label_classification")
@@ -271,7 +271,7 @@ def test_adapters_of_chunked_losses_have_the_gradients_of_whole_ones(make):
         torch.testing.assert_close(gradients[2][name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_adapters_of_the_last_weights_are_refused(make):
+def test_adapters_of_the_final_weights_are_refused(make):
     # They stand in codes, which no adapter of a product could change; modules_to_save trains them.
     with pytest.raises(ValueError, match=r"Target module ClassificationUnit\(\) is not supported"):
         peft.get_peft_model(make("wan"), peft.LoraConfig(target_modules=["classifier"]))
@@ -285,7 +285,7 @@ def test_adapters_of_the_last_weights_are_refused(make):
         ("transformer", {}),
     ],
 )
-def test_weights_may_stay_elsewhere_until_modules_are_called(make, kind, fields):
+def test_weights_may_be_offloaded_until_modules_are_called(make, kind, fields):
     model, inputs = make(kind, **fields), documents(kind)
     if "lexical" in fields:
         inputs["lexical_ids"] = torch.tensor([lexical_ids("label")] * len(inputs["input_ids"]))

@@ -64,7 +64,7 @@ def in_a_clean_room(folder, out):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
-def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_model, text_encoder_type):
+def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path, make_model, text_encoder_type):
     model, processor = make_model(text_encoder_type, problem_type="multi_label_classification")
     folder = tmp_path / "saved"
     model.save_pretrained(folder)
@@ -101,7 +101,7 @@ def test_models_over_pretrained_encoders_are_self_contained(tmp_path, make_pretr
     assert torch.equal(there["named"], there["inferred"])
 
 
-def test_every_file_of_the_folder_travels_but_the_published_graph(tmp_path, make_model):
+def test_every_file_of_the_folder_travels_except_the_published_graph(tmp_path, make_model):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
     files = {path.name for path in MODELS.glob("*_gile.py")} - {"published_gile.py"}
@@ -111,7 +111,7 @@ def test_every_file_of_the_folder_travels_but_the_published_graph(tmp_path, make
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*_gile.py")), ids=lambda path: path.name)
-def test_travelling_files_import_only_siblings_and_what_transformers_brings(path):
+def test_travelling_files_import_only_siblings_and_transformers_dependencies(path):
     allowed = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "safetensors"}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -129,7 +129,7 @@ def test_travelling_files_import_only_siblings_and_what_transformers_brings(path
             assert top in allowed or top in sys.stdlib_module_names, f"line {node.lineno} imports {name}"
 
 
-def test_with_hf_gile_installed_auto_classes_need_no_trust(tmp_path, make_model):
+def test_with_hf_gile_installed_auto_classes_need_no_remote_code(tmp_path, make_model):
     model, processor = make_model()
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
@@ -153,7 +153,7 @@ def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_mode
     assert torch.equal(classifier(**documents).logits, model(**documents).logits)
 
 
-def test_both_towers_saved_from_a_classifier_do_not_pretend_to_have_labels(tmp_path, make_model):
+def test_towers_saved_from_a_classifier_store_no_labels(tmp_path, make_model):
     model, processor = make_model()
     model.gile.save_pretrained(tmp_path)
     classifier = GileForSequenceClassification.from_pretrained(tmp_path)
@@ -161,14 +161,14 @@ def test_both_towers_saved_from_a_classifier_do_not_pretend_to_have_labels(tmp_p
         classifier(**processor(TEXTS, return_tensors="pt"))
 
 
-def test_labels_of_a_model_saved_before_do_not_stay(tmp_path, make_model, tokenizer):
+def test_saving_removes_labels_of_an_earlier_model(tmp_path, make_model, tokenizer):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
     GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=3)).save_pretrained(tmp_path)
     assert AutoModelForSequenceClassification.from_pretrained(tmp_path).label_set is None
 
 
-def test_labels_of_another_model_beside_the_weights_are_refused(tmp_path, make_model):
+def test_a_label_file_of_another_model_is_refused(tmp_path, make_model):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
     LabelSet.from_names(["Iron", "Blood"]).save(tmp_path / "labels.jsonl")
@@ -176,7 +176,7 @@ def test_labels_of_another_model_beside_the_weights_are_refused(tmp_path, make_m
         AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
-def test_a_checkpoint_without_some_weights_is_completed_by_fresh_ones(tmp_path, make_model):
+def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
     # Built on the meta device, a missing weight is memory garbage unless _init_weights fills it.
     model, _ = make_model()
     model.save_pretrained(tmp_path)

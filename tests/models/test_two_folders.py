@@ -37,7 +37,7 @@ def without_package(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_each_folder_runs_its_own_code(without_package, make_model, tmp_path):
+def test_two_model_folders_run_separate_code(without_package, make_model, tmp_path):
     model, processor = make_model()
     model.save_pretrained(tmp_path / "a" / "model")
     processor.save_pretrained(tmp_path / "a" / "model")

@@ -27,7 +27,7 @@ def warned(monkeypatch):
     logging.getLogger().removeHandler(handler)
 
 
-def test_an_emoji_has_the_score_of_an_unknown_label_and_the_others_keep_theirs(pipe, warned):
+def test_an_emoji_label_scores_like_an_unknown_label(pipe, warned):
     alone = pipe("Iron in blood.", ["Iron", "Blood"])
     answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
     scores = dict(zip(answer["labels"], answer["scores"], strict=True))
@@ -39,7 +39,7 @@ def test_an_emoji_has_the_score_of_an_unknown_label_and_the_others_keep_theirs(p
     )
 
 
-def test_an_unknown_label_is_noted_once(pipe, warned):
+def test_an_unknown_label_is_reported_once(pipe, warned):
     for _ in range(3):
         pipe("Iron in blood.", ["Iron", "zebra"])
     assert warned.getvalue().count("the model knows no word of the label 'zebra'") == 1
@@ -56,14 +56,14 @@ def test_an_emoji_can_be_stored_and_indexed(make_model, label_set):
 
 
 @pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
-def test_a_text_of_unknown_words_is_noted_in_its_answer(pipe, long_texts):
+def test_the_answer_for_a_text_of_unknown_words_has_a_note(pipe, long_texts):
     texts = ["Iron in blood.", "zebra", "", "\N{GRINNING FACE}", "zebra iron"]
     answers = pipe(texts, ["Iron", "Blood"], long_texts=long_texts, batch_size=2)
     assert [answer.get("note") for answer in answers] == [None, NOTE, NOTE, NOTE, None]
     assert pipe("zebra", ["Iron"])["note"] == NOTE
 
 
-def test_a_long_text_is_noted_by_what_was_read_of_it(make_model):
+def test_the_note_for_a_long_text_depends_on_the_words_read(make_model):
     model, processor = make_model(problem_type="multi_label_classification", max_words=2)
     pipe = LabelScoringPipeline(model=model, processor=processor)
     assert pipe("zebra zebra iron")["note"] == NOTE

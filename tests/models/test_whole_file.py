@@ -35,7 +35,7 @@ def largest_file(size):
     ],
 )
 @pytest.mark.parametrize("bad", [{"name": "half \ud83d"}, {"description": "\udc80"}, {"synonyms": ("\ud800",)}])
-def test_labels_that_no_file_can_hold_leave_the_old_file(tmp_path, suffix, save, load, bad):
+def test_a_failed_save_of_labels_keeps_the_old_file(tmp_path, suffix, save, load, bad):
     path = tmp_path / f"labels{suffix}"
     old = LabelSet.from_names(["Iron"])
     save(old, path)
@@ -47,7 +47,7 @@ def test_labels_that_no_file_can_hold_leave_the_old_file(tmp_path, suffix, save,
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_cell_is_written_as_long_as_it_can_be_read(tmp_path):
+def test_cells_up_to_the_reading_limit_are_written(tmp_path):
     path = tmp_path / "labels.csv"
     labels = LabelSet([Label("a", "Iron", "x" * 131_073, synonyms=("y" * 70_000, "z" * 70_000))])
     save_labels(labels, path)
@@ -62,7 +62,7 @@ def test_a_cell_is_written_as_long_as_it_can_be_read(tmp_path):
     assert load_labels(path) == labels
 
 
-def test_a_full_disk_is_reported_with_the_file_that_is_written_and_leaves_the_old_one(tmp_path):
+def test_a_full_disk_is_reported_and_keeps_the_old_file(tmp_path):
     path = tmp_path / "labels.jsonl"
     old = LabelSet.from_names(["Iron"])
     old.save(path)
@@ -73,7 +73,7 @@ def test_a_full_disk_is_reported_with_the_file_that_is_written_and_leaves_the_ol
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_is_replaced_and_who_may_read_a_file_stays(tmp_path):
+def test_writing_replaces_a_link_and_keeps_permissions(tmp_path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "file").chmod(0o640)
     (tmp_path / "link").symlink_to("file")
@@ -84,7 +84,7 @@ def test_a_link_is_replaced_and_who_may_read_a_file_stays(tmp_path):
     assert (tmp_path / "link").stat().st_mode & 0o777 == 0o640
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path):
+def test_a_named_pipe_is_written_to_and_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     read = []
     thread = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))

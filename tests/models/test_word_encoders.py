@@ -31,13 +31,13 @@ def encode(model, input_ids, **kwargs):
     return model.embed_texts(input_ids, **kwargs)[0]
 
 
-def test_padding_words_changes_nothing(model):
+def test_padding_words_do_not_change_the_encoding(model):
     torch.testing.assert_close(
         encode(model, document(model, [3, 4, 5])), encode(model, document(model, [3, 4, 5, 0, 0]))
     )
 
 
-def test_padding_sentences_changes_nothing():
+def test_padding_sentences_do_not_change_the_encoding():
     torch.manual_seed(0)
     model = GileModel(GileConfig(vocab_size=19, text_encoder_type="han")).double().eval()
     short = torch.tensor([[[3, 4, 0], [5, 6, 7]]])
@@ -49,21 +49,21 @@ def test_padding_sentences_changes_nothing():
     assert long_sentences[:, 2:].eq(0).all()
 
 
-def test_what_is_masked_is_not_read(model):
+def test_masked_words_are_ignored(model):
     mask = document(model, [1, 1, 0]).bool()
     one = encode(model, document(model, [3, 4, 9]), attention_mask=mask)
     other = encode(model, document(model, [3, 4, 17]), attention_mask=mask)
     torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_batch_mates_do_not_change_a_document(model):
+def test_other_documents_in_a_batch_do_not_change_the_encoding(model):
     alone = encode(model, document(model, [3, 4, 5]))
     longer = document(model, [7, 8, 9, 10, 11])
     padded = torch.nn.functional.pad(document(model, [3, 4, 5]), (0, 2))
     torch.testing.assert_close(encode(model, torch.cat([padded, longer]))[:1], alone)
 
 
-def test_document_without_words_is_the_zero_vector_and_trains_without_nan(model):
+def test_an_empty_document_is_a_zero_vector_with_finite_gradients(model):
     batch = torch.cat([document(model, [0, 0, 0]), document(model, [3, 0, 0])])
     embeds, attentions = model.embed_texts(batch)
     assert embeds[0].eq(0).all()
@@ -73,7 +73,7 @@ def test_document_without_words_is_the_zero_vector_and_trains_without_nan(model)
     assert all(parameter.grad.isfinite().all() for parameter in model.text_encoder.parameters())
 
 
-def test_attention_is_positive_zero_on_padding_and_sums_to_one(model):
+def test_attention_ignores_padding_and_sums_to_one(model):
     batch = torch.cat([document(model, [3, 4, 0, 0]), document(model, [5, 6, 7, 8])])
     for weights in model.embed_texts(batch)[1]:
         assert (weights >= 0).all()
@@ -88,7 +88,7 @@ def test_a_single_sentence_gets_all_the_attention():
     assert sentences.item() == 1.0
 
 
-def test_attention_pooling_is_equation_2_written_by_hand():
+def test_attention_pooling_equals_equation_2():
     torch.manual_seed(0)
     pooling = AttentionPooling(H, 13, "relu").double()
     hidden = torch.randn(1, W, H, dtype=torch.double)
@@ -100,7 +100,7 @@ def test_attention_pooling_is_equation_2_written_by_hand():
     torch.testing.assert_close(average[0], expected)
 
 
-def test_repeated_words_count_repeatedly(model):
+def test_repeated_words_count_each_time(model):
     # Words are encoded once for each distinct one; written out as vectors, every place is encoded on its own.
     input_ids = document(model, [3, 4, 3, 3, 5])
     vectors = model.get_input_embeddings()(input_ids)
@@ -108,7 +108,7 @@ def test_repeated_words_count_repeatedly(model):
     assert not torch.allclose(encode(model, input_ids), encode(model, document(model, [3, 4, 5])))
 
 
-def test_word_vectors_can_be_given_instead_of_words(model):
+def test_word_vectors_may_replace_word_ids(model):
     input_ids = document(model, [3, 4, 5])
     torch.testing.assert_close(
         encode(model, input_ids), encode(model, None, inputs_embeds=model.get_input_embeddings()(input_ids))
@@ -133,12 +133,12 @@ def test_wrong_inputs_are_refused(model, arguments, message):
         model.embed_texts(**arguments)
 
 
-def test_mask_of_another_shape_is_refused(model):
+def test_a_mask_of_another_shape_is_refused(model):
     with pytest.raises(ValueError, match="attention_mask must have shape"):
         model.embed_texts(document(model, [3, 4]), attention_mask=torch.ones(1, 9))
 
 
-def test_word_dropout_leaves_out_distinct_words_in_training_only(model):
+def test_word_dropout_drops_distinct_words_in_training_only(model):
     model.config.text_config.word_dropout = 0.5
     input_ids = document(model, [3, 4, 3, 5, 4, 3])
     torch.testing.assert_close(encode(model, input_ids), encode(model, input_ids), rtol=0, atol=0)

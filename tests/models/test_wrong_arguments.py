@@ -165,7 +165,7 @@ def test_wrong_arguments_raise_clear_errors(parts, mistake):
     assert len(str(caught.value)) < 500
 
 
-def test_counts_may_be_those_of_numpy(label_set):
+def test_counts_may_be_numpy_integers(label_set):
     counted = label_set.with_counts({"Iron": torch.tensor(3).numpy()[()]})
     assert [label.count for label in counted if label.seen] == [3]
     assert type(counted[counted.column("Iron")].count) is int

@@ -130,7 +130,7 @@ def programs(card, folder):
     ]
 
 
-def test_the_metadata_are_what_the_hub_asks_for(make_reported, tmp_path):
+def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
     model, _, report = make_reported()
     card = make_card(model, None, INFO, report)
     card.save(tmp_path / "README.md")
@@ -165,7 +165,7 @@ def test_the_metadata_are_what_the_hub_asks_for(make_reported, tmp_path):
     assert again.data.eval_results == card.data.eval_results
 
 
-def test_figures_of_data_without_a_name_stay_out_of_the_metadata(make_reported):
+def test_metrics_on_an_unnamed_dataset_stay_out_of_the_metadata(make_reported):
     model, _, report = make_reported()
     report.dataset = None
     card = make_card(model, None, CardInfo(model_name="hearts"), report)
@@ -176,7 +176,7 @@ def test_figures_of_data_without_a_name_stay_out_of_the_metadata(make_reported):
 
 
 @pytest.mark.usefixtures("drawn")
-def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path):
+def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
     history = [{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}]
     calibration = {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}}
     names = [f"{WORDS[n % 11]} {WORDS[n // 11]}" for n in range(37)]
@@ -215,7 +215,7 @@ def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path
             assert figure.size[0] >= 700
 
 
-def test_what_is_not_known_is_not_mentioned(make_reported, tmp_path):
+def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
     model, _, _ = make_reported()
     card = make_card(model, None, CardInfo(), None, tmp_path)
     assert headings(card) == ["GILE model", "Use", "Labels", "Add a label", "Limits", "Citation"]
@@ -226,7 +226,7 @@ def test_what_is_not_known_is_not_mentioned(make_reported, tmp_path):
     assert "labels.csv" not in make_card(model, None, CardInfo()).text
 
 
-def test_figures_of_an_earlier_card_go_when_they_are_no_longer_shown(make_reported, tmp_path):
+def test_outdated_figures_of_an_earlier_card_are_removed(make_reported, tmp_path):
     model, _, report = make_reported(history=[{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}])
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "own.png").write_bytes(b"mine")
@@ -268,7 +268,7 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
         compile(program, "card", "exec")
 
 
-def test_example_texts_are_shown_only_where_that_is_allowed(make_reported):
+def test_example_texts_are_shown_only_with_permission(make_reported):
     model, _, report = make_reported()
     text = next(iter(report.examples.values()))[0]
     assert text in make_card(model, None, CardInfo(show_examples=True), report).text
@@ -284,7 +284,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
-def test_the_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields):
+def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields):
     model, processor, report = make_reported(
         calibration={"unseen": {"method": "platt", "scale": 0.5, "offset": 0.0}}, **fields
     )
@@ -313,13 +313,13 @@ def test_the_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields)
     torch.testing.assert_close(grown[:, :5], old)
 
 
-def test_a_label_is_added_under_an_id_that_is_free(make_reported):
+def test_the_example_adds_a_label_under_an_unused_id(make_reported):
     # As in a model that somebody made by the code on a card.
     model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])
     assert 'Label("my-id-3", "Weather"' in make_card(model, None, CardInfo()).text
 
 
-def test_the_code_on_the_card_of_a_model_of_languages_runs(tmp_path, monkeypatch):
+def test_the_example_code_of_a_multilingual_model_runs(tmp_path, monkeypatch):
     texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
     names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
     labels = LabelSet(
@@ -345,7 +345,7 @@ def test_the_code_on_the_card_of_a_model_of_languages_runs(tmp_path, monkeypatch
     assert tables(render(card))[0][0][:3] == ["id", "label", "language"]
 
 
-def test_the_task_on_the_hub_is_what_the_model_can_do(make_reported):
+def test_the_hub_task_matches_the_abilities_of_the_model(make_reported):
     for fields, task, tag in (
         ({}, "zero-shot-classification", "multi-label"),
         ({"output_layer": "linear"}, "text-classification", "multi-label"),
@@ -357,7 +357,7 @@ def test_the_task_on_the_hub_is_what_the_model_can_do(make_reported):
         assert tag in data.tags
 
 
-def test_a_model_of_one_label_shows_accuracy(make_reported):
+def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     model, _, report = make_reported(problem_type="single_label_classification")
     card = make_card(model, None, INFO, report)
     result = next(one for one in tables(render(card)) if one[1][0] == "accuracy")
@@ -370,14 +370,14 @@ def test_a_model_of_one_label_shows_accuracy(make_reported):
     assert "threshold=" not in card.text
 
 
-def test_labels_with_equally_many_documents_are_not_divided_into_rare_and_frequent_ones(make_reported):
+def test_labels_with_equal_counts_are_not_split_by_frequency(make_reported):
     for count, there in ((lambda n: 7, False), (lambda n: 7 + n, True)):
         labels = [Label(f"D{n}", f"{WORDS[n % 11]} {WORDS[n // 11]}", seen=True, count=count(n)) for n in range(23)]
         model, _, report = make_reported(labels)
         assert ("Rare and frequent labels" in headings(make_card(model, None, INFO, report))) == there
 
 
-def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reported):
+def test_the_card_describes_calibration_and_its_error(make_reported):
     platt = {"method": "platt", "scale": 0.7, "offset": 0.3}
     spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
     for calibration, said in (
@@ -401,7 +401,7 @@ def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reporte
             assert errors[1][1] == f"{100 * report.metrics['uncalibrated_seen_expected_calibration_error']:.2f}"
 
 
-def test_unseen_labels_that_are_calibrated_like_the_seen_ones_are_said_to_be(make_reported):
+def test_the_card_says_if_unseen_labels_share_the_seen_calibration(make_reported):
     labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
     model, _, report = make_reported(labels, {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}})
     model.config.thresholds = {"seen": 0.31}
@@ -410,7 +410,7 @@ def test_unseen_labels_that_are_calibrated_like_the_seen_ones_are_said_to_be(mak
     assert "from a probability of 0.31 (seen labels), or 0.31 (unseen labels)" in text
 
 
-def test_the_limits_are_those_of_the_model(make_reported):
+def test_the_card_states_the_limits_of_the_model(make_reported):
     model, _, report = make_reported(text_encoder_type="han", max_sentences=7, max_sentence_words=5)
     report.labels[1]["support"] = 0
     limits = make_card(model, None, INFO, report).text.partition("## Limits")[2]
@@ -427,7 +427,7 @@ def test_the_limits_are_those_of_the_model(make_reported):
     assert "not trained on" not in limits
 
 
-def test_a_table_has_the_columns_that_say_something(make_reported):
+def test_tables_omit_empty_columns(make_reported):
     model, _, report = make_reported()
     assert tables(render(make_card(model, None, INFO, report)))[0][0] == [
         "id",
@@ -441,7 +441,7 @@ def test_a_table_has_the_columns_that_say_something(make_reported):
     assert tables(render(make_card(names, None, INFO, own)))[0][0] == ["label", "threshold", "tested on", "F1"]
 
 
-def test_the_labels_of_the_card_are_those_given(make_reported, tmp_path):
+def test_the_card_shows_the_labels_passed_in(make_reported, tmp_path):
     model, _, report = make_reported()
     labels = model.label_set.retire("D0").add(Label("new", "Diet", "what rats eat"))
     card = make_card(model, labels, INFO, report, tmp_path)
@@ -463,19 +463,19 @@ def test_making_a_card_does_not_change_the_model(make_reported, tmp_path):
     assert (tmp_path / "figures" / "label_map.png").read_bytes() == image
 
 
-def test_two_labels_have_a_card_without_a_map(make_reported, tmp_path):
+def test_the_card_of_two_labels_has_no_map(make_reported, tmp_path):
     model, _, _ = make_reported([Label("a", "iron"), Label("b", "milk")])
     assert "Map of the labels" not in make_card(model, None, CardInfo(), None, tmp_path).text
 
 
-def test_a_card_of_one_label_speaks_of_one(make_reported):
+def test_the_card_of_a_single_label_uses_the_singular(make_reported):
     model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
     text = make_card(model, None, INFO, report).text
     assert "Scores a text against 1 label: iron." in text
     assert "Its label was seen in training." in text
 
 
-def test_a_command_with_fences_stays_within_its_own(make_reported):
+def test_a_command_with_code_fences_stays_in_its_block(make_reported):
     model, _, _ = make_reported()
     card = make_card(model, None, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"))
     assert "no heading" not in re.sub(r"<pre>.*?</pre>", "", render(card), flags=re.DOTALL)
@@ -498,19 +498,19 @@ def test_a_command_with_fences_stays_within_its_own(make_reported):
         ({"energy": {"kwh": 3}}, "energy has no field 'kwh'; it has energy_consumed, emissions"),
     ],
 )
-def test_what_the_hub_would_not_take_is_refused_at_once(fields, said):
+def test_card_fields_invalid_for_the_hub_are_refused_at_once(fields, said):
     with pytest.raises(ValueError, match=said):
         CardInfo(**fields)
 
 
-def test_the_extra_is_named_where_it_is_missing(make_reported, monkeypatch):
+def test_without_jinja2_the_error_names_the_extra(make_reported, monkeypatch):
     model, _, _ = make_reported()
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"a model card needs the `train` extra: pip install 'hf-gile\[train\]'"):
         make_card(model, None, CardInfo())
 
 
-def test_a_report_saved_beside_the_model_makes_the_same_card(make_reported, tmp_path):
+def test_a_saved_report_gives_the_same_card(make_reported, tmp_path):
     model, _, report = make_reported()
     report.save(tmp_path / "results.json")
     assert str(make_card(model, None, INFO, Report.load(tmp_path / "results.json"))) == str(

@@ -30,7 +30,7 @@ def literal(batches):
     return pairs, sorted(pairs, key=lambda pair: (-round(excess[pair], 9), pair))
 
 
-def test_pairs_are_those_counted_one_by_one():
+def test_pairs_equal_a_literal_count():
     batches = [random_batch(23, 11, 3, seed) for seed in range(5)]
     pairs = ConfusedPairs(11)
     for batch in batches:
@@ -52,7 +52,7 @@ def test_chance_pairs_of_frequent_labels_rank_last():
     assert pairs.most(1) == [(2, 3, 3)]
 
 
-def test_of_a_document_with_many_wrong_labels_the_best_scored_count():
+def test_only_the_best_scored_wrong_labels_of_a_document_count():
     pairs = ConfusedPairs(101)
     scores = torch.arange(101.0)[None]
     pairs.update(
@@ -61,7 +61,7 @@ def test_of_a_document_with_many_wrong_labels_the_best_scored_count():
     assert sorted(wrong for _, wrong, _ in pairs.most(1000)) == list(range(81, 101))
 
 
-def test_memory_is_bounded_and_dropped_counts_are_known(monkeypatch):
+def test_memory_is_bounded_and_dropped_counts_are_reported(monkeypatch):
     monkeypatch.setattr("hf_gile.publishing.confusions._COLUMNS_AT_ONCE", 17)
     batches = [random_batch(7, 29, 3, seed) for seed in range(31)]
     few, every = ConfusedPairs(29, max_pairs=53), ConfusedPairs(29)
@@ -76,7 +76,7 @@ def test_memory_is_bounded_and_dropped_counts_are_known(monkeypatch):
         assert number <= true[missed, wrong] <= number + few.forgotten
 
 
-def test_nothing_confused_is_an_empty_list():
+def test_no_confusions_give_an_empty_list():
     pairs = ConfusedPairs(3)
     assert pairs.most(5) == []
     pairs.update(torch.tensor([[True, False, False]]), torch.zeros(1, 3), torch.tensor([[0]]))

@@ -12,7 +12,7 @@ import torch
 from hf_gile.publishing.contents import is_ours, missing_parts, select_files
 
 
-def test_pickles_of_any_name_stay_here(tmp_path):
+def test_pickles_are_not_uploaded_under_any_name(tmp_path):
     (tmp_path / "training_args.bin").write_bytes(pickle.dumps({"learning_rate": 1e-3}))
     (tmp_path / "optimizer.pt").write_bytes(b"")
     (tmp_path / "vocabulary").write_bytes(pickle.dumps(["a", "b"]))
@@ -36,7 +36,7 @@ def test_pickles_of_any_name_stay_here(tmp_path):
     assert {why for _, why in left_out} == {"a pickle, which runs code when it is loaded"}
 
 
-def test_a_damaged_array_or_archive_stays_here(tmp_path):
+def test_damaged_arrays_and_archives_are_not_uploaded(tmp_path):
     np.save(tmp_path / "numbers.npy", np.arange(3))
     (tmp_path / "broken.npy").write_bytes((tmp_path / "numbers.npy").read_bytes()[:20])
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
@@ -45,7 +45,7 @@ def test_a_damaged_array_or_archive_stays_here(tmp_path):
     assert [name for name, _ in left_out] == ["broken.npy", "broken.zip"]
 
 
-def test_plain_files_go_up_whatever_they_start_with(tmp_path):
+def test_files_that_only_resemble_pickles_are_uploaded(tmp_path):
     np.savez(tmp_path / "numbers.npz", numbers=np.arange(3))
     # A header of 640 bytes: as a number, the first bytes of a pickle.
     (tmp_path / "model.safetensors").write_bytes((640).to_bytes(8, "little") + b" " * 639 + b".")
@@ -57,7 +57,7 @@ def test_plain_files_go_up_whatever_they_start_with(tmp_path):
     assert left_out == []
 
 
-def test_what_training_leaves_behind_stays_here(tmp_path):
+def test_training_artifacts_are_not_uploaded(tmp_path):
     for name in ("checkpoint-12", "runs", "wandb", ".git", "__pycache__"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file.json").write_text("{}")
@@ -85,7 +85,7 @@ def test_what_training_leaves_behind_stays_here(tmp_path):
     }
 
 
-def test_a_link_of_the_cache_of_the_hub_is_the_file(tmp_path):
+def test_links_in_the_hub_cache_are_uploaded_as_files(tmp_path):
     snapshot = tmp_path / "snapshots" / "0a1b"
     snapshot.mkdir(parents=True)
     (tmp_path / "blobs").mkdir()
@@ -106,7 +106,7 @@ def test_a_link_of_the_cache_of_the_hub_is_the_file(tmp_path):
         ("labels.jsonl", r"its labels \(labels.jsonl\)"),
     ],
 )
-def test_what_a_folder_lacks_is_named(make_saved, gone, missing):
+def test_missing_parts_of_a_folder_are_named(make_saved, gone, missing):
     folder = make_saved()
     assert missing_parts(folder) == []
     (folder / gone).unlink()
@@ -114,7 +114,7 @@ def test_what_a_folder_lacks_is_named(make_saved, gone, missing):
     assert found == missing.replace("\\", "")
 
 
-def test_a_shard_that_is_not_there_is_named(tmp_path, make_model, make_saved):
+def test_a_missing_shard_is_named(tmp_path, make_model, make_saved):
     folder = make_saved()
     (folder / "model.safetensors").unlink()
     make_model()[0].save_pretrained(folder, max_shard_size="1KB")
@@ -134,7 +134,7 @@ def test_other_kinds_of_models_are_incomplete(tmp_path, make_saved):
     assert missing_parts(folder) == ["a config.json with model_type 'gile'"]
 
 
-def test_files_of_others_are_not_ours(make_saved):
+def test_unrelated_files_are_not_treated_as_model_files(make_saved):
     files, _ = select_files(make_saved())
     assert {path for path in files if not is_ours(path)} == {"README.md", "config.json"}  # which are never deleted
     for path in ("notebook.ipynb", "figures/mine.png", "index/notes.txt", "sub/model.safetensors", "train.py"):

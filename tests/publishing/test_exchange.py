@@ -70,7 +70,7 @@ def operations(tmp_path, fail, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
-def test_the_folder_is_unchanged_if_any_operation_fails(tmp_path, fail, operations, monkeypatch, error):
+def test_a_failed_operation_leaves_the_folder_unchanged(tmp_path, fail, operations, monkeypatch, error):
     seen = set()
     for place in range(1, operations + 1):
         folder = tmp_path / str(place)
@@ -92,7 +92,7 @@ def test_the_folder_is_unchanged_if_any_operation_fails(tmp_path, fail, operatio
 
 
 @pytest.mark.slow
-def test_a_failure_while_files_are_moved_back_is_mended_by_the_next_call(tmp_path, fail, operations, monkeypatch):
+def test_the_next_call_repairs_a_failed_rollback(tmp_path, fail, operations, monkeypatch):
     ends = []
     for first in range(1, operations + 1):
         for more in range(1, 8):
@@ -110,7 +110,7 @@ def test_a_failure_while_files_are_moved_back_is_mended_by_the_next_call(tmp_pat
     assert set(ends) == {(False, False), (False, True), (True, True)}
 
 
-def test_completing_may_be_interrupted_anywhere(tmp_path, fail, operations, monkeypatch):
+def test_completion_may_be_interrupted_at_any_point(tmp_path, fail, operations, monkeypatch):
     ends = 0
     for place in range(1, operations + 1):
         folder = tmp_path / str(place)
@@ -129,7 +129,7 @@ def test_completing_may_be_interrupted_anywhere(tmp_path, fail, operations, monk
     assert ends > 10
 
 
-def test_no_file_goes_out_of_the_folder(tmp_path):
+def test_files_are_never_written_outside_the_folder(tmp_path):
     write(tmp_path / "model", OLD)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "model" / "figures").symlink_to(tmp_path / "elsewhere")
@@ -143,7 +143,7 @@ def test_no_file_goes_out_of_the_folder(tmp_path):
     assert (tmp_path / "secret").read_text() == "mine"
 
 
-def test_what_a_killed_save_has_left_is_removed_by_the_next_one(tmp_path):
+def test_the_next_save_removes_leftovers_of_a_killed_save(tmp_path):
     write(tmp_path / "model", OLD)
     write(tmp_path / "model" / ".saving" / "new", {"model.safetensors": "half"})
     complete(tmp_path / "model")
@@ -152,7 +152,7 @@ def test_what_a_killed_save_has_left_is_removed_by_the_next_one(tmp_path):
     assert contents(tmp_path / "model") == NEW
 
 
-def test_a_file_system_without_hard_links_will_do(tmp_path, monkeypatch):
+def test_file_systems_without_hard_links_are_supported(tmp_path, monkeypatch):
     def refuse(*arguments, **options):
         raise OSError(95, "Operation not supported")
 
@@ -162,7 +162,7 @@ def test_a_file_system_without_hard_links_will_do(tmp_path, monkeypatch):
     assert contents(tmp_path / "model") == NEW
 
 
-def test_one_process_changes_a_folder_at_a_time_and_may_nest_that(tmp_path):
+def test_a_lock_on_a_folder_is_exclusive_and_reentrant(tmp_path):
     order = []
 
     def other():
@@ -181,7 +181,7 @@ def test_one_process_changes_a_folder_at_a_time_and_may_nest_that(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_save_that_is_running_is_waited_for_and_not_completed_by_others(tmp_path, monkeypatch):
+def test_other_processes_wait_for_a_running_save(tmp_path, monkeypatch):
     write(tmp_path / "model", OLD)
     threads = []
     real = module._move

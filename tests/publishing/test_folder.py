@@ -40,7 +40,7 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_all_of_a_model_is_in_the_folder(tmp_path, make_model):
+def test_the_folder_contains_the_complete_model(tmp_path, make_model):
     model, processor = make_model()
     written = save(tmp_path / "saved", model, processor, report=Report({}, []), card="# Hearts\n")
     assert {path.relative_to(tmp_path / "saved").as_posix() for path in written} == set(contents(tmp_path / "saved"))
@@ -66,7 +66,7 @@ def test_saving_does_not_change_the_model(tmp_path, make_model):
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_labels_given_are_those_of_the_saved_copy(tmp_path, make_model):
+def test_labels_passed_to_save_replace_those_of_the_saved_copy(tmp_path, make_model):
     model, processor = make_model(label_rows=True)
     with torch.no_grad():
         model.gile.label_rows.weight.normal_()
@@ -81,7 +81,7 @@ def test_labels_given_are_those_of_the_saved_copy(tmp_path, make_model):
     assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == labels
 
 
-def test_a_linear_unit_is_saved_with_the_codes_it_has(tmp_path, make_model):
+def test_a_linear_unit_is_saved_with_its_trained_codes(tmp_path, make_model):
     model, processor = make_model(output_layer="linear")
     tuned = LabelSet(replace(label, threshold=0.5) for label in model.label_set)
     save(tmp_path / "saved", model, processor, tuned, card="")
@@ -91,7 +91,7 @@ def test_a_linear_unit_is_saved_with_the_codes_it_has(tmp_path, make_model):
         save(tmp_path / "other", model, processor, tuned.update("Iron", id="D007501"), card="")
 
 
-def test_a_model_of_several_languages_has_an_index_for_each(tmp_path):
+def test_a_multilingual_model_gets_an_index_per_language(tmp_path):
     texts = ["heart milk", "herz milch"]
     labels = LabelSet(
         [
@@ -121,7 +121,7 @@ def test_saving_again_writes_the_same_files(tmp_path, make_model):
     assert contents(tmp_path / "other") == before
 
 
-def test_what_a_model_saved_before_would_mislead_by_is_gone_and_the_rest_stays(tmp_path, make_model):
+def test_saving_removes_outdated_model_files_and_keeps_the_rest(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card="")
@@ -142,7 +142,7 @@ def test_what_a_model_saved_before_would_mislead_by_is_gone_and_the_rest_stays(t
     assert {name for name in contents(folder) if name.startswith("index/")} == {"index/notes.txt"}
 
 
-def test_the_folder_is_unchanged_if_anything_fails(tmp_path, make_model):
+def test_a_failed_save_leaves_the_folder_unchanged(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     with pytest.raises(RuntimeError, match="no space left"):
@@ -166,7 +166,7 @@ def test_the_folder_is_unchanged_if_anything_fails(tmp_path, make_model):
         (200_000, ""),  # the weights, by a library in Rust, which names none
     ],
 )
-def test_a_full_disk_is_reported_with_the_place_that_is_written_to(tmp_path, make_model, largest, file):
+def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model, largest, file):
     resource = pytest.importorskip("resource")
     model, processor = make_model()
     folder = tmp_path / "saved"
@@ -186,7 +186,7 @@ def test_a_full_disk_is_reported_with_the_place_that_is_written_to(tmp_path, mak
 
 
 @pytest.mark.parametrize("taken", ["index", "tokenizer.json"])
-def test_existing_targets_leave_the_folder_unchanged(tmp_path, make_model, taken):
+def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model, taken):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, index=False, card="# First")
@@ -218,7 +218,7 @@ def test_interrupted_exchanges_leave_the_folder_unchanged(tmp_path, make_model, 
     assert contents(folder) == before
 
 
-def test_a_model_saved_over_an_interrupted_save_is_not_overwritten_by_it(tmp_path, make_model):
+def test_an_interrupted_save_does_not_overwrite_a_later_save(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card=False)
@@ -234,7 +234,7 @@ def test_a_model_saved_over_an_interrupted_save_is_not_overwritten_by_it(tmp_pat
     assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
 
 
-def test_an_index_of_more_labels_than_are_stored_can_be_given(tmp_path, make_model):
+def test_an_index_may_have_more_labels_than_the_model(tmp_path, make_model):
     model, processor = make_model()
     index = LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Rats", "Milk", "Risk", "Diet", "Output"]))
     save(tmp_path / "saved", model, processor, index=index, card="")
@@ -243,14 +243,14 @@ def test_an_index_of_more_labels_than_are_stored_can_be_given(tmp_path, make_mod
     assert torch.equal(again.codes, index.codes)
 
 
-def test_a_card_that_is_there_is_the_card(tmp_path, make_model):
+def test_a_card_passed_to_save_is_written(tmp_path, make_model):
     model, processor = make_model()
     card = ModelCard("---\nlicense: apache-2.0\n---\n# Hearts\n")
     save(tmp_path / "saved", model, processor, card=card)
     assert ModelCard.load(tmp_path / "saved" / "README.md").data.license == "apache-2.0"
 
 
-def test_texts_of_others_go_with_the_model_only_if_their_licence_allows_it(tmp_path, make_model):
+def test_example_texts_are_saved_only_with_permission(tmp_path, make_model):
     model, processor = make_model()
     report = Report({"micro_f1": 0.5}, [], examples={"Iron": ["A text of somebody."]})
     for card in ("# Iron", CardInfo()):
@@ -261,7 +261,7 @@ def test_texts_of_others_go_with_the_model_only_if_their_licence_allows_it(tmp_p
     assert Report.load(tmp_path / "saved" / "results.json") == report
 
 
-def test_nothing_tells_where_the_model_was_made(tmp_path, save_text_encoder):
+def test_saved_files_contain_no_local_paths(tmp_path, save_text_encoder):
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
     processor = processor_from_text_encoder(encoder, model.config)
@@ -270,7 +270,7 @@ def test_nothing_tells_where_the_model_was_made(tmp_path, save_text_encoder):
         assert str(tmp_path).encode() not in data, name
 
 
-def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path, make_model, label_set):
+def test_invalid_models_and_labels_are_refused_before_writing(tmp_path, make_model, label_set):
     model, processor = make_model()
     folder = tmp_path / "saved"
     with pytest.raises(ValueError, match="which a GileModel does not store"):

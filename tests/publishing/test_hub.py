@@ -26,7 +26,7 @@ def statuses(publication):
     return {file.path: file.status for file in publication.files}
 
 
-def test_all_files_of_a_folder_go_up_in_one_commit(hub, make_saved):
+def test_all_files_of_a_folder_are_uploaded_in_a_single_commit(hub, make_saved):
     folder = make_saved()
     (folder / "training_args.bin").write_bytes(b"")
     (folder / "checkpoint-3").mkdir()
@@ -49,7 +49,7 @@ def test_all_files_of_a_folder_go_up_in_one_commit(hub, make_saved):
     assert published.changes == published.files
 
 
-def test_a_model_is_published_and_its_temporary_folder_is_gone(hub, make_model, tmp_path, monkeypatch):
+def test_publishing_a_model_removes_its_temporary_folder(hub, make_model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     model, processor = make_model()
     published = publish(model, processor, LabelSet.from_names(["Iron"]), REPO, card="# Iron", commit_message="Iron")
@@ -61,7 +61,7 @@ def test_a_model_is_published_and_its_temporary_folder_is_gone(hub, make_model, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cards_made_before_upload_name_the_repository(hub, make_saved):
+def test_uploading_writes_the_repository_name_into_the_card(hub, make_saved):
     folder = make_saved(card='# A model\n\npipeline(model="path/to/this/model")\n')
     before = (folder / "README.md").read_bytes()
     push_folder(folder, REPO)
@@ -70,7 +70,7 @@ def test_cards_made_before_upload_name_the_repository(hub, make_saved):
     assert push_folder(folder, REPO).commit is None
 
 
-def test_a_card_that_is_no_text_is_named(hub, make_saved):
+def test_a_card_that_is_not_utf_8_is_named(hub, make_saved):
     folder = make_saved()
     (folder / "README.md").write_bytes(b"# caf\xe9")
     with pytest.raises(ValueError, match=r"saved/README\.md is not UTF-8 .*: convert it"):
@@ -78,7 +78,7 @@ def test_a_card_that_is_no_text_is_named(hub, make_saved):
     assert hub.requests == []
 
 
-def test_texts_that_the_card_does_not_show_stay_here(hub, make_saved, make_model):
+def test_example_texts_absent_from_the_card_are_not_uploaded(hub, make_saved, make_model):
     folder = make_saved()
     Report({"micro_f1": 0.5}, [], examples={"Iron": ["A text of somebody."]}).save(folder / "results.json")
     published = push_folder(folder, REPO)
@@ -99,7 +99,7 @@ def test_texts_that_the_card_does_not_show_stay_here(hub, make_saved, make_model
     assert hub.repositories[REPO].files()["results.json"] == b"{}"
 
 
-def test_where_nothing_has_changed_there_is_no_commit(hub, make_model):
+def test_an_unchanged_model_makes_no_commit(hub, make_model):
     model, processor = make_model()
     publish(model, processor, None, REPO)
     assert f'model="{REPO}"' in hub.repositories[REPO].files()["README.md"].decode()
@@ -110,7 +110,7 @@ def test_where_nothing_has_changed_there_is_no_commit(hub, make_model):
     assert hub.asked("POST .*/commit/") == 1
 
 
-def test_a_new_version_takes_the_files_of_the_old_one_with_it_and_no_others(hub, make_saved, make_model):
+def test_a_new_version_deletes_only_files_of_the_old_version(hub, make_saved, make_model):
     folder = make_saved()
     (folder / "model.safetensors").unlink()
     make_model()[0].save_pretrained(folder, max_shard_size="1KB")
@@ -173,7 +173,7 @@ def test_a_dry_run_works_offline_and_without_a_token(hub, make_saved, monkeypatc
         push_folder(folder, REPO)
 
 
-def test_a_branch_is_made_from_main_and_main_stays(hub, make_saved):
+def test_a_branch_is_created_from_an_unchanged_main(hub, make_saved):
     folder = make_saved()
     push_folder(folder, REPO)
     main = hub.repositories[REPO].branches["main"]
@@ -187,7 +187,7 @@ def test_a_branch_is_made_from_main_and_main_stays(hub, make_saved):
     assert len(repository.history("wide/joint")) == 4
 
 
-def test_a_branch_can_be_all_that_a_new_repository_has(hub, make_saved):
+def test_a_new_repository_may_start_with_a_branch(hub, make_saved):
     folder = make_saved()
     published = push_folder(folder, REPO, revision="draft", commit_message="Draft")
     repository = hub.repositories[REPO]
@@ -199,7 +199,7 @@ def test_a_branch_can_be_all_that_a_new_repository_has(hub, make_saved):
     assert repository.branches.keys() == {"main", "draft"}
 
 
-def test_a_pull_request_needs_no_right_to_write(hub, make_saved):
+def test_a_pull_request_needs_no_write_access(hub, make_saved):
     folder = make_saved()
     push_folder(folder, REPO)
     main = hub.repositories[REPO].branches["main"]
@@ -216,7 +216,7 @@ def test_a_pull_request_needs_no_right_to_write(hub, make_saved):
     assert repository.branches["main"] == main
 
 
-def test_a_private_repository_is_one_from_the_start(hub, make_saved):
+def test_a_private_repository_is_created_private(hub, make_saved):
     folder = make_saved()
     push_folder(folder, REPO, private=True)
     assert hub.repositories[REPO].private
@@ -230,7 +230,7 @@ def test_a_private_repository_is_one_from_the_start(hub, make_saved):
     assert len(hub.repositories["engines/gile"].history()) == 1
 
 
-def test_a_rule_of_the_repository_keeps_no_file_out(hub, make_saved):
+def test_a_gitignore_that_excludes_model_files_is_refused(hub, make_saved):
     folder = make_saved()
     hub.create(REPO, files={".gitignore": b"*.jsonl\n*.py\n*.safetensors\n"})
     hub.heeds_rules = True
@@ -259,7 +259,7 @@ def test_a_rule_of_the_repository_keeps_no_file_out(hub, make_saved):
         ({"token": "hf_bob"}, r"may not write to ada/gile \(403: You don't.*namespace \"ada\""),
     ],
 )
-def test_who_may_not_write_is_told_what_to_do(hub, make_saved, options, message):
+def test_the_error_without_write_access_says_what_to_do(hub, make_saved, options, message):
     folder = make_saved()
     with pytest.raises(PermissionError, match=message) as error:
         push_folder(folder, REPO, **options)
@@ -268,14 +268,14 @@ def test_who_may_not_write_is_told_what_to_do(hub, make_saved, options, message)
 
 
 @pytest.mark.parametrize("token", ["hf_secret\n", "hf_sécret", "hf_secret hf_secret", ""])
-def test_what_can_be_no_token_is_refused_and_not_shown(hub, make_saved, token):
+def test_an_invalid_token_is_refused_without_showing_it(hub, make_saved, token):
     with pytest.raises(ValueError, match="pass the token alone") as error:
         push_folder(make_saved(), REPO, token=token)
     assert "cret" not in "".join(traceback.format_exception(error.value))
     assert hub.requests == []
 
 
-def test_who_may_read_only_is_told_of_pull_requests(hub, make_saved):
+def test_read_only_access_suggests_a_pull_request(hub, make_saved):
     folder = make_saved()
     hub.create(REPO)
     with pytest.raises(PermissionError, match="propose the change with create_pr=True, or --create-pr"):
@@ -298,7 +298,7 @@ def test_hidden_and_missing_repositories_are_distinguished(hub, make_saved):
         push_folder(folder, REPO, revision="refs/pr/7")
 
 
-def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(hub, make_saved):
+def test_a_concurrent_push_is_not_overwritten(hub, make_saved):
     folder = make_saved()
     hub.create(REPO)
     between = Fault("POST .*/commit/", before=lambda hub: hub.change(REPO, "README.md", b"# By bob"))
@@ -334,7 +334,7 @@ def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(hub, make_saved)
     ],
     ids=lambda value: f"{value.request} {value.status or 'cut'}" if isinstance(value, Fault) else "",
 )
-def test_a_push_that_breaks_off_leaves_the_branch_and_the_model_and_can_be_repeated(
+def test_a_failed_push_changes_nothing_and_can_be_repeated(
     hub, make_model, tmp_path, monkeypatch, fault, kind, message
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -356,7 +356,7 @@ def test_a_push_that_breaks_off_leaves_the_branch_and_the_model_and_can_be_repea
     shutil.rmtree(folder)
 
 
-def test_trouble_that_passes_is_waited_for(hub, make_saved):
+def test_temporary_failures_are_retried(hub, make_saved):
     hub.faults = [Fault("PUT /lfs/", cut=100), Fault("PUT /lfs/", status=502), Fault("POST .*/preupload/", status=503)]
     push_folder(make_saved(), REPO)
     assert all(not fault.times for fault in hub.faults)
@@ -375,7 +375,7 @@ def test_commits_without_a_response_are_detected(hub, make_saved, status, create
     assert hub.asked("POST .*/commit/") == 1
 
 
-def test_large_files_that_have_arrived_are_not_sent_again(hub, make_saved):
+def test_uploaded_large_files_are_not_sent_again(hub, make_saved):
     folder = make_saved()
     hub.faults = [Fault("POST .*/commit/", status=500)]
     with pytest.raises(ConnectionError):
@@ -385,7 +385,7 @@ def test_large_files_that_have_arrived_are_not_sent_again(hub, make_saved):
     assert hub.asked("PUT /lfs/") == 2
 
 
-def test_what_is_no_model_or_no_place_is_refused_before_the_hub_is_asked(hub, make_saved, tmp_path):
+def test_invalid_folders_and_names_are_refused_before_any_request(hub, make_saved, tmp_path):
     folder = make_saved()
     with pytest.raises(FileNotFoundError, match="no folder"):
         push_folder(tmp_path / "nowhere", REPO)
@@ -418,7 +418,7 @@ def test_only_a_branch_can_be_pushed_to(hub, make_saved):
     assert repository.branches.keys() == {"main"}
 
 
-def test_a_model_that_cannot_be_saved_leaves_nothing_behind(hub, make_model, tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_saved_leaves_no_files(hub, make_model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     model, processor = make_model()
     with pytest.raises(ValueError, match="GileModel does not store"):
@@ -429,7 +429,7 @@ def test_a_model_that_cannot_be_saved_leaves_nothing_behind(hub, make_model, tmp
     assert hub.requests == []
 
 
-def test_an_interrupted_push_says_where_the_model_is(hub, make_model, monkeypatch):
+def test_an_interrupted_push_names_the_folder_of_the_model(hub, make_model, monkeypatch):
     def interrupt(hub):
         raise KeyboardInterrupt
 

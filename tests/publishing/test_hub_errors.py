@@ -38,7 +38,7 @@ def why(hub, tmp_path):
     ],
     ids=["no token", "another's token", "no token of the Hub"],
 )
-def test_who_may_not_see_a_model_is_told_to_log_in(why, token, reason):
+def test_the_error_for_a_hidden_model_suggests_logging_in(why, token, reason):
     said = why(token=token)
     assert said.startswith(reason)
     assert "log in with `hf auth login` or set HF_TOKEN" in said
@@ -52,7 +52,7 @@ def test_who_may_not_see_a_model_is_told_to_log_in(why, token, reason):
         (429, "the Hub is not available (429: as the test asked): try again later"),
     ],
 )
-def test_what_the_hub_answered_is_said(hub, why, status, reason):
+def test_the_error_repeats_the_answer_of_the_hub(hub, why, status, reason):
     hub.faults = [Fault("HEAD .*", status=status, times=20)]
     assert why().startswith(reason)
 
@@ -65,6 +65,6 @@ def test_missing_files_raise_the_error_of_the_library(why):
     assert "does not appear to have a file named labels.jsonl" in why()
 
 
-def test_offline_mode_is_said(why, monkeypatch):
+def test_the_error_mentions_offline_mode(why, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert why() == "offline mode is on, and it is not in the cache: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"

@@ -13,7 +13,7 @@ def by_heading(groups):
     return {heading: [label.id for label in group] for heading, group in groups}
 
 
-def test_frequent_middle_rare_and_unseen_labels_are_shown():
+def test_frequent_medium_rare_and_unseen_labels_are_shown():
     found = by_heading(shown_labels(LABELS, each=3))
     assert found == {
         "Frequent": ["L00", "L01", "L02"],
@@ -23,7 +23,7 @@ def test_frequent_middle_rare_and_unseen_labels_are_shown():
     }
 
 
-def test_the_order_of_the_labels_does_not_matter():
+def test_the_table_does_not_depend_on_the_order_of_labels():
     shuffled = random.Random(0).sample(LABELS, len(LABELS))
     assert shown_labels(shuffled) == shown_labels(LABELS)
 
@@ -36,11 +36,11 @@ def test_labels_with_documents_in_the_test_are_preferred():
     assert by_heading(groups)["Never trained on"] == ["L42", "L44", "L46"]
 
 
-def test_few_labels_are_all_shown():
+def test_a_small_label_set_is_shown_completely():
     assert by_heading(shown_labels(LABELS[:7])) == {"": [f"L{n:02}" for n in range(7)]}
 
 
-def test_labels_of_which_no_frequency_is_known_are_shown_without_a_heading():
+def test_labels_without_counts_are_shown_without_headings():
     [(heading, group)] = shown_labels([Label(f"L{n:02}", f"name {n}", seen=True) for n in range(53)], each=3)
     assert heading == ""
     assert len(group) == len(set(group)) == 12
@@ -52,7 +52,7 @@ def test_no_label_is_shown_twice():
         assert len(set(shown)) == len(shown)
 
 
-def test_the_table_holds_every_label_and_what_was_measured(tmp_path):
+def test_the_label_file_has_every_label_with_its_metrics(tmp_path):
     labels = [Label("a", 'A, "quoted"\nname', "x;y", seen=True, count=3), Label("b", "B", language="de")]
     figures = {"a": {"threshold": 0.25, "support": 2, "precision": 1.0, "recall": 0.5, "f1": 0.6667}}
     write_label_table(tmp_path / "labels.csv", labels, {"a": 0.2, "b": None}, figures)

@@ -16,7 +16,7 @@ def index(tmp_path, make_model):
     return tmp_path / "model" / "index"
 
 
-def test_a_name_that_leads_out_of_an_index_is_refused(index, tmp_path):
+def test_a_file_name_outside_the_index_folder_is_refused(index, tmp_path):
     names = json.loads((index / "label_index.json").read_text())["labels"]
     (tmp_path / names).write_text("private")
     for name in (
@@ -33,7 +33,7 @@ def test_a_name_that_leads_out_of_an_index_is_refused(index, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["labels", "codes"])
-def test_an_index_reads_no_file_that_is_a_link_out_of_it(index, tmp_path, part):
+def test_an_index_follows_no_link_out_of_its_folder(index, tmp_path, part):
     head = json.loads((index / "label_index.json").read_text())
     elsewhere = (index / head[part]).rename(tmp_path / "elsewhere")
     (index / head[part]).symlink_to(elsewhere)
@@ -51,7 +51,7 @@ def test_an_index_in_the_cache_of_the_hub_is_read_through_its_links(index, tmp_p
     assert len(LabelIndex.from_pretrained(snapshot)) == 5
 
 
-def test_a_link_to_a_file_elsewhere_does_not_go_up(tmp_path):
+def test_a_link_to_a_file_outside_the_folder_is_not_uploaded(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "private").write_text("private")
     (tmp_path / "model" / "README.md").symlink_to("../private")
@@ -59,7 +59,7 @@ def test_a_link_to_a_file_elsewhere_does_not_go_up(tmp_path):
         select_files(tmp_path / "model")
 
 
-def test_a_card_draws_no_figures_into_a_link(tmp_path, make_model):
+def test_card_figures_are_not_written_through_a_link(tmp_path, make_model):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "calibration.png").write_text("mine")
     (tmp_path / "model").mkdir()

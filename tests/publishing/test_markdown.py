@@ -41,7 +41,7 @@ def shown(markdown):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_reader_sees_what_was_written_and_nothing_happens(text):
+def test_escaped_text_is_rendered_literally(text):
     assert shown(escaped(text)) == " ".join(text.split())
 
 
@@ -62,27 +62,27 @@ def test_control_characters_do_not_reorder_text():
     assert escaped("heart") == "heart"
 
 
-def test_signs_that_join_letters_are_kept():
+def test_joining_characters_are_preserved():
     assert one_line("a\u200cb \u200d") == "a\u200cb \u200d"
 
 
-def test_half_a_pair_of_surrogates_can_be_written():
+def test_lone_surrogates_can_be_written():
     escaped("broken \ud800 text").encode("utf-8")
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 13, 40])
-def test_a_cut_text_is_never_longer_than_asked_for(length):
+def test_a_shortened_text_never_exceeds_the_limit(length):
     for text in [*HOSTILE, "Donaudampfschifffahrtsgesellschaft", "e\u0301" * 30]:
         cut = shortened(text, length)
         assert len(cut) <= length
         assert cut == one_line(text) or cut.endswith("…")
 
 
-def test_a_text_is_cut_between_words():
+def test_texts_are_shortened_between_words():
     assert shortened("The failing heart, it pumps.", 19) == "The failing heart…"
 
 
-def test_a_literal_of_python_is_the_text():
+def test_a_python_literal_evaluates_to_the_text():
     for text in HOSTILE:
         assert ast.literal_eval(python_text(text)) == one_line(text)
         assert "\n" not in python_text(text)

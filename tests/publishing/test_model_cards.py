@@ -12,14 +12,14 @@ FOLDER = Path(__file__).parents[2] / "model_cards"
 CARDS = sorted(path for path in FOLDER.glob("*/README.md"))
 
 
-def test_each_card_is_in_the_list_and_none_else():
+def test_the_list_of_cards_is_complete():
     linked = re.findall(r"\]\(([\w./-]+/README\.md)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
     assert linked
     assert {FOLDER / link for link in linked} == set(CARDS)
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
-def test_a_card_has_its_figures_and_no_files_of_others(path):
+def test_a_card_has_metrics_and_no_third_party_files(path):
     card = ModelCard.load(path)
     assert card.data.library_name == "transformers"
     assert "gile" in card.data.tags

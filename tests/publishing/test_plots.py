@@ -32,7 +32,7 @@ def light(color):
 
 @pytest.mark.parametrize("color", [plots.GREY, plots.SEEN, plots.UNSEEN])
 @pytest.mark.parametrize("page", ["#ffffff", "#0b0f19", "#0d1117"])
-def test_colors_can_be_told_from_a_white_page_and_from_a_dark_one(color, page):
+def test_colors_have_enough_contrast_on_light_and_dark_pages(color, page):
     lights = sorted((light(color), light(page)))
     assert (lights[1] + 0.05) / (lights[0] + 0.05) > 3.5  # WCAG asks 3 of figures and of large letters
 
@@ -52,14 +52,14 @@ def test_calibration_plots_are_small_and_transparent(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["calibration.png"]
 
 
-def test_bins_of_few_scores_are_not_drawn(tmp_path):
+def test_bins_with_few_scores_are_not_drawn(tmp_path):
     few = [{**one, "count": plots.FEWEST_SCORES - 1} for one in BINS]
     assert not plots.calibration_plot({"seen": {"before": few}}, tmp_path / "calibration.png")
     assert not plots.calibration_plot({}, tmp_path / "calibration.png")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_both_groups_and_both_times_leave_traces(tmp_path):
+def test_both_groups_are_drawn_before_and_after_calibration(tmp_path):
     drawn = {}
     for name, reliability in {
         "one": {"seen": {"before": BINS}},
@@ -72,7 +72,7 @@ def test_both_groups_and_both_times_leave_traces(tmp_path):
     assert drawn["three"].shape[1] > drawn["one"].shape[1]
 
 
-def test_a_learning_curve_is_drawn_of_two_points_or_more(tmp_path):
+def test_a_learning_curve_needs_at_least_two_points(tmp_path):
     assert plots.learning_curve(HISTORY, tmp_path / "curve.png")
     assert not plots.learning_curve(HISTORY[:2], tmp_path / "none.png")
     assert not plots.learning_curve([], tmp_path / "none.png")
@@ -80,11 +80,11 @@ def test_a_learning_curve_is_drawn_of_two_points_or_more(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
 
 
-def test_a_curve_without_epochs_is_drawn_by_steps(tmp_path):
+def test_a_learning_curve_without_epochs_is_drawn_by_steps(tmp_path):
     assert plots.learning_curve([{"loss": 1.0, "step": 1}, {"loss": 0.5, "step": 2}], tmp_path / "curve.png")
 
 
-def test_the_figures_of_an_evaluation_are_found_under_any_name_of_its_set():
+def test_evaluation_metrics_are_matched_for_any_dataset_name():
     series = {"eval_dev_unseen_average_precision": [], "eval_dev_average_precision": [], "eval_my_dev_loss": []}
     assert plots._evaluated(series, "average_precision") == "eval_dev_average_precision"
     assert plots._evaluated(series, "unseen_average_precision") == "eval_dev_unseen_average_precision"
@@ -93,7 +93,7 @@ def test_the_figures_of_an_evaluation_are_found_under_any_name_of_its_set():
     assert plots._evaluated({"eval_seen_micro_f1": []}, "micro_f1") is None
 
 
-def test_a_curve_is_of_the_set_evaluated_all_along_and_never_of_the_test():
+def test_the_learning_curve_never_uses_the_test_set():
     # As the recipes leave it: with --test_curve, and with one more look at the validation documents for a threshold.
     series = {"eval_test_loss": [1, 1, 1], "eval_validation_loss": [1, 1, 1], "eval_loss": [1]}
     assert plots._evaluated(series, "loss") == "eval_validation_loss"
@@ -103,7 +103,7 @@ def test_a_curve_is_of_the_set_evaluated_all_along_and_never_of_the_test():
     assert plots._evaluated({"eval_test_loss": [1, 1]}, "loss") is None
 
 
-def test_no_name_on_a_map_is_over_another(tmp_path):
+def test_names_on_a_map_do_not_overlap(tmp_path):
     places = np.random.default_rng(0).normal(size=(211, 2)) * 0.01
     written = plots.label_map(
         places, [f"name {n}" for n in range(211)], [True, False] * 105 + [True], tmp_path / "map.png"
@@ -123,7 +123,7 @@ def test_names_at_the_edge_stay_within_the_map(tmp_path):
     assert pixels[[0, -1], :, 3].max() == 0
 
 
-def test_names_that_the_font_cannot_write_are_left_out(tmp_path):
+def test_names_without_glyphs_in_the_font_are_omitted(tmp_path):
     places = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]])
     names = ["日本語", "لب", "$cost$ ^{x}", "Heart"]
     assert plots.label_map(places, names, [True] * 4, tmp_path / "map.png") == ["$cost$ ^{x}", "Heart"]
@@ -137,7 +137,7 @@ def test_a_map_of_many_labels_is_small(tmp_path):
 
 
 @pytest.mark.parametrize("number", [3, 29, 37])
-def test_labels_are_always_at_the_same_places(number):
+def test_label_positions_are_reproducible(number):
     codes = torch.randn(number, 13, generator=torch.Generator().manual_seed(0))
     first, made_by = project(codes)
     again, _ = project(codes)
@@ -147,7 +147,7 @@ def test_labels_are_always_at_the_same_places(number):
     assert made_by == ("PCA" if number < 30 else "PCA, then t-SNE")
 
 
-def test_labels_with_like_codes_are_close():
+def test_labels_with_similar_codes_are_close():
     generator = torch.Generator().manual_seed(0)
     centers = torch.randn(3, 11, generator=generator) * 5
     codes = (centers[:, None] + torch.randn(3, 17, 11, generator=generator) * 0.1).flatten(0, 1)
@@ -159,22 +159,22 @@ def test_labels_with_like_codes_are_close():
     assert apart > 2 * spread
 
 
-def test_a_longer_code_is_not_another_place():
+def test_the_length_of_a_code_does_not_change_its_position():
     codes = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
     assert np.allclose(project(codes)[0], project(codes * torch.arange(1.0, 8.0)[:, None])[0])
 
 
 @pytest.mark.parametrize("codes", [torch.zeros(31, 5), torch.ones(5, 1), torch.zeros(3, 2)])
-def test_codes_that_are_all_alike_have_places(codes):
+def test_identical_codes_have_finite_positions(codes):
     assert np.isfinite(project(codes)[0]).all()
 
 
-def test_two_labels_are_no_map():
+def test_a_map_needs_at_least_three_labels():
     with pytest.raises(ValueError, match="at least 3 labels, got 2"):
         project(torch.zeros(2, 5))
 
 
-def test_a_map_shows_labels_of_every_frequency_and_unseen_ones():
+def test_a_map_shows_labels_of_every_frequency_and_unseen_labels():
     labels = [Label(f"L{n:03}", f"name {n}", seen=n < 400, count=max(0, 400 - n)) for n in range(500)]
     chosen = mapped_labels(labels, most=40)
     assert len(chosen) == len(set(chosen)) == 40

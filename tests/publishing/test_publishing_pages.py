@@ -28,7 +28,7 @@ def names(make_model):
 
 
 @pytest.mark.parametrize("is_dry", [True, False], ids=["dry run", "published"])
-def test_the_code_of_the_page_publishes_a_model(is_dry, names, hub):
+def test_the_publishing_example_runs(is_dry, names, hub):
     (code,) = re.findall(r"```python\n((?:(?!```).)*?publish\((?:(?!```).)*?)```", PAGE, re.DOTALL)
     assert "dry_run=True" in code
     code = code.replace("user/gile-notes", "ada/gile-notes")
@@ -45,7 +45,7 @@ def test_the_code_of_the_page_publishes_a_model(is_dry, names, hub):
     assert b'model="ada/gile-notes"' in files["README.md"]
 
 
-def test_the_fields_of_the_page_are_those_of_a_card(tmp_path):
+def test_the_documented_card_fields_are_valid(tmp_path):
     (fields,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "card.yaml").write_text(fields)
     info = CardInfo(**read_card_fields(tmp_path / "card.yaml"))
@@ -61,7 +61,7 @@ def test_the_fields_of_the_page_are_those_of_a_card(tmp_path):
         ("a: [", "is not YAML"),
     ],
 )
-def test_a_file_that_no_card_can_be_made_of_is_named(text, message, tmp_path):
+def test_an_invalid_card_file_is_named(text, message, tmp_path):
     (tmp_path / "card.yaml").write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         read_card_fields(tmp_path / "card.yaml")

@@ -18,7 +18,7 @@ def push(*arguments):
     return CliRunner().invoke(app, ["push", *map(str, arguments)], prog_name="hf-gile")
 
 
-def test_a_push_makes_one_commit_and_a_second_one_none(hub, make_saved):
+def test_a_second_push_without_changes_makes_no_commit(hub, make_saved):
     folder = make_saved()
     first = push(folder, "ada/milk", "--private", "--message", "Milk")
     assert first.exit_code == 0, first.output
@@ -30,7 +30,7 @@ def test_a_push_makes_one_commit_and_a_second_one_none(hub, make_saved):
     assert again.stderr.startswith("nothing has changed: ")
 
 
-def test_files_that_stay_as_they_are_are_counted_and_not_listed(hub, make_saved):
+def test_unchanged_files_are_counted_but_not_listed(hub, make_saved):
     folder = make_saved()
     first = push(folder, "ada/milk")
     (folder / "README.md").write_text("# Milk\n")
@@ -49,7 +49,7 @@ def test_files_that_stay_as_they_are_are_counted_and_not_listed(hub, make_saved)
         (["--public"], "public"),
     ],
 )
-def test_a_dry_run_says_whether_a_repository_or_a_pull_request_would_be_made(hub, make_saved, flags, kind):
+def test_a_dry_run_announces_a_new_repository_or_pull_request(hub, make_saved, flags, kind):
     folder = make_saved()
     made = f"ada/milk does not exist or is not visible with this token: it would be created, {kind}\n"
     assert made in push(folder, "ada/milk", "--dry-run", *flags).stderr
@@ -60,7 +60,7 @@ def test_a_dry_run_says_whether_a_repository_or_a_pull_request_would_be_made(hub
     assert f", as a pull request: {hub.url}/ada/milk\n" in proposed
 
 
-def test_flags_are_named_where_a_push_is_refused(hub, make_saved):
+def test_errors_of_a_refused_push_name_the_flags(hub, make_saved):
     folder = make_saved()
     hub.create("ada/milk")
     assert "or --create-pr" in push(folder, "ada/milk", "--token", "hf_bob").stderr
@@ -68,7 +68,7 @@ def test_flags_are_named_where_a_push_is_refused(hub, make_saved):
     assert "(--token)" in push(folder, "ada/milk", "--token", "hf_nobody").stderr
 
 
-def test_a_token_that_may_not_write_is_named(hub, make_saved):
+def test_a_token_without_write_access_is_named(hub, make_saved):
     refused = push(make_saved(), "ada/milk", "--token", "hf_bob")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("hf-gile push: ")
@@ -76,7 +76,7 @@ def test_a_token_that_may_not_write_is_named(hub, make_saved):
 
 
 @pytest.mark.parametrize("launch", ["here", pytest.param("process", marks=pytest.mark.slow)])
-def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tmp_path, monkeypatch, launch):
+def test_a_pushed_model_can_be_used_by_its_hub_name(hub, make_saved, tmp_path, monkeypatch, launch):
     folder = make_saved()
     pushed = push(folder, "ada/milk", "--private")
     assert pushed.exit_code == 0, pushed.output

@@ -81,7 +81,7 @@ def every_value(value):
 
 
 @pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
-def test_figures_are_those_of_all_scores_at_once(make, documents, calibration):
+def test_report_metrics_equal_metrics_of_all_scores(make, documents, calibration):
     texts, gold = documents
     model, processor = make(calibration)
     report = make_report(model, processor, texts, gold, batch_size=3, num_training_documents=11)
@@ -110,7 +110,7 @@ def test_figures_are_those_of_all_scores_at_once(make, documents, calibration):
     assert sum(one["count"] for one in report.reliability["seen"]["before"]) == 23 * 3
 
 
-def test_figures_of_single_labels_are_those_of_scikit_learn(make, documents):
+def test_per_label_metrics_equal_scikit_learn(make, documents):
     texts, gold = documents
     model, processor = make(CALIBRATION)
     report = make_report(model, processor, texts, gold)
@@ -139,7 +139,7 @@ def test_figures_of_single_labels_are_those_of_scikit_learn(make, documents):
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 100])
-def test_batches_change_nothing(make, documents, batch_size):
+def test_the_report_does_not_depend_on_the_batch_size(make, documents, batch_size):
     model, processor = make(CALIBRATION)
     report = make_report(model, processor, *documents, batch_size=batch_size)
     other = make_report(model, processor, *documents, batch_size=5)
@@ -149,7 +149,7 @@ def test_batches_change_nothing(make, documents, batch_size):
         assert report.metrics[name] == pytest.approx(value, abs=1e-5)
 
 
-def test_no_more_scores_than_allowed_exist_at_once(make, documents, monkeypatch):
+def test_the_number_of_scores_in_memory_is_bounded(make, documents, monkeypatch):
     monkeypatch.setattr("hf_gile.publishing.report._MAX_SCORES", 11)
     model, processor = make()
     sizes = []
@@ -172,7 +172,7 @@ def test_only_candidates_are_measured(make, documents):
     assert report.metrics == make_report(model, processor, texts, gold, columns=torch.tensor([0, 1, 3])).metrics
 
 
-def test_labels_excluded_for_a_text_are_not_among_its_answers(make, documents):
+def test_excluded_labels_do_not_count_as_predictions(make, documents):
     model, processor = make({"seen": {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 1.0]}})
     texts, gold = documents
     ids = model.label_set.ids
@@ -191,7 +191,7 @@ def test_labels_excluded_for_a_text_are_not_among_its_answers(make, documents):
         make_report(model, processor, texts, gold, excluded=[[]])
 
 
-def test_a_group_of_a_single_label_has_no_ranking(make, documents):
+def test_a_group_with_a_single_label_has_no_ranking_metrics(make, documents):
     model, processor = make()
     model.set_labels(
         model.label_set.with_counts({"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Blood": 2}), processor
@@ -203,7 +203,7 @@ def test_a_group_of_a_single_label_has_no_ranking(make, documents):
 
 
 @pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
-def test_a_model_of_one_label_a_document_gives_the_best(make, documents, calibration):
+def test_single_label_models_predict_the_best_label(make, documents, calibration):
     texts, _ = documents
     model, processor = make(calibration, problem_type="single_label_classification")
     ids = model.label_set.ids
@@ -225,7 +225,7 @@ def test_a_model_of_one_label_a_document_gives_the_best(make, documents, calibra
         assert report.metrics[name] == pytest.approx(value, abs=1e-6), name
 
 
-def test_a_linear_unit_without_a_label_set_is_measured_by_the_names_it_has(tokenizer):
+def test_a_bare_linear_unit_is_measured_by_its_label_names(tokenizer):
     config = GileConfig(vocab_size=len(tokenizer), output_layer="linear", num_labels=3)
     model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
     report = make_report(model, processor, ["iron", "milk"], [["LABEL_2"], []])
@@ -234,14 +234,14 @@ def test_a_linear_unit_without_a_label_set_is_measured_by_the_names_it_has(token
     assert "seen_micro_f1" not in report.metrics
 
 
-def test_a_model_whose_labels_were_never_trained_on_is_measured(make_model, documents):
+def test_a_model_with_only_unseen_labels_is_measured(make_model, documents):
     report = make_report(*make_model(), *documents)
     assert list(report.reliability) == ["unseen"]
     assert "average_precision" in report.metrics
     assert not any(name.startswith(("seen_", "unseen_", "decile_")) for name in report.metrics)
 
 
-def test_labels_are_those_of_the_language_of_a_document():
+def test_documents_are_measured_on_labels_of_their_language():
     texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
     labels = LabelSet(
         Label(f"{language}:{name}", name, language=language, seen=True, count=1)
@@ -279,13 +279,13 @@ def test_reports_survive_saving_and_loading(make, documents, tmp_path):
     assert json.loads((tmp_path / "new" / "results.json").read_text())["format_version"] == 1
 
 
-def test_a_report_of_nothing_but_figures_comes_back(tmp_path):
+def test_a_report_with_metrics_alone_loads_unchanged(tmp_path):
     report = Report(metrics={"micro_f1": 0.25}, labels=[])
     report.save(tmp_path / "results.json")
     assert Report.load(tmp_path / "results.json") == report
 
 
-def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path):
+def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
     report = Report(metrics={"micro_f1": 0.25}, labels=[])
     report.save(tmp_path / "results.json")
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -306,13 +306,13 @@ def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path):
         ('{"format_version": 1, "metrics": {"micro_f1": NaN}, "labels": []}', "is not a report .*the number NaN"),
     ],
 )
-def test_a_file_that_is_no_report_is_refused(tmp_path, content, said):
+def test_a_file_that_is_not_a_report_is_refused(tmp_path, content, said):
     (tmp_path / "results.json").write_text(content)
     with pytest.raises(ValueError, match=said):
         Report.load(tmp_path / "results.json")
 
 
-def test_example_texts_are_kept_when_asked_for_and_cut(make, documents):
+def test_example_texts_are_optional_and_shortened(make, documents):
     texts, gold = documents
     model, processor = make()
     assert make_report(model, processor, texts, gold).examples == {}
@@ -325,7 +325,7 @@ def test_example_texts_are_kept_when_asked_for_and_cut(make, documents):
         assert all(len(text) <= 200 and text.endswith("…") for text in own)
 
 
-def test_measuring_leaves_the_model_in_its_mode(make, documents):
+def test_measuring_restores_the_training_mode(make, documents):
     model, processor = make()
     for training in (True, False):
         model.train(training)
@@ -337,7 +337,7 @@ def test_measuring_leaves_the_model_in_its_mode(make, documents):
     assert model.training
 
 
-def test_what_cannot_be_measured_is_refused(make, documents):
+def test_empty_and_mismatched_inputs_are_refused(make, documents):
     texts, gold = documents
     model, processor = make()
     with pytest.raises(ValueError, match="no texts to evaluate on"):

@@ -69,7 +69,7 @@ def scores_of(model, processor):
 
 
 @pytest.mark.slow
-def test_a_stranger_gets_the_same_scores_from_every_place_on_the_hub(hub, tmp_path, make_model, save_text_encoder):
+def test_scores_are_the_same_from_every_revision_on_the_hub(hub, tmp_path, make_model, save_text_encoder):
     first, processor = make_model("han")
     published = publish(first, processor, None, "ada/gile")
     # To be found by its commit, for main has moved on; then a branch, with a label more.

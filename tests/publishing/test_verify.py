@@ -15,7 +15,7 @@ def verify(*arguments):
     return CliRunner().invoke(app, ["verify", *map(str, arguments)], prog_name="hf-gile")
 
 
-def test_code_as_it_was_saved_is_that_of_the_package(make_saved):
+def test_unmodified_code_is_reported_as_the_same(make_saved):
     done = verify(make_saved())
     assert done.exit_code == 0, done.output
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"same"}
@@ -31,7 +31,7 @@ def test_code_as_it_was_saved_is_that_of_the_package(make_saved):
         ("scoring_gile.py", None, "missing"),
     ],
 )
-def test_code_of_others_is_shown(name, change, what, make_saved):
+def test_modified_code_is_reported(name, change, what, make_saved):
     folder = make_saved()
     if change is None:
         (folder / name).unlink()
@@ -44,7 +44,7 @@ def test_code_of_others_is_shown(name, change, what, make_saved):
     assert "review it before you trust it" in done.stderr
 
 
-def test_code_in_another_repository_is_shown(make_saved):
+def test_code_in_another_repository_is_reported(make_saved):
     folder = make_saved()
     content = json.loads((folder / "config.json").read_text())
     content["auto_map"]["AutoModel"] = "eve/code--modeling_gile.GileModel"
@@ -63,7 +63,7 @@ def test_code_in_another_repository_is_shown(make_saved):
         {"backbone": [{"auto_map": {"AutoModel": ["eve/code--a.B"]}}]},
     ],
 )
-def test_code_in_another_repository_is_shown_wherever_it_is_named(name, entry, make_saved):
+def test_code_in_another_repository_is_reported_from_every_file(name, entry, make_saved):
     folder = make_saved()
     content = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps({"custom_pipelines": {}, **content, **entry, "other": "text--text"}))
@@ -73,7 +73,7 @@ def test_code_in_another_repository_is_shown_wherever_it_is_named(name, entry, m
 
 
 @pytest.mark.parametrize("odd", [None, 3, "text", [3], {"AutoModel": 3}])
-def test_odd_references_to_code_are_no_crash(odd, make_saved):
+def test_unusual_code_references_do_not_crash(odd, make_saved):
     folder = make_saved()
     for key in ("auto_map", "custom_pipelines"):
         content = json.loads((folder / "processor_config.json").read_text())
@@ -81,7 +81,7 @@ def test_odd_references_to_code_are_no_crash(odd, make_saved):
     assert verify_code(str(folder)).is_same
 
 
-def test_of_a_model_on_the_hub_a_commit_is_looked_at_and_named(hub, make_saved):
+def test_verifying_a_hub_model_names_the_checked_commit(hub, make_saved):
     folder = make_saved()
     first = push_folder(folder, "ada/milk").commit
     (folder / "search_gile.py").write_text("import os\n")
@@ -95,7 +95,7 @@ def test_of_a_model_on_the_hub_a_commit_is_looked_at_and_named(hub, make_saved):
     assert len(pipe("Milk.", top_k=2)["labels"]) == 2
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_a_folder_without_a_model_is_refused(tmp_path):
     done = verify(tmp_path)
     assert done.exit_code == 1
     assert "is not a saved GILE model" in done.stderr

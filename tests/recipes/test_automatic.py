@@ -77,7 +77,7 @@ def found(monkeypatch, encoder):
     )
 
 
-def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, found, tmp_path):
+def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, found, tmp_path):
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
@@ -110,7 +110,7 @@ def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, f
     assert {"curves.png", "settings.yaml"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
+def test_without_an_available_encoder_word_vectors_are_trained(run, tmp_path):
     done, results = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: words, trained from scratch, as no pretrained encoder is available" in done.stdout
@@ -121,7 +121,7 @@ def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, monkeypatch, tmp_path):
+def test_on_large_data_the_encoder_reads_a_sample(run, found, monkeypatch, tmp_path):
     sizes = []
     for module in ("automatic", "study"):
         monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *own: sizes.append(own))
@@ -149,7 +149,7 @@ def test_large_data_of_few_documents_store_neighbours(run, found, monkeypatch, t
     assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == stored
 
 
-def test_large_data_whose_words_are_not_to_count_are_trained_on_step_by_step(run, encoder, monkeypatch, tmp_path):
+def test_large_data_without_lexical_terms_are_trained_step_by_step(run, encoder, monkeypatch, tmp_path):
     monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *own: False)
     done, results = run("--make_cards", "false", "--text_encoder", encoder, "--lexical", "false")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -159,7 +159,7 @@ def test_large_data_whose_words_are_not_to_count_are_trained_on_step_by_step(run
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "transformer")
 
 
-def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, quick, encoder, tmp_path):
+def test_a_chosen_encoder_is_used_with_the_chosen_prompts(run, quick, encoder, tmp_path):
     done, results = run("--text_encoder", encoder, "--text_prompt", "blood ", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert results["auto"]["chosen"]
@@ -167,7 +167,7 @@ def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, quick, en
     assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
 
 
-def test_neighbours_are_stored_on_request_and_the_card_says_so(run, encoder, tmp_path):
+def test_neighbours_are_stored_on_request_and_mentioned_on_the_card(run, encoder, tmp_path):
     done, _ = run("--text_encoder", encoder, "--neighbours")
     assert done.returncode == 0, done.stderr[-3000:]
     assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == 60
@@ -182,7 +182,7 @@ def test_units_that_store_no_neighbours_refuse_them(run):
 
 
 @pytest.mark.slow
-def test_units_that_are_named_are_over_words_beside_auto(run, quick, found, tmp_path):
+def test_named_units_beside_auto_are_trained_over_words(run, quick, found, tmp_path):
     done, results = run("--units", "gile", "auto", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert set(results) == {"gile", "auto"}
@@ -191,7 +191,7 @@ def test_units_that_are_named_are_over_words_beside_auto(run, quick, found, tmp_
 
 
 @pytest.mark.slow
-def test_documents_with_one_label_each_are_a_softmax(run, found, tmp_path):
+def test_single_label_documents_are_trained_with_softmax(run, found, tmp_path):
     for name, number in (("train", 60), ("dev", 20), ("test", 20)):
         write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number, most=1)
     done, results = run()
@@ -203,7 +203,7 @@ def test_documents_with_one_label_each_are_a_softmax(run, found, tmp_path):
 
 
 @pytest.mark.slow
-def test_labels_held_out_have_figures_and_no_rows(run, found, tmp_path):
+def test_held_out_labels_are_measured_and_have_no_rows(run, found, tmp_path):
     write_rows(tmp_path / "train.jsonl", 200, list(WORDS), seed=1)
     done, results = run("--held_out", "0.4", "--held_out_labels", "1", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -218,7 +218,7 @@ def test_labels_held_out_have_figures_and_no_rows(run, found, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_auto_has_made_can_be_trained_on(run, quick, found, tmp_path):
+def test_a_fitted_model_can_be_trained_further(run, quick, found, tmp_path):
     done, _ = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     more = ["--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false"]
@@ -238,7 +238,7 @@ def test_what_auto_has_made_can_be_trained_on(run, quick, found, tmp_path):
     assert not after.state_dict()[inside].equal(before.state_dict()[inside])
 
 
-def test_a_model_without_words_that_is_trained_on_stays_without(run, make_model, tmp_path):
+def test_further_training_does_not_add_lexical_terms(run, make_model, tmp_path):
     model, processor = make_model(output_layer="gile")
     for part in (model, processor):
         part.save_pretrained(tmp_path / "start")
@@ -258,7 +258,7 @@ def test_a_model_without_words_that_is_trained_on_stays_without(run, make_model,
         (["--units", "automatic"], "got 'automatic'; did you mean auto?"),
     ],
 )
-def test_what_does_not_go_with_auto_is_named(run, arguments, message):
+def test_options_incompatible_with_auto_are_named(run, arguments, message):
     done, results = run(*arguments)
     assert done.returncode != 0
     assert results is None

@@ -41,7 +41,7 @@ def test_labels_are_predicted_from_words(weighting):
     assert np.array_equal(scores[1:, :2] > 0, gold[1:])
 
 
-def test_labels_of_no_and_of_all_documents_are_at_the_ends():
+def test_labels_of_no_or_all_documents_get_extreme_scores():
     scores = trained().scores([[3, 5, 22], [], [3] * 50])
     assert np.isfinite(scores).all()
     assert (scores[:, 2] > scores[:, :2].max(axis=1)).all()
@@ -56,12 +56,12 @@ def test_logits_do_not_depend_on_the_order_of_words_or_documents():
 
 
 @pytest.mark.parametrize(("weighting", "same"), [("presence", True), ("counts", False), ("tfidf", False)])
-def test_presence_alone_does_not_count(weighting, same):
+def test_word_counts_matter_unless_the_weighting_is_binary(weighting, same):
     scores = trained(weighting=weighting).scores([[3, 8], [3, 3, 3, 8]])
     assert np.allclose(scores[0], scores[1]) == same
 
 
-def test_tfidf_is_as_scikit_learn_has_it():
+def test_tfidf_equals_scikit_learn():
     documents = [[0, 0, 1], [1]]
     model = fit(documents, [[0], []], vocab_size=2, num_labels=1)
     row = np.array([(1 + math.log(2)) * (math.log(3 / 2) + 1), 1.0])
@@ -69,7 +69,7 @@ def test_tfidf_is_as_scikit_learn_has_it():
     assert np.allclose(model.scores(documents[:1])[0], expected, atol=1e-5)
 
 
-def test_the_share_is_of_the_most_frequent_words():
+def test_the_vocabulary_share_takes_the_most_frequent_words():
     documents = [[4, 4, 4, 2], [2, 2, 7], [9, 1]]
     assert fit(documents, [[0], [0], []], 13, 1).words.tolist() == [1, 2, 4, 7, 9]
     assert fit(documents, [[0], [0], []], 13, 1, share_of_words=0.4).words.tolist() == [2, 4]
@@ -78,13 +78,13 @@ def test_the_share_is_of_the_most_frequent_words():
     assert np.array_equal(model.scores([[4, 4, 1], []])[0], model.scores([[]])[0])
 
 
-def test_weights_and_biases_are_counted():
+def test_the_parameter_count_includes_weights_and_biases():
     model = trained()
     assert len(model.words) == 15  # 3, 5 and 7 to 19; no other word was in training
     assert model.num_parameters == 15 * LABELS + LABELS
 
 
-def test_a_label_given_twice_counts_once():
+def test_a_repeated_label_counts_once():
     documents, labels = corpus(seed=0)
     again = fit(documents, [row * 2 for row in labels], VOCABULARY, LABELS)
     assert np.array_equal(again.scores(documents), trained().scores(documents))

@@ -20,7 +20,7 @@ def predict():
     return module
 
 
-def test_a_vector_that_points_at_its_words_predicts_them_better(predict):
+def test_a_vector_close_to_its_words_predicts_them_better(predict):
     words = torch.tensor([[3, 4, 0], [9, 0, 0]])
     context = predict.context.weight
     with torch.no_grad():
@@ -30,7 +30,7 @@ def test_a_vector_that_points_at_its_words_predicts_them_better(predict):
     assert losses[0] < losses[1]
 
 
-def test_the_loss_is_the_one_written_by_hand(predict):
+def test_the_loss_equals_a_hand_written_formula(predict):
     words, vector = torch.tensor([[5, 6, 0]]), torch.randn(1, D)
     loss = predict(vector, words, torch.Generator().manual_seed(1))
     drawn = torch.randint(V, (64,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -40,7 +40,7 @@ def test_the_loss_is_the_one_written_by_hand(predict):
     torch.testing.assert_close(loss, expected)
 
 
-def test_a_text_alone_ends_at_its_words_and_where_it_ends_among_others(predict):
+def test_inference_does_not_depend_on_other_texts_in_the_batch(predict):
     words, start = torch.tensor([[3, 0], [9, 8]]), torch.zeros(2, D)
     together = predict.infer(start, words)
     torch.testing.assert_close(predict.infer(start[:1], words[:1]), together[:1])
@@ -49,7 +49,7 @@ def test_a_text_alone_ends_at_its_words_and_where_it_ends_among_others(predict):
         torch.testing.assert_close(predict.infer(start.clone(), words), together)
 
 
-def test_padding_and_empty_texts_do_not_count(predict):
+def test_padding_and_empty_texts_are_ignored(predict):
     vectors = torch.randn(2, D, requires_grad=True)
     loss = predict(vectors, torch.zeros(2, 3, dtype=torch.long))
     assert loss == 0
@@ -60,7 +60,7 @@ def test_padding_and_empty_texts_do_not_count(predict):
     assert not gradient[1].any()
 
 
-def test_inferring_moves_a_vector_to_predict_its_words_and_leaves_the_words_alone(predict):
+def test_inference_changes_the_vector_and_not_the_word_weights(predict):
     words, start = torch.tensor([[3, 4, 6], [9, 8, 0]]), torch.zeros(2, D)
     before = predict.context.weight.clone()
     inferred = predict.infer(start, words)
@@ -93,7 +93,7 @@ def train(model, inputs, steps=20):
     return model.eval()
 
 
-def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it(make):
+def test_learned_label_vectors_start_at_the_mean_of_their_words(make):
     model, processor = make(LearnedLabels)
     inputs = processor(["breast milk and iron", "the heart"], return_tensors="pt")
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it(
         assert not torch.allclose(model(**inputs).logits, before)
 
 
-def test_unseen_labels_get_inferred_vectors(make):
+def test_vectors_of_unseen_labels_are_inferred(make):
     model, processor = make(AiTextML)
     words = processor(["breast milk and iron", "the heart"], return_tensors="pt")
     train(model, {**words, "labels": torch.tensor([[1, 2], [0, -100]])})
@@ -122,7 +122,7 @@ def test_unseen_labels_get_inferred_vectors(make):
     assert not torch.equal(average[:, 4], inferred[:, 4])
 
 
-def test_the_trainer_trains_them_and_goes_back_to_the_best_epoch(make, tmp_path):
+def test_the_trainer_trains_baselines_and_restores_the_best_epoch(make, tmp_path):
     model, processor = make(AiTextML)
     texts = ["breast milk and iron", "the heart", "blood"]
     rows = [{"input_ids": ids, "labels": [place]} for place, ids in enumerate(processor(texts)["input_ids"])]
@@ -150,6 +150,6 @@ def test_the_trainer_trains_them_and_goes_back_to_the_best_epoch(make, tmp_path)
         (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "of the size of word vectors, got 11, 7 and 7"),
     ],
 )
-def test_what_does_not_fit_a_baseline_is_refused(make, kind, fields, message):
+def test_incompatible_baseline_options_are_refused(make, kind, fields, message):
     with pytest.raises(ValueError, match=message):
         make(kind, **fields)

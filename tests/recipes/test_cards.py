@@ -14,21 +14,21 @@ from hf_gile.publishing.trained import card_info  # noqa: E402
 
 
 @pytest.mark.parametrize("script", ["train_table.py", "../recipes/train_table.py", str(RECIPES / "train_table.py")])
-def test_the_command_on_a_card_is_the_same_wherever_it_was_run(monkeypatch, script):
+def test_the_command_on_a_card_contains_no_local_paths(monkeypatch, script):
     monkeypatch.chdir(RECIPES)
     for output in (["--output_dir", "/home/ada/out"], ["--output_dir=/home/ada/out"]):
         monkeypatch.setattr(sys, "argv", [script, "--text", "title and text", *output, "--seed", "3"])
         assert card_info(None).training_command == "python recipes/train_table.py --text 'title and text' --seed 3"
 
 
-def test_a_file_of_the_card_says_more_than_the_recipe_knows(tmp_path):
+def test_a_card_file_overrides_the_facts_of_the_recipe(tmp_path):
     (tmp_path / "card.yaml").write_text("dataset_name: Notes\nlicense: mit\n")
     info = card_info(str(tmp_path / "card.yaml"), dataset_name="News", tags=["news"], training_command="python x.py")
     assert (info.dataset_name, info.license, info.tags) == ("Notes", "mit", ["news"])
     assert info.training_command == "python x.py"
 
 
-def test_the_news_recipe_has_no_texts_to_show_and_says_so_before_it_reads(tmp_path, monkeypatch, capsys):
+def test_the_news_recipe_refuses_show_examples_before_reading(tmp_path, monkeypatch, capsys):
     (tmp_path / "card.yaml").write_text("show_examples: true\n")
     for part in ("train", "dev", "test"):
         (tmp_path / part).mkdir()

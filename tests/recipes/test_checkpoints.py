@@ -64,7 +64,7 @@ def kept(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_that_ends_within_a_checkpoint_goes_on_from_the_one_before(make_trainer, tmp_path, monkeypatch, capsys):
+def test_a_run_killed_while_saving_resumes_from_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch, capsys):
     whole = weights_of(make_trainer("whole"))
     trainer = make_trainer()
     real = trainer._save_rng_state
@@ -96,7 +96,7 @@ def trained(make_trainer, kept, tmp_path):
 
 @pytest.mark.parametrize("damage", ["absent", "empty", "cut"])
 @pytest.mark.parametrize("file", READ)
-def test_a_checkpoint_is_whole_with_all_that_the_trainer_reads(make_trainer, trained, file, damage):
+def test_an_incomplete_checkpoint_is_skipped(make_trainer, trained, file, damage):
     path = trained / "checkpoint-8" / file
     data = path.read_bytes()
     path.unlink() if damage == "absent" else path.write_bytes(data[:-9] if damage == "cut" else b"")
@@ -112,7 +112,7 @@ def test_a_checkpoint_is_whole_with_all_that_the_trainer_reads(make_trainer, tra
     assert checkpoint_to_resume(trainer) == str(trained / "checkpoint-8")
 
 
-def test_what_is_asked_for_is_resumed_or_refused(make_trainer, trained, capsys):
+def test_the_requested_checkpoint_is_resumed_or_refused(make_trainer, trained, capsys):
     trainer = make_trainer()
     assert checkpoint_to_resume(trainer) is None
     for said, found in [("false", None), ("True", str(trained / "checkpoint-8"))]:
@@ -132,7 +132,7 @@ def test_what_is_asked_for_is_resumed_or_refused(make_trainer, trained, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_after_a_kill_at_any_operation_on_checkpoints_training_ends_at_the_same_weights(make_trainer, tmp_path):
+def test_training_killed_at_any_checkpoint_operation_reaches_the_same_weights(make_trainer, tmp_path):
     whole = weights_of(make_trainer("whole"))
 
     def killed_at(number, folder):

@@ -147,7 +147,7 @@ def answers(tmp_path):
     }
 
 
-def test_short_addresses_are_followed_and_pages_kept_as_they_came(site, crawl, tmp_path):
+def test_short_addresses_are_followed_and_pages_stored_unchanged(site, crawl, tmp_path):
     urls = [site.page(number) for number in (2, 3, 5)]
     summary = crawl(*urls)
     assert (summary.pages, summary.failed, summary.again, summary.left) == (3, {}, {}, 0)
@@ -156,18 +156,18 @@ def test_short_addresses_are_followed_and_pages_kept_as_they_came(site, crawl, t
     assert site.counts["/robots.txt"] == 1
 
 
-def test_the_site_is_told_who_asks(site, crawl):
+def test_requests_identify_the_crawler_and_its_contact(site, crawl):
     crawl(site.page(2))
     assert {headers["User-Agent"] for *_, headers in site.asked} == {f"hf-gile (research crawler; {CONTACT})"}
 
 
 @pytest.mark.parametrize("contact", ["", "me", "me\r\nX: @", "mé@example.org"])
-def test_a_contact_that_is_no_address_is_refused(site, crawl, contact):
+def test_an_invalid_contact_address_is_refused(site, crawl, contact):
     with pytest.raises(ValueError, match="contact must be an e-mail address or the address of a web page"):
         crawl(site.page(2), contact=contact)
 
 
-def test_a_second_start_asks_nothing_twice(site, crawl, tmp_path):
+def test_a_second_run_repeats_no_request(site, crawl, tmp_path):
     urls = [site.page(number) for number in (2, 3, 5)]
     assert crawl(*urls, max_pages=2).left == 1
     first = site.counts
@@ -179,7 +179,7 @@ def test_a_second_start_asks_nothing_twice(site, crawl, tmp_path):
     assert len(answers(tmp_path)) == 3
 
 
-def test_permanent_failures_are_not_asked_again_and_those_that_may_pass_are(site, crawl, tmp_path):
+def test_only_temporary_failures_are_retried(site, crawl, tmp_path):
     gone, missing, broken, forbidden, image = (f"{site.address}/p/{name}" for name in "gmbfi")
     site.answers |= {
         "/p/g": (410, {}, b""),
@@ -198,7 +198,7 @@ def test_permanent_failures_are_not_asked_again_and_those_that_may_pass_are(site
     assert answers(tmp_path)[broken][2] == article("b")
 
 
-def test_retry_after_is_heeded(site, crawl):
+def test_retry_after_headers_are_respected(site, crawl):
     urls = [f"{site.address}/p/2", f"{site.address}/p/3"]
     site.answers |= {path: (503, {"Retry-After": "1"}, b"") for path in ("/p/2", "/p/3")}
     assert crawl(*urls).again == {"503 Service Unavailable": 2}
@@ -207,7 +207,7 @@ def test_retry_after_is_heeded(site, crawl):
     assert robots <= first
 
 
-def test_a_host_that_wants_a_long_pause_ends_the_crawl(site, crawl):
+def test_a_host_that_demands_a_long_pause_ends_the_crawl(site, crawl):
     urls = [site.page(number) for number in (2, 3, 5)]
     for number in (2, 3, 5):
         site.answers[f"/p/{number}"] = (429, {"Retry-After": "3600"}, b"")
@@ -226,14 +226,14 @@ def test_ten_failures_in_a_row_end_the_crawl(site, crawl):
     assert (summary.left, summary.again) == (3, {"403 Forbidden": 10})
 
 
-def test_each_host_is_left_alone_for_the_delay_between_requests(site, crawl):
+def test_requests_to_a_host_are_separated_by_the_delay(site, crawl):
     urls = [site.page(number) for number in (2, 3, 5)]
     crawl(*urls, delay=0.07)
     assert len(site.asked) == 7
     assert all(later - earlier >= 0.07 for (earlier, *_), (later, *_) in pairwise(site.asked))
 
 
-def test_robots_txt_is_obeyed_with_its_delay_and_its_patterns(site, crawl):
+def test_the_delays_and_patterns_of_robots_txt_are_obeyed(site, crawl):
     rules = "User-agent: *\nDisallow: /p/3\nDisallow: /*/article/a-5$\nCrawl-delay: 0.06\n"
     site.answers["/robots.txt"] = (200, {"Content-Type": "text/plain"}, rules.encode())
     urls = [site.page(number) for number in (2, 3, 5, 55)]
@@ -245,14 +245,14 @@ def test_robots_txt_is_obeyed_with_its_delay_and_its_patterns(site, crawl):
     assert site.counts["/p/5"] == 1
 
 
-def test_rules_for_this_crawler_go_before_those_for_all(site, crawl):
+def test_rules_for_this_crawler_override_general_rules(site, crawl):
     rules = b"User-agent: *\nDisallow:\n\nUser-agent: hf-gile\nDisallow: /\n"
     site.answers["/robots.txt"] = (200, {"Content-Type": "text/plain"}, rules)
     assert crawl(site.page(2)).failed == {"forbidden by robots.txt": 1}
 
 
 @pytest.mark.parametrize("status", ["500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests"])
-def test_without_an_answer_of_robots_txt_nothing_is_asked(site, crawl, status):
+def test_without_robots_txt_no_page_is_requested(site, crawl, status):
     url = site.page(2)
     site.answers["/robots.txt"] = [(int(status[:3]), {}, b""), (404, {}, b"")]
     assert crawl(url).again == {f"robots.txt: {status}": 1}
@@ -260,18 +260,18 @@ def test_without_an_answer_of_robots_txt_nothing_is_asked(site, crawl, status):
     assert crawl(url).pages == 1
 
 
-def test_robots_txt_that_leads_to_another_host_is_not_followed(site, crawl):
+def test_a_robots_txt_redirect_to_another_host_is_refused(site, crawl):
     site.answers["/robots.txt"] = (301, {"Location": "http://example.org/robots.txt"}, b"")
     assert crawl(site.page(2)).again == {"robots.txt: redirects to another host": 1}
 
 
-def test_robots_txt_that_leads_elsewhere_on_the_host_is_obeyed(site, crawl):
+def test_a_robots_txt_redirect_on_the_same_host_is_followed(site, crawl):
     site.answers["/robots.txt"] = (301, {"Location": "/rules"}, b"")
     site.answers["/rules"] = (200, {"Content-Type": "text/plain"}, b"User-agent: *\nDisallow: /p/\n")
     assert crawl(site.page(2)).failed == {"forbidden by robots.txt": 1}
 
 
-def test_other_hosts_are_not_asked(site, crawl):
+def test_other_hosts_are_not_contacted(site, crawl):
     site.answers["/p/2"] = (302, {"Location": "http://localhost/elsewhere"}, b"")
     site.answers["/p/3"] = (302, {"Location": "ftp://127.0.0.1/p/5"}, b"")
     summary = crawl(f"{site.address}/p/2", f"{site.address}/p/3", "http://example.org/p/5", "http://[/p/7")
@@ -279,14 +279,14 @@ def test_other_hosts_are_not_asked(site, crawl):
     assert list(summary.failed) == ["invalid address: Invalid IPv6 URL"]
 
 
-def test_redirects_in_a_circle_end(site, crawl):
+def test_circular_redirects_end(site, crawl):
     site.answers["/p/2"] = (301, {"Location": "/p/3"}, b"")
     site.answers["/p/3"] = (301, {"Location": "/p/2#top"}, b"")
     assert crawl(f"{site.address}/p/2").failed == {"more than 10 redirects": 1}
     assert site.counts["/p/2"] + site.counts["/p/3"] == 11
 
 
-def test_a_redirect_without_a_target_is_a_failure_and_one_with_other_letters_is_followed(site, crawl, tmp_path):
+def test_redirects_may_have_non_ascii_targets_but_need_a_target(site, crawl, tmp_path):
     site.answers["/p/2"] = (301, {}, b"")
     site.answers["/p/3"] = (301, {"Location": "/de/f%C3%BCr/a-3"}, b"")
     site.answers["/p/5"] = (301, {"Location": "/de/für/a-3".encode().decode("latin-1")}, b"")
@@ -295,7 +295,7 @@ def test_a_redirect_without_a_target_is_a_failure_and_one_with_other_letters_is_
     assert (summary.pages, summary.failed) == (2, {"301 Moved Permanently": 1})
 
 
-def test_a_slow_page_is_given_up_and_asked_again(site, crawl):
+def test_a_slow_page_is_abandoned_and_retried(site, crawl):
     def trickle(handler):
         handler.send_response(200)
         handler.send_header("Content-Type", HTML)
@@ -320,7 +320,7 @@ def test_a_slow_page_is_given_up_and_asked_again(site, crawl):
 
 
 @pytest.mark.parametrize("drips", ["headers", "a body of any length"])
-def test_an_answer_that_drips_is_given_up_when_its_time_is_over(site, crawl, drips):
+def test_a_trickling_response_is_abandoned_after_the_timeout(site, crawl, drips):
     sent = []
 
     def drip(handler):
@@ -349,7 +349,7 @@ def test_an_answer_that_drips_is_given_up_when_its_time_is_over(site, crawl, dri
         "Request-rate: 1/9999h",
     ],
 )
-def test_a_host_that_wants_a_long_delay_ends_the_crawl(site, crawl, rule):
+def test_a_host_that_demands_a_long_crawl_delay_ends_the_crawl(site, crawl, rule):
     site.answers["/robots.txt"] = (200, {"Content-Type": "text/plain"}, f"User-agent: *\n{rule}\n".encode())
     summary = crawl(site.page(2), site.page(3))
     assert summary.ended.endswith(": robots.txt asks for more than 600 s between requests")
@@ -365,19 +365,19 @@ def test_invalid_delays_are_ignored(site, crawl, rule):
     assert crawl(site.page(2)).pages == 1
 
 
-def test_a_retry_after_of_any_length_ends_the_crawl(site, crawl):
+def test_a_very_long_retry_after_ends_the_crawl(site, crawl):
     site.answers["/p/2"] = (429, {"Retry-After": "9" * 5000}, b"")
     assert "asks to wait" in crawl(f"{site.address}/p/2").ended
 
 
-def test_other_ports_and_schemes_of_a_host_are_not_asked(site, crawl):
+def test_other_ports_and_schemes_of_a_host_are_not_contacted(site, crawl):
     port = int(site.address.rpartition(":")[2])
     site.answers["/p/2"] = (302, {"Location": f"http://127.0.0.1:{port - 1}/p/5"}, b"")
     site.answers["/p/3"] = (302, {"Location": f"https://127.0.0.1:{port}/p/5"}, b"")
     assert crawl(f"{site.address}/p/2", f"{site.address}/p/3").failed == {"redirects to another port": 2}
 
 
-def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
+def test_redirects_may_use_default_ports_but_not_downgrade_to_http():
     visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0, 1000)
     assert visitor._forbidden_redirect("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
     assert visitor._forbidden_redirect("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
@@ -386,7 +386,7 @@ def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
     assert visitor._forbidden_redirect("https://dw.com:99999/p/2", "https://dw.com/p/2").startswith("invalid address")
 
 
-def test_a_lost_connection_is_asked_again(site, crawl):
+def test_a_lost_connection_is_retried(site, crawl):
     def cut(handler):
         handler.send_response(200)
         handler.send_header("Content-Type", HTML)
@@ -406,7 +406,7 @@ def test_a_lost_connection_is_asked_again(site, crawl):
     assert crawl(*urls).pages == 2
 
 
-def test_packed_and_chunked_pages_are_unpacked(site, crawl, tmp_path):
+def test_compressed_and_chunked_pages_are_decoded(site, crawl, tmp_path):
     def chunked(handler):
         handler.send_response(200)
         handler.send_header("Content-Type", HTML)
@@ -429,14 +429,14 @@ def test_packed_and_chunked_pages_are_unpacked(site, crawl, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_page_that_is_too_long_is_not_kept(site, crawl, monkeypatch, packed):
+def test_a_too_long_page_is_not_stored(site, crawl, monkeypatch, packed):
     monkeypatch.setattr("hf_gile.data.deutsche_welle.crawl.MOST_BYTES", 100_000)
     body = b"<p>" + bytes(3_000_000)
     options = (gzip.compress(body), {"Content-Encoding": "gzip"}) if packed else (body, {})
     assert crawl(site.page(2, *options)).failed == {"longer than 100,000 bytes": 1}
 
 
-def test_an_address_of_several_lists_is_asked_once_and_stays_in_all(site, lists, tmp_path):
+def test_an_address_in_several_lists_is_requested_once(site, lists, tmp_path):
     both, single = site.page(2), site.page(3)
     folders = lists(general={"train": {"english": [both, both, single]}}, specific={"test": {"english": [both]}})
     crawl_dw(folders[:1], tmp_path / "crawl", CONTACT, delay=0, hosts=["127.0.0.1"])
@@ -447,7 +447,7 @@ def test_an_address_of_several_lists_is_asked_once_and_stays_in_all(site, lists,
     assert kept["specific", "test", "english"] == [both]
 
 
-def test_only_the_languages_asked_for_are_crawled(site, lists, tmp_path):
+def test_only_the_requested_languages_are_crawled(site, lists, tmp_path):
     folders = lists(general={"train": {"english": [site.page(2)], "german": [site.page(3)]}})
     options = {"delay": 0, "hosts": ["127.0.0.1"]}
     assert crawl_dw(folders, tmp_path / "crawl", CONTACT, ["german"], **options).pages == 1
@@ -469,14 +469,14 @@ LISTS = {
 
 
 @pytest.mark.parametrize(("content", "message"), LISTS.values(), ids=LISTS)
-def test_a_malformed_list_names_its_place(lists, content, message):
+def test_a_malformed_address_list_is_named_by_position(lists, content, message):
     (folder,) = lists(general={"train": {"english": []}})
     (folder / "dev" / "english.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=message):
         read_lists(folder)
 
 
-def test_missing_lists_are_named(lists, tmp_path):
+def test_missing_address_lists_are_named(lists, tmp_path):
     (folder,) = lists(general={"train": {"english": []}})
     with pytest.raises(FileNotFoundError, match=r"no list .*german\.json"):
         read_lists(folder, ["german"])
@@ -486,14 +486,14 @@ def test_missing_lists_are_named(lists, tmp_path):
         read_lists(folder.rename(folder.with_name("dw")))
 
 
-def test_a_damaged_file_of_answers_is_named(site, crawl, tmp_path):
+def test_a_damaged_response_file_is_named(site, crawl, tmp_path):
     crawl(site.page(2))
     (tmp_path / "crawl" / "answers.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(ValueError, match=r"answers\.sqlite: file is not a database; crawl into another folder"):
         crawl(site.page(2))
 
 
-def test_two_crawls_do_not_write_into_one_folder(site, crawl):
+def test_two_crawls_cannot_use_the_same_folder(site, crawl):
     def second(handler):
         try:
             crawl(f"{site.address}/p/2")
@@ -539,7 +539,7 @@ def listens_to_ctrl_c():
 
 
 @pytest.mark.usefixtures("listens_to_ctrl_c")
-def test_ctrl_c_ends_a_crawl_and_a_second_start_goes_on(site, crawl):
+def test_a_crawl_interrupted_with_ctrl_c_can_be_resumed(site, crawl):
     urls = [site.page(number) for number in range(2, 13)]
 
     def interrupt(handler):
@@ -578,7 +578,7 @@ crawl_dw(sys.argv[1], sys.argv[2], {CONTACT!r}, hosts=["127.0.0.1"], delay=0.02)
 
 
 @pytest.mark.slow
-def test_a_killed_crawl_goes_on_where_it_stopped(site, crawl, lists, tmp_path):
+def test_a_killed_crawl_resumes_where_it_stopped(site, crawl, lists, tmp_path):
     urls = [site.page(number) for number in range(2, 42)]
     lists(general={"train": {"english": urls}})
     command = [sys.executable, "-c", CHILD, str(tmp_path / "data_urls" / "dw_general"), str(tmp_path / "crawl")]
@@ -705,7 +705,7 @@ def test_the_recipe_reports_missing_settings(arguments, message, recipe, capsys)
     assert message in capsys.readouterr().err
 
 
-def test_a_crawl_without_its_libraries_names_the_extra(crawl, monkeypatch):
+def test_without_its_libraries_a_crawl_names_the_extra(crawl, monkeypatch):
     monkeypatch.setitem(sys.modules, "protego", None)
     monkeypatch.delitem(sys.modules, Visitor.__module__)
     with pytest.raises(ImportError, match=r"crawl_dw needs the `data` extra: pip install 'hf-gile\[data\]'"):
@@ -723,6 +723,6 @@ def test_crawling_in_a_notebook_raises_an_error(crawl):
 
 
 @pytest.mark.parametrize("options", [{"delay": -1.0}, {"timeout": 0.0}, {"max_pages": -1}])
-def test_numbers_that_make_no_sense_are_refused(crawl, options):
+def test_invalid_numbers_are_refused(crawl, options):
     with pytest.raises(ValueError, match=r"must (be positive|not be negative), got .*-1|must be positive, got .*\b0"):
         crawl("http://127.0.0.1/p/2", **options)

@@ -47,7 +47,7 @@ def parse(monkeypatch, tmp_path):
         (["--eval_strategy", "no"], "error: --load_best_model_at_end requires"),
     ],
 )
-def test_a_wrong_flag_is_answered_with_the_right_one_in_a_sentence(parse, capsys, flags, message):
+def test_the_error_for_a_wrong_flag_names_the_right_flag(parse, capsys, flags, message):
     with pytest.raises(SystemExit) as ended:
         parse(*flags)
     assert ended.value.code == 2
@@ -66,7 +66,7 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
 
 @pytest.mark.parametrize("module", [train_table, train_bioasq, train_dw])
 @pytest.mark.parametrize("columns", [80, 200])
-def test_the_help_has_a_line_for_each_setting_and_fits_two_screens(module, columns, monkeypatch):
+def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
     lines = FlagParser(module.Recipe).short_help().splitlines()
     for one in fields(module.Recipe):
@@ -75,7 +75,7 @@ def test_the_help_has_a_line_for_each_setting_and_fits_two_screens(module, colum
     assert all(len(line) <= min(columns, 120) for line in lines)
 
 
-def test_help_goes_to_standard_output_and_all_of_it_is_asked_for(parse, capsys):
+def test_help_goes_to_standard_output_and_full_help_is_separate(parse, capsys):
     for flag, has_all in (("--help", False), ("-h", False), ("--help-all", True), ("--help_all", True)):
         with pytest.raises(SystemExit) as ended:
             parse(flag)
@@ -86,7 +86,7 @@ def test_help_goes_to_standard_output_and_all_of_it_is_asked_for(parse, capsys):
         assert ("--adam_beta1" in shown.out) == has_all
 
 
-def test_fields_of_configurations_are_settings_with_their_types_defaults_and_descriptions(parse):
+def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
     declared = train_table.Recipe.__dataclass_fields__
     assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)
     assert declared["word_dropout"].type is float
@@ -99,18 +99,18 @@ def test_fields_of_configurations_are_settings_with_their_types_defaults_and_des
         parse("--pooling", "men")
 
 
-def test_a_flag_of_yes_no_or_neither_may_stand_alone(parse):
+def test_an_optional_boolean_flag_may_stand_alone(parse):
     read = [parse("--train_files", "a.csv", *flags)[0].lexical for flags in ([], ["--lexical"], ["--lexical", "false"])]
     assert read == [None, True, False]
 
 
-def test_names_that_look_alike_come_in_order():
+def test_similar_names_are_suggested_in_order():
     assert nearest("units_", ["units"], ["units", "seed"]) == ["units"]
     assert nearest("sed", [], ["seed", "units"]) == ["seed"]
     assert nearest("quite_other", [], ["seed", "units"]) == []
 
 
-def test_nothing_is_written_when_settings_cannot_serve(parse, tmp_path, capsys):
+def test_invalid_settings_write_no_files(parse, tmp_path, capsys):
     def refuse(recipe, args):
         raise ValueError("no such thing")
 
@@ -156,7 +156,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("settings", "message"), WRONG, ids=[str(settings)[:50] for settings, _ in WRONG])
-def test_what_a_setting_names_is_looked_for_before_anything_is_read(settings, message, save_text_encoder, tmp_path):
+def test_files_and_columns_are_checked_before_reading_data(settings, message, save_text_encoder, tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\n")
     given = {"train_files": [str(tmp_path / "a.csv")], **settings}
     given = {name: save_text_encoder(texts=["a"]) if value == "ENCODER" else value for name, value in given.items()}
@@ -176,7 +176,7 @@ def test_what_a_setting_names_is_looked_for_before_anything_is_read(settings, me
         ("test_accuracy", False),
     ],
 )
-def test_the_figure_that_chooses_the_epoch_is_one_that_training_computes(figure, known, tmp_path):
+def test_the_metric_for_the_best_epoch_must_exist(figure, known, tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\n")
     recipe = train_table.Recipe(train_files=[str(tmp_path / "a.csv")])
     args = TrainingArguments(str(tmp_path), use_cpu=True, metric_for_best_model=figure)
@@ -187,7 +187,7 @@ def test_the_figure_that_chooses_the_epoch_is_one_that_training_computes(figure,
             train_table.check_recipe(recipe, args)
 
 
-def test_files_of_medline_are_looked_for_first(tmp_path):
+def test_missing_medline_files_are_reported_first(tmp_path):
     args = TrainingArguments(str(tmp_path), use_cpu=True)
     for name, value in {
         "train_files": ["absent.xml"],

@@ -33,7 +33,7 @@ def files(tmp_path):
 
 
 @pytest.mark.slow
-def test_new_words_are_likelier_with_their_vectors_than_with_the_mean(files, run_recipe, tmp_path, monkeypatch):
+def test_vectors_make_new_words_likelier_than_the_mean(files, run_recipe, tmp_path, monkeypatch):
     import new_words
 
     monkeypatch.setattr(new_words, "best_text_encoder", lambda words: None)

@@ -36,7 +36,7 @@ def study_of(tmp_path, test, gold=GOLD, labels=(), said=None, **settings):
     return study
 
 
-def test_the_linear_svm_is_that_of_scikit_learn(tmp_path):
+def test_the_linear_svm_equals_scikit_learn(tmp_path):
     test = documents(
         ["infant milk feeding", "anemia in rats", "pumped by ventricle with iron"], [["milk"], ["iron"], []]
     )
@@ -61,7 +61,7 @@ def test_the_linear_svm_is_that_of_scikit_learn(tmp_path):
     assert figures["seconds"] > 0
 
 
-def test_a_label_never_seen_is_ranked_by_the_cosine_with_the_best_of_its_texts(tmp_path):
+def test_unseen_labels_are_ranked_by_their_best_text_cosine(tmp_path):
     test = documents(["ache of a tooth", "zebra in rats", "milk"], [["caries"], ["zebra"], ["milk", "zebra"]])
     others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache",)), Label("zebra", "Zebra")]
     rows = obvious_rows.obvious_rows(study_of(tmp_path, test, labels=others), ())
@@ -71,7 +71,7 @@ def test_a_label_never_seen_is_ranked_by_the_cosine_with_the_best_of_its_texts(t
     assert rows["tfidf_linear_svm"]["test"]["test_documents"] == 1
 
 
-def test_the_cosine_is_of_the_name_and_of_the_best_text(tmp_path):
+def test_the_cosine_adds_the_name_and_the_best_text(tmp_path):
     others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
     study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=others)
     words = obvious_rows.Words(study)
@@ -82,7 +82,7 @@ def test_the_cosine_is_of_the_name_and_of_the_best_text(tmp_path):
     np.testing.assert_allclose(obvious_rows.cosine(words, study.described)(words.of_parts["test"])[:, 3], expected)
 
 
-def test_labels_that_are_no_candidates_of_a_document_do_not_count(tmp_path):
+def test_excluded_labels_do_not_count(tmp_path):
     texts = ["ventricle pumped ferritin", "milk of infant"]
     alone = documents(texts, [["iron"], ["milk"]])
     asked = documents(texts, [["iron"], ["milk"]], excluded=[["heart"], []])
@@ -90,7 +90,7 @@ def test_labels_that_are_no_candidates_of_a_document_do_not_count(tmp_path):
     assert [row["test"]["test_one_error"] for row in rows] == [0.5, 0.0]
 
 
-def test_labels_held_out_for_validation_are_no_candidates_of_the_test(tmp_path):
+def test_labels_held_out_for_validation_are_excluded_from_the_test(tmp_path):
     gold = [[*row, "rat"] if "rats" in text else row for text, row in zip(TEXTS, GOLD, strict=True)]
     rat = Label("rat", "Rats", seen=True, count=9)
     test = documents(["rats, ferritin"], [["iron", "rat"]])
@@ -101,7 +101,7 @@ def test_labels_held_out_for_validation_are_no_candidates_of_the_test(tmp_path):
     assert rows["tfidf_cosine"]["test"]["test_documents"] == 1
 
 
-def test_with_one_label_a_document_the_best_label_counts(tmp_path):
+def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
     gold = [[row[0]] if row else ["milk"] for row in GOLD]
     test = documents(["infant milk", "anemia", "zebra", "breast"], [["milk"], ["iron"], ["zebra"], ["iron"]])
     rows = obvious_rows.obvious_rows(study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")]), ())
@@ -111,7 +111,7 @@ def test_with_one_label_a_document_the_best_label_counts(tmp_path):
     assert "threshold" not in rows["tfidf_linear_svm"]
 
 
-def test_neighbours_stand_where_an_svm_would_take_minutes(tmp_path, monkeypatch):
+def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(obvious_rows, "MOST_PRODUCTS", 10)
     monkeypatch.setattr(obvious_rows, "NEIGHBOURS", 2)
@@ -143,7 +143,7 @@ def test_neighbours_stand_where_an_svm_would_take_minutes(tmp_path, monkeypatch)
         ),
     ],
 )
-def test_what_would_take_too_long_is_said(tmp_path, monkeypatch, limits, names, message):
+def test_skipped_slow_baselines_are_reported(tmp_path, monkeypatch, limits, names, message):
     said = []
     for name, value in limits.items():
         monkeypatch.setattr(obvious_rows, name, value)
@@ -153,7 +153,7 @@ def test_what_would_take_too_long_is_said(tmp_path, monkeypatch, limits, names, 
     assert said[-1] == message
 
 
-def test_a_label_of_all_documents_has_an_svm_that_always_says_so(tmp_path):
+def test_a_label_of_all_documents_is_always_predicted(tmp_path):
     gold = [[*row, "iron"] if "iron" not in row else row for row in GOLD]
     study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold)
     words = obvious_rows.Words(study)

@@ -25,7 +25,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_of_a_page_has_flags_that_exist(line):
+def test_documented_commands_use_existing_flags(line):
     recipe = re.search(r"recipes/(train_\w+)\.py|--recipe (\w+)", line)
     module = RECIPES[(recipe[1] or f"train_{recipe[2]}") if recipe else "train_table"]
     known = OF_ALL | {field.name for field in fields(module.Recipe)}

@@ -38,7 +38,7 @@ def ranking_loss_by_hand(logits, targets, weights, kind):
 
 
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_are_those_written_by_hand(logits, kind):
+def test_ranking_losses_equal_hand_written_formulas(logits, kind):
     targets = multi_hot(LABELS, L)
     for weights in (torch.ones(L, dtype=torch.double), torch.randint(1, 4, (L,)).double()):
         expected = ranking_loss_by_hand(logits, targets, weights, kind)
@@ -54,7 +54,7 @@ def test_ranking_losses_are_zero_when_gold_labels_lead_by_one(kind):
 
 
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_pass_over_labels_that_are_no_candidates(logits, kind):
+def test_ranking_losses_ignore_excluded_labels(logits, kind):
     targets = multi_hot(LABELS, L)
     masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
     loss = RANKING[kind](masked, targets)
@@ -66,14 +66,14 @@ def test_ranking_losses_pass_over_labels_that_are_no_candidates(logits, kind):
 
 
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_gradients_are_right_and_half_precision_is_widened(logits, kind):
+def test_ranking_loss_gradients_are_correct_and_half_precision_is_widened(logits, kind):
     targets = multi_hot(LABELS, L)
     assert torch.autograd.gradcheck(lambda given: RANKING[kind](given, targets), logits.requires_grad_())
     assert RANKING[kind](logits.detach().bfloat16(), targets).dtype == torch.float32
 
 
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_are_finite_whatever_has_no_weight(kind):
+def test_ranking_losses_are_finite_with_zero_weights(kind):
     weights = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
     for gold in ([[-100]] * 3, [[0, 1], [0, 1], [2, -100]], [[0, 1, 2, 3]] * 3):
         logits = torch.randn(3, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
@@ -85,7 +85,7 @@ def test_ranking_losses_are_finite_whatever_has_no_weight(kind):
 
 
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_a_model_trains_by_a_ranking_loss_but_not_in_chunks(make_model, kind):
+def test_a_model_trains_with_a_ranking_loss_but_not_in_chunks(make_model, kind):
     model, processor = make_model()
     model.loss_function = GileLoss(RANKING[kind])
     inputs = processor(["breast milk", "iron"], return_tensors="pt")

@@ -14,7 +14,7 @@ from hf_gile.scoring import GileScorer
 
 
 @pytest.mark.slow  # Ray starts processes, each of which imports torch
-def test_an_actor_that_is_killed_loses_no_row_and_scores_none_twice(make_model, tmp_path):
+def test_a_killed_actor_neither_loses_nor_repeats_rows(make_model, tmp_path):
     for part in make_model(problem_type="multi_label_classification"):
         part.save_pretrained(tmp_path / "model")
     environment = {

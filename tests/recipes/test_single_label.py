@@ -59,7 +59,7 @@ def trained(tmp_path_factory):
     return "\n".join(printed), folder / "out"
 
 
-def test_documents_with_one_label_each_are_trained_with_softmax_and_chosen_by_accuracy(trained):
+def test_single_label_training_uses_softmax_and_accuracy(trained):
     printed, folder = trained
     assert "every document has exactly one label: trained with softmax, chosen by accuracy" in printed
     assert "Acc  MacroF1" in printed
@@ -74,7 +74,7 @@ def test_documents_with_one_label_each_are_trained_with_softmax_and_chosen_by_ac
     assert result["losses"][0][1] < 1.5
 
 
-def test_the_saved_model_gives_one_label(trained):
+def test_the_saved_model_assigns_a_single_label(trained):
     folder = trained[1] / "gile" / "model"
     model = GileForSequenceClassification.from_pretrained(folder)
     assert model.config.problem_type == "single_label_classification"
@@ -85,7 +85,7 @@ def test_the_saved_model_gives_one_label(trained):
     assert pipe("cardiac ventricle", threshold="stored")["labels"] == ["heart"]
 
 
-def test_the_card_of_one_label_has_accuracy_and_no_threshold(trained):
+def test_the_card_of_a_single_label_model_shows_accuracy_without_a_threshold(trained):
     card = (trained[1] / "gile" / "model" / "README.md").read_text()
     assert "- single-label" in card
     assert "Assigns to a text the best of 4 labels" in card
@@ -102,12 +102,12 @@ def test_the_card_of_one_label_has_accuracy_and_no_threshold(trained):
         ({"problem_type": "single_label_classification", "propensity_weighted": True}, "propensity_weighted is not"),
     ],
 )
-def test_settings_that_no_softmax_has_are_refused(settings, message, tmp_path):
+def test_settings_incompatible_with_softmax_are_refused(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         check_settings(ModelSettings(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
 
 
-def test_the_card_names_the_test_documents_beside_their_figures(trained):
+def test_the_card_names_the_test_documents_with_their_metrics(trained):
     card = (trained[1] / "gile" / "model" / "README.md").read_text()
     assert "On 40 documents of held-back (test), in percent:" in card
     assert "name: held-back" in card

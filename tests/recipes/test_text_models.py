@@ -75,7 +75,7 @@ def run(tmp_path, save_text_encoder, run_recipe):
 
 
 @pytest.mark.slow
-def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_ones(run, tmp_path):
+def test_a_frozen_encoder_with_every_term_scores_seen_and_unseen_labels(run, tmp_path):
     terms = ["--units", "linear", "gile_rows", "--bag_size", "64", "--label_row_dropout", "0.2", "--joint_layers", "2"]
     readings = ["--label_texts", "name"]
     weights = ["--class_balanced", "0.9", "--propensity_weighted", "--hidden_act", "tanh", "--bf16", "true"]
@@ -108,7 +108,7 @@ def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_o
 
 
 @pytest.mark.slow
-def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labels(run, tmp_path):
+def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp_path):
     chosen = "eval_validation_unseen_average_precision"
     done, results = run(
         *["--units", "linear", "gile", "--hierarchical", "--max_sentence_words", "9", "--lora_rank", "2"],
@@ -142,18 +142,18 @@ def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labe
         ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
     ],
 )
-def test_settings_that_do_not_go_together_are_named(tmp_path, settings, message):
+def test_incompatible_settings_are_named(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
         check_settings(Recipe(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
 
 
-def test_a_figure_of_unseen_labels_needs_some_in_validation(run):
+def test_a_metric_of_unseen_labels_needs_held_out_labels(run):
     done, results = run("--metric_for_best_model", "eval_validation_unseen_one_error")
     assert results is None
     assert "hold out labels with --held_out_labels" in done.stderr
 
 
-def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():
+def test_metrics_on_columns_equal_metrics_of_a_smaller_model():
     scores = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
     gold = torch.tensor([[0, 1], [2, -100], [4, 3], [1, -100], [-100, -100], [3, 0], [4, -100]])
     metric = OnColumns(LabelMetrics(3, seen=[True, True, False]), [0, 1, 4])
@@ -166,7 +166,7 @@ def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():
     assert metric.compute() == pytest.approx(alone.compute(), nan_ok=True)
 
 
-def test_no_recipe_tunes_a_threshold_over_labels_that_no_validation_document_can_have():
+def test_recipes_tune_thresholds_only_on_labels_of_validation_documents():
     root = Path(__file__).parents[2]
     calls = [
         (path.name, call)
@@ -181,7 +181,7 @@ def test_no_recipe_tunes_a_threshold_over_labels_that_no_validation_document_can
     assert not [call for call in calls if not re.search(r"seen=|num_seen", call[1])]
 
 
-def test_unseen_labels_have_the_threshold_of_the_seen_ones_unless_they_have_their_own():
+def test_unseen_labels_default_to_the_seen_threshold():
     labels = LabelSet([Label("a", "a", seen=True, count=3), Label("b", "b")])
     logits, gold = torch.tensor([[1.0, -1.0]]), torch.tensor([[0, 1]])
     found = []
@@ -192,7 +192,7 @@ def test_unseen_labels_have_the_threshold_of_the_seen_ones_unless_they_have_thei
     assert found == [0.0, 1.0]
 
 
-def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
+def test_the_page_on_pretrained_encoders_names_existing_flags_and_tools():
     import train_bioasq
     import train_table
 
@@ -215,7 +215,7 @@ def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
 
 
 @pytest.mark.slow
-def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_path):
+def test_a_model_on_a_frozen_encoder_can_be_trained_with_its_encoder(run, tmp_path):
     common = ["--units", "gile_rows", "--label_texts", "name", "--num_train_epochs", "2", "--make_cards", "false"]
     done, _ = run("--freeze_text_encoder", "--bag_size", "32", *common)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -79,7 +79,7 @@ def launch(arguments, tmp_path, launcher):
 
 
 @pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
-def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train, text_encoder_type):
+def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train, text_encoder_type):
     typed = ["Ferritin", "Cardiac Output"]
     arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
     result = train(*arguments)
@@ -105,7 +105,7 @@ def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, argumen
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
-def test_the_saved_folder_is_scored_by_a_process_without_hf_gile(tmp_path, arguments, run_recipe, text_encoder_type):
+def test_the_saved_folder_works_in_a_process_without_hf_gile(tmp_path, arguments, run_recipe, text_encoder_type):
     typed = ["Ferritin", "Cardiac Output"]
     flags = ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--units", "gile"]
     result = run_recipe("train_bioasq", [*arguments, *flags])
@@ -121,7 +121,7 @@ UNITS = [
 
 
 @pytest.mark.slow
-def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, arguments, train):
+def test_the_recipe_trains_every_unit_of_the_paper_table(tmp_path, arguments, train):
     flags = ["--embedding_size", "17", "--calibration", "none", "--no_baselines"]
     result = train(*arguments, *flags, "--units", *UNITS)
     assert result.returncode == 0, result.stderr[-3000:]
@@ -144,14 +144,14 @@ def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, 
     ],
     ids=["by frequency, and hard", "in-batch", "all, in chunks"],
 )
-def test_every_way_to_choose_the_labels_of_a_step_learns(tmp_path, arguments, train, flags):
+def test_every_label_sampling_method_learns(tmp_path, arguments, train, flags):
     result = train(*arguments, "--units", "gile", *flags)
     assert result.returncode == 0, result.stderr[-3000:]
     figures = json.loads((tmp_path / "out" / "results.json").read_text())["gile"]["test"]
     assert figures["test_seen_average_precision"] > 0.9
 
 
-def test_labels_cannot_be_shared_by_one_process(tmp_path, arguments, train):
+def test_sharing_labels_needs_several_processes(tmp_path, arguments, train):
     result = train(*arguments, "--num_negatives", "0", "--share_labels")
     assert result.returncode != 0
     assert "it needs num_negatives 0" in result.stderr
@@ -165,7 +165,7 @@ def test_labels_cannot_be_shared_by_one_process(tmp_path, arguments, train):
     [[], ["--hard_negatives", "1"], ["--num_negatives", "0", "--label_chunk_size", "2", "--share_labels"]],
     ids=["sampled", "hard", "labels shared"],
 )
-def test_recipe_trains_on_two_processes(tmp_path, arguments, flags):
+def test_the_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
     result = launch([*arguments, "--units", "gile", "--seed", "1", *flags], tmp_path, launcher)
     assert result.returncode == 0, result.stderr
@@ -175,14 +175,14 @@ def test_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
 
 
-def test_unseen_labels_that_were_trained_on_are_refused(tmp_path, arguments, train):
+def test_unseen_labels_with_training_documents_are_refused(tmp_path, arguments, train):
     (tmp_path / "unseen.json").write_text('["D1"]')
     result = train(*arguments, "--unseen_file", str(tmp_path / "unseen.json"))
     assert result.returncode != 0
     assert "training documents have 1 unseen labels" in result.stderr
 
 
-def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, arguments, train):
+def test_the_paper_protocol_splits_by_year_and_reads_mesh_labels(tmp_path, arguments, train):
     """BioASQ's own files have names without ids, and MeSH of another year may lack a label."""
     seen = ["D1", "D2", "D3", "D4"]
     for seed, (year, labels) in enumerate({2003: seen, 2004: seen, 2005: list(WORDS), 2016: seen}.items(), 10):

@@ -67,7 +67,7 @@ def run(data, run_recipe):
 
 
 @pytest.mark.slow
-def test_two_languages_are_trained_together_and_reported_apart(run):
+def test_two_languages_are_trained_together_and_reported_separately(run):
     done, output = run("--units", "linear", "gile")
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((output / "results.json").read_text())
@@ -92,7 +92,7 @@ def test_two_languages_are_trained_together_and_reported_apart(run):
 
 
 @pytest.mark.slow
-def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
+def test_a_low_resource_run_on_a_single_language_measures_unseen_labels(run):
     arguments = ["--languages", "german", "--text_encoder_type", "nn", "--percent", "50", "--held_out", "0.4"]
     done, output = run(*arguments, "--units", "gile", "--label_share", "0.7", "--save_models", "false")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -104,7 +104,7 @@ def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
 
 
 @pytest.mark.slow
-def test_documents_with_one_label_each_are_trained_with_softmax(run, data):
+def test_single_label_documents_are_trained_with_softmax(run, data):
     for path in data.glob("*/*.json"):
         content = json.loads(path.read_text())
         content["X_ids"] = [sentences[:1] for sentences in content["X_ids"]]
@@ -132,7 +132,7 @@ def test_documents_with_one_label_each_are_trained_with_softmax(run, data):
         (["--problem_type", "single"], "problem_type must be one of"),
     ],
 )
-def test_what_a_setting_names_is_looked_for_first(run, arguments, message):
+def test_invalid_settings_are_refused_before_training(run, arguments, message):
     done, output = run(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
@@ -140,7 +140,7 @@ def test_what_a_setting_names_is_looked_for_first(run, arguments, message):
 
 
 @pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("gru", 138_000), ("bigru", 377_000)])
-def test_models_have_the_parameters_of_table_4_of_the_paper(cell, parameters):
+def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
     config = UNITS["linear"].config(
         **model_fields(Recipe(data="", encoder_cell=cell)),
         vocab_size=50,
@@ -152,7 +152,7 @@ def test_models_have_the_parameters_of_table_4_of_the_paper(cell, parameters):
     assert count_parameters(model) == pytest.approx(parameters, rel=0.01)
 
 
-def test_labels_count_the_documents_that_were_trained_on():
+def test_label_counts_are_counts_of_training_documents():
     labels = LabelSet([Label("a", "milk", count=9), Label("b", "iron", count=9), Label("c", "heart", count=9)])
     rows = Dataset.from_dict({"labels": [[0], [0, 2], [1], [2]] * 25})
     few, other = low_resource(rows, 1.0), Dataset.from_dict({"labels": [[0, 2], [2]]})

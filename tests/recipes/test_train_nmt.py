@@ -73,14 +73,14 @@ def test_models_are_trained_compared_and_saved(folder, run_recipe):
         (["--data", "."], "no file train.de"),
     ],
 )
-def test_what_cannot_be_trained_is_said_in_a_sentence(flags, says, run_recipe):
+def test_invalid_settings_are_reported_without_a_traceback(flags, says, run_recipe):
     done = run_recipe("train_nmt", [*flags, "--use_cpu"])
     assert done.returncode
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_translations_are_in_the_order_of_the_sentences(tmp_path):
+def test_translations_follow_the_order_of_the_sentences(tmp_path):
     lines = [" ".join(["hund"] * number) for number in (3, 9, 1, 5, 2, 8, 4, 7, 6)]
     tokenizer = build_piece_tokenizer(lines * 9, 60)
     rows = Dataset.from_list([{**tokenizer(line, text_target=line), "length": len(line)} for line in lines])
@@ -93,7 +93,7 @@ def test_translations_are_in_the_order_of_the_sentences(tmp_path):
     assert train_nmt.decode(tokenizer, predicted.label_ids) == lines
 
 
-def test_layers_have_their_forms_and_sizes():
+def test_layer_names_select_form_and_size():
     tokenizer = type("Tokens", (), {"__len__": lambda self: 20})()
     recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1)
     heads = {

@@ -50,7 +50,7 @@ def write_csv(path, rows):
         writer.writerows([row["key"], row["title"], row["body"], "; ".join(row["tags"])] for row in rows)
 
 
-def test_a_csv_file_alone_is_split_and_trained_on(tmp_path, run):
+def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
     write_csv(tmp_path / "notes.csv", make_rows(120, ["heart", "milk", "iron", "kidney"], seed=1))
     columns = ["--text", "title", "body", "--labels", "tags", "--separator", ";", "--id", "key"]
     done, results = run("--train_files", "notes.csv", *columns, "--units", "linear", "gile")
@@ -68,7 +68,7 @@ def test_a_csv_file_alone_is_split_and_trained_on(tmp_path, run):
 
 
 @pytest.mark.slow
-def test_labels_of_a_skos_vocabulary_that_training_never_has_are_scored(tmp_path, run):
+def test_untrained_labels_of_a_skos_vocabulary_are_scored(tmp_path, run):
     (tmp_path / "terms.ttl").write_text(SKOS)
     seen = ["heart", "milk", "iron", "kidney"]
     for name, number, labels in (("train", 80, seen), ("dev", 20, seen), ("test", 30, list(WORDS))):
@@ -125,7 +125,7 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
 
 
 @pytest.mark.slow
-def test_pairs_that_an_extreme_classification_set_filters_are_no_candidates(tmp_path, run):
+def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
     names, folder = list(WORDS), tmp_path / "set"
     folder.mkdir()
     parts = {"trn": list(make_rows(60, names[:4], seed=1)), "tst": list(make_rows(30, names[:4], seed=2))}
@@ -164,7 +164,7 @@ def test_pairs_that_an_extreme_classification_set_filters_are_no_candidates(tmp_
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, run, arguments, message):
+def test_invalid_arguments_are_named(tmp_path, run, arguments, message):
     write_csv(tmp_path / "notes.csv", [{"key": "1", "title": "a", "body": "a b", "tags": ["iron"]}] * 40)
     (tmp_path / "two.csv").write_text("id,name\nmilk,Milk\nheart,Heart\n")
     done, _ = run(*arguments)

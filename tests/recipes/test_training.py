@@ -36,7 +36,7 @@ def parse(tmp_path, monkeypatch):
     return parse_flags
 
 
-def test_flags_come_before_the_file_and_the_file_before_the_defaults(parse):
+def test_flags_override_the_file_and_the_file_overrides_defaults(parse):
     config = "data: there\nunits: [gile, linear]\nlearning_rate: 5e-3\nper_device_train_batch_size: 7\nis_fast: true\n"
     recipe, args = parse("--per_device_train_batch_size", "11", config=config)
     assert recipe == Recipe("there", ["gile", "linear"], None, True)
@@ -46,11 +46,11 @@ def test_flags_come_before_the_file_and_the_file_before_the_defaults(parse):
     assert args.learning_rate == 0.25
 
 
-def test_one_value_may_stand_for_a_list(parse):
+def test_a_single_value_may_replace_a_list(parse):
     assert parse(config="data: there\nunits: gile\n")[0].units == ["gile"]
 
 
-def test_kept_settings_give_the_same_settings_again(parse, tmp_path):
+def test_saved_settings_restore_the_same_settings(parse, tmp_path):
     first, args = parse("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
     kept = (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
     again, args_again = parse(config=kept)
@@ -60,7 +60,7 @@ def test_kept_settings_give_the_same_settings_again(parse, tmp_path):
     assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(kept)
 
 
-def test_no_secret_is_kept(parse, tmp_path, monkeypatch):
+def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
     address = "https://ada:lovelace@example.org/a.csv"
     _, args = parse("--hub_token", "analytical", config=f"data: {address}\n")
@@ -92,13 +92,13 @@ def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
         ("units: gile", "the following arguments are required: --data"),
     ],
 )
-def test_a_wrong_file_of_settings_is_named(parse, capsys, config, message):
+def test_an_invalid_settings_file_is_named(parse, capsys, config, message):
     with pytest.raises(SystemExit):
         parse(config=config)
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_absent_file_of_settings_is_named(parse, capsys):
+def test_a_missing_settings_file_is_named(parse, capsys):
     for flags in (["--config", "absent.yaml"], ["--config=absent.yaml"], ["--config"]):
         with pytest.raises(SystemExit):
             parse(*flags)

@@ -24,21 +24,21 @@ def check(columns, answers):
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 1 << 14])
-def test_columns_are_what_the_pipeline_answers_in_any_batches(saved, pipe, batch_tokens):
+def test_the_scorer_equals_the_pipeline_for_any_batch_size(saved, pipe, batch_tokens):
     columns = GileScorer(saved, batch_tokens=batch_tokens, top_k=3)({"text": TEXTS, "id": range(5)})
     check(columns, pipe(TEXTS, top_k=3))
     assert columns["id"] == range(5)
     assert columns["text"] is TEXTS
 
 
-def test_texts_of_like_length_are_scored_together_within_the_budget(saved, monkeypatch):
+def test_texts_of_similar_length_are_batched_within_the_token_budget(saved, monkeypatch):
     tight, batches = GileScorer(saved, batch_tokens=40), []
     monkeypatch.setattr(tight, "_answers", lambda texts: batches.append(texts) or [{}] * len(texts))
     tight({"text": ["a" * size for size in (8, 400, 76, 4, 80, 0)]})
     assert [list(map(len, batch)) for batch in batches] == [[400], [80], [76, 8], [4, 0]]
 
 
-def test_labels_are_a_set_an_index_or_the_folder_of_one(saved, pipe, tmp_path):
+def test_labels_may_be_a_set_an_index_or_an_index_folder(saved, pipe, tmp_path):
     labels = LabelSet.from_names(["Milk", "Rats", "Iron"])
     index = LabelIndex.build(pipe.model, pipe.processor, labels)
     index.save_pretrained(tmp_path / "index")
@@ -47,14 +47,14 @@ def test_labels_are_a_set_an_index_or_the_folder_of_one(saved, pipe, tmp_path):
         check(GileScorer(saved, given, threshold=0.1)({"text": TEXTS}), answers)
 
 
-def test_columns_of_text_are_joined(saved, pipe):
+def test_text_columns_are_joined(saved, pipe):
     batch = {"title": ["Rats.", None], "body": ["They were fed.", "Milk."]}
     check(GileScorer(saved, text=["title", "body"])(batch), pipe(["Rats.\nThey were fed.", "Milk."], top_k=10))
     with pytest.raises(ValueError, match="the batch: no column 'abstract', only title, body"):
         GileScorer(saved, text="abstract")(batch)
 
 
-def test_a_row_that_is_no_text_says_why_and_spoils_no_other(saved, pipe):
+def test_an_invalid_row_gets_a_note_and_affects_no_other_row(saved, pipe):
     columns = GileScorer(saved)({"text": ["Rats.", 7, "half a \ud83d pair", None]})
     assert [labels is None for labels in columns["labels"]] == [False, True, True, False]
     assert columns["scores"][1:3] == [None, None]
@@ -64,7 +64,7 @@ def test_a_row_that_is_no_text_says_why_and_spoils_no_other(saved, pipe):
 
 
 @pytest.mark.parametrize("kind", ["table", "record batch"])
-def test_a_table_of_arrow_comes_back_as_one(saved, kind):
+def test_an_arrow_table_is_returned_as_an_arrow_table(saved, kind):
     table = pa.table({"text": [*TEXTS, None], "n": range(6)})
     given = table if kind == "table" else table.to_batches()[0]
     scored = GileScorer(saved, top_k=2)(given)
@@ -77,7 +77,7 @@ def test_a_table_of_arrow_comes_back_as_one(saved, kind):
     assert [len(labels) for labels in scored["labels"].to_pylist()] == [2] * 6
 
 
-def test_datasets_map_it(saved, pipe, tmp_path):
+def test_the_scorer_works_with_datasets_map(saved, pipe, tmp_path):
     datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset.from_dict({"text": TEXTS})
     cache = str(tmp_path / "cache.arrow")
@@ -87,7 +87,7 @@ def test_datasets_map_it(saved, pipe, tmp_path):
     assert again(GileScorer(saved)) == again(GileScorer(saved)) != again(GileScorer(saved, top_k=3))
 
 
-def test_a_pickled_scorer_loads_the_model_and_notices_another(saved, pipe):
+def test_a_pickled_scorer_reloads_the_model_and_detects_changes(saved, pipe):
     pickled = pickle.dumps(GileScorer(saved, top_k=2))
     assert len(pickled) < 2000
     check(pickle.loads(pickled)({"text": TEXTS}), pipe(TEXTS, top_k=2))
@@ -98,7 +98,7 @@ def test_a_pickled_scorer_loads_the_model_and_notices_another(saved, pipe):
         pickle.loads(pickled)
 
 
-def test_sixteen_bits_move_probabilities_by_little(saved, monkeypatch):
+def test_bf16_changes_probabilities_only_slightly(saved, monkeypatch):
     monkeypatch.setattr(scorer, "has_bf16", lambda device: True)
     wide, narrow = (GileScorer(saved, bf16=bf16, top_k=None)({"text": TEXTS}) for bf16 in (False, True))
     scores = [
@@ -111,7 +111,7 @@ def test_sixteen_bits_move_probabilities_by_little(saved, monkeypatch):
     assert scores[:5] != scores[5:]
 
 
-def test_sixteen_bits_are_refused_where_they_are_slower(saved, monkeypatch):
+def test_bf16_is_refused_on_unsupported_processors(saved, monkeypatch):
     monkeypatch.setattr(scorer, "has_bf16", lambda device: False)
     with pytest.raises(ValueError, match="this processor has no instructions for bf16"):
         GileScorer(saved, bf16=True)

@@ -29,7 +29,7 @@ def score(folder, files, scorer, shard=(0, 1), **reading):
     return run, list(score_parts(run, run.left(*shard), scorer, 1))
 
 
-def test_each_row_is_in_a_part_once_and_as_the_scorer_has_it(scorer, write_rows, tmp_path):
+def test_each_row_is_written_once_with_the_scores_of_the_scorer(scorer, write_rows, tmp_path):
     run, done = score(tmp_path / "out", [write_rows(ROWS), write_rows(ROWS[:7], "more.jsonl")], scorer)
     assert len(run.parts) > 4
     assert run.status() == {"parts": len(done), "done": len(done), "rows": 67, "rejected": 0}
@@ -46,7 +46,7 @@ def test_each_row_is_in_a_part_once_and_as_the_scorer_has_it(scorer, write_rows,
 
 
 @pytest.mark.parametrize("kind", ["text", "csv", "parquet", "gz"])
-def test_files_of_any_format_are_cut_where_they_can_be(scorer, write_rows, tmp_path, kind):
+def test_splittable_files_of_any_format_are_split_into_parts(scorer, write_rows, tmp_path, kind):
     path, texts = tmp_path / f"rows.{kind}", [row["text"] or "-" for row in ROWS]
     if kind == "parquet":
         import pyarrow as pa
@@ -76,7 +76,7 @@ def test_rows_that_cannot_be_scored_are_rejected_with_the_reason(scorer, write_r
         assert expected in reason
 
 
-def test_a_part_of_bad_rows_alone_is_an_error(scorer, write_rows, tmp_path):
+def test_a_part_without_valid_rows_is_an_error(scorer, write_rows, tmp_path):
     path = write_rows([{"id": 1, "body": "Rats."}] * 3)
     with pytest.raises(ValueError, match=r"not one text could be scored: .*no column 'text', only id, body"):
         score(tmp_path / "out", [path], scorer)
@@ -88,7 +88,7 @@ def test_an_empty_file_has_no_parts(scorer, write_rows, tmp_path):
     assert (len(run.parts), done) == (1, [{"rows": 1, "rejected": 0}])
 
 
-def test_shards_share_the_parts(scorer, write_rows, tmp_path):
+def test_shards_divide_the_parts(scorer, write_rows, tmp_path):
     path = write_rows(ROWS)
     for number in range(3):
         run, done = score(tmp_path / "out", [path], scorer, (number, 3))
@@ -97,7 +97,7 @@ def test_shards_share_the_parts(scorer, write_rows, tmp_path):
     assert run.status()["rows"] == 60
 
 
-def test_a_run_goes_on_where_it_was(scorer, write_rows, tmp_path):
+def test_a_run_resumes_where_it_stopped(scorer, write_rows, tmp_path):
     run, _ = score(tmp_path / "out", [write_rows(ROWS)], scorer, (0, 2))
     left = run.left()
     with pytest.raises(ValueError, match=rf"{len(left)} of {len(run.parts)} parts are not done, such as {left[0]}"):
@@ -109,7 +109,7 @@ def test_a_run_goes_on_where_it_was(scorer, write_rows, tmp_path):
     assert (loaded.parts, loaded.left()) == (run.parts, [])
 
 
-def test_another_run_in_the_same_folder_is_refused_by_what_differs(saved, write_rows, tmp_path, monkeypatch):
+def test_a_different_run_in_the_same_folder_is_refused(saved, write_rows, tmp_path, monkeypatch):
     monkeypatch.setattr("hf_gile.scoring.scorer.has_bf16", lambda device: True)
     path, scorer = write_rows(ROWS[:3]), GileScorer(saved, top_k=2)
     score(tmp_path / "out", [path], scorer)
@@ -137,7 +137,7 @@ def test_another_run_in_the_same_folder_is_refused_by_what_differs(saved, write_
         score(tmp_path / "out", [path], scorer)
 
 
-def test_what_is_no_run_or_damaged_is_refused(scorer, write_rows, tmp_path):
+def test_missing_and_damaged_runs_are_refused(scorer, write_rows, tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no run"):
         ScoringRun.load(tmp_path)
     run, _ = score(tmp_path / "out", [write_rows(ROWS[:3])], scorer)
@@ -194,7 +194,7 @@ def test_a_kill_at_any_operation_loses_no_row_and_repeats_none(scorer, write_row
 
 
 @pytest.mark.slow
-def test_two_processes_score_as_this_one_does(scorer, saved, write_rows, tmp_path):
+def test_two_processes_give_the_same_scores(scorer, saved, write_rows, tmp_path):
     path = write_rows(ROWS)
     alone, _ = score(tmp_path / "alone", [path], scorer)
     run = start_run(tmp_path / "both", [path], scorer, Reading(part_bytes=500))
@@ -210,7 +210,7 @@ def test_two_processes_score_as_this_one_does(scorer, saved, write_rows, tmp_pat
         list(score_parts(run, run.left(), scorer, 2))
 
 
-def test_the_number_of_processes_is_that_of_devices_and_of_parts(monkeypatch):
+def test_the_number_of_processes_depends_on_devices_and_parts(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: range(16), raising=False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert [number_of_workers("auto", parts) for parts in (100, 3, 0)] == [4, 3, 1]

@@ -18,7 +18,7 @@ def answer_lengths(sizes):
     return answer
 
 
-def test_each_request_gets_its_own_answers():
+def test_each_request_gets_the_answers_to_its_texts():
     async def ask():
         batcher = Batcher(answer_lengths([]), batch_size=3, max_waiting=10)
         return await asyncio.gather(batcher(["a", "bb"]), batcher([]), batcher(["ccc"]), batcher(["dddd", ""]))
@@ -26,7 +26,7 @@ def test_each_request_gets_its_own_answers():
     assert asyncio.run(ask()) == [[1, 2], [], [3], [4, 0]]
 
 
-def test_what_arrives_while_it_is_busy_is_answered_together():
+def test_requests_that_arrive_during_a_batch_share_the_next_batch():
     sizes, may_go_on = [], threading.Event()
 
     def answer(texts):
@@ -49,7 +49,7 @@ def test_what_arrives_while_it_is_busy_is_answered_together():
     assert sizes == [1, 4, 2]
 
 
-def test_a_text_that_cannot_be_answered_spoils_no_other():
+def test_a_failing_text_affects_no_other_text():
     async def ask():
         batcher = Batcher(answer_lengths([]), batch_size=8, max_waiting=10)
         return await asyncio.gather(batcher(["good"]), batcher(["bad"]), batcher(["fine"]), return_exceptions=True)
@@ -59,7 +59,7 @@ def test_a_text_that_cannot_be_answered_spoils_no_other():
     assert str(bad) == "a bad text"
 
 
-def test_too_many_texts_are_refused_and_the_others_answered():
+def test_excess_texts_are_refused_and_the_others_answered():
     async def ask():
         batcher = Batcher(answer_lengths([]), batch_size=2, max_waiting=3)
         waiting = asyncio.create_task(batcher(["a", "b", "c"]))
@@ -71,7 +71,7 @@ def test_too_many_texts_are_refused_and_the_others_answered():
     assert asyncio.run(ask()) == [1, 1, 1]
 
 
-def test_texts_of_a_client_that_has_gone_are_not_scored():
+def test_texts_of_a_disconnected_client_are_not_scored():
     sizes = []
 
     async def ask():

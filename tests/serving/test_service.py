@@ -49,7 +49,7 @@ def detail(answer, status):
     return answer.json()["detail"]
 
 
-def test_a_form_is_answered_as_the_pipeline_scores(client, pipe, label_set):
+def test_suggestions_equal_the_answers_of_the_pipeline(client, pipe, label_set):
     results = client.post(SUGGEST, data={"text": TEXT, "limit": 3, "metadata_title": "Milk"}).json()["results"]
     expected = pipe(TEXT, top_k=3)
     assert [one["label"] for one in results] == expected["labels"]
@@ -59,7 +59,7 @@ def test_a_form_is_answered_as_the_pipeline_scores(client, pipe, label_set):
     assert all(one["notation"] is None for one in results)
 
 
-def test_a_request_reads_no_weights_and_answers_by_what_they_are_now(client, pipe, monkeypatch):
+def test_a_request_follows_weight_changes_without_reading_all_weights(client, pipe, monkeypatch):
     before = client.post(SUGGEST, data={"text": TEXT}).json()["results"]
     with torch.no_grad():
         pipe.model.gile.label_parameters()[0].mul_(-3)
@@ -69,13 +69,13 @@ def test_a_request_reads_no_weights_and_answers_by_what_they_are_now(client, pip
     assert [one["score"] for one in after] == expected != [one["score"] for one in before]
 
 
-def test_ten_labels_are_the_most_unless_the_limit_is_another(client, label_set):
+def test_the_default_limit_is_ten_labels(client, label_set):
     assert len(client.post(SUGGEST, data={"text": TEXT}).json()["results"]) == min(10, len(label_set))
     assert client.post(SUGGEST, data={"text": TEXT, "limit": 0}).json() == {"results": []}
     assert len(client.post(SUGGEST, data={"text": TEXT, "limit": 10**9}).json()["results"]) == len(label_set)
 
 
-def test_labels_below_the_threshold_are_left_out(client):
+def test_labels_below_the_threshold_are_omitted(client):
     scores = [one["score"] for one in client.post(SUGGEST, data={"text": TEXT}).json()["results"]]
     least = scores[1]
     results = client.post(SUGGEST, data={"text": TEXT, "threshold": least}).json()["results"]
@@ -83,7 +83,7 @@ def test_labels_below_the_threshold_are_left_out(client):
 
 
 @pytest.mark.parametrize("sent", ["S%C3%A4uglinge+%26", "Säuglinge+%26"])
-def test_a_form_is_read_as_utf8_whether_or_not_it_is_escaped(make_client, sent):
+def test_forms_are_decoded_as_utf_8_with_or_without_escapes(make_client, sent):
     read = []
 
     def suggest(texts):
@@ -105,7 +105,7 @@ def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
         assert [one["uri"] for one in answer["results"]] == [one["uri"] for one in alone]
 
 
-def test_a_project_says_what_annif_asks_for(client):
+def test_project_descriptions_follow_the_annif_api(client):
     project = client.get("/v1/projects/mesh").json()
     assert client.get("/v1/projects").json() == {"projects": [project]}
     assert client.get("/v1/vocabs").json() == {"vocabs": [project["vocab"]]}
@@ -128,13 +128,13 @@ def test_a_project_says_what_annif_asks_for(client):
         ("mesh/suggest", {"data": {"text": "a" * 20_000}}, 413, "the request has more than 10,000 bytes"),
     ],
 )
-def test_what_cannot_be_answered_is_refused_in_words(make_client, path, request_body, status, message):
+def test_invalid_requests_are_refused_with_an_explanation(make_client, path, request_body, status, message):
     request_body.setdefault("headers", {"Content-Type": "application/json"} if "content" in request_body else {})
     answer = make_client(body_bytes=10_000).post(f"/v1/projects/{path}", **request_body)
     assert message in detail(answer, status)
 
 
-def test_without_the_token_only_health_is_answered(make_client):
+def test_without_the_token_only_the_health_check_answers(make_client):
     client = make_client(token="secret")
     assert client.get("/health").json() == {"status": "ok"}
     basic = base64.b64encode(b"annif:secret").decode()
@@ -145,7 +145,7 @@ def test_without_the_token_only_health_is_answered(make_client):
         assert client.get("/v1/projects", headers={"Authorization": header}).status_code == 200
 
 
-def test_what_is_too_much_is_refused_and_what_waits_is_answered(make_client):
+def test_excess_requests_are_refused_and_waiting_requests_answered(make_client):
     started, may_go_on = Event(), Event()
 
     def suggest(texts):
@@ -198,7 +198,7 @@ WHOLE = {"type": "http.request", "body": b"", "more_body": False}
 A_PART = {"type": "http.request", "body": b"text=", "more_body": True}
 
 
-def test_a_client_with_too_many_requests_at_a_time_is_told_so():
+def test_too_many_requests_of_a_client_are_refused():
     async def ask():
         guarded = Guarded([WHOLE], requests=2)
         tasks = [asyncio.create_task(guarded.ask(client)) for client in ("10.0.0.1",) * 3 + ("10.0.0.2",)]
@@ -216,13 +216,13 @@ def test_a_client_with_too_many_requests_at_a_time_is_told_so():
 
 
 @pytest.mark.parametrize("messages", [[A_PART], [A_PART, {"type": "http.disconnect"}]], ids=["drips", "breaks off"])
-def test_a_request_that_does_not_arrive_is_given_up(messages):
+def test_an_incomplete_request_times_out(messages):
     guarded = Guarded(messages, seconds=0.05)
     asyncio.run(guarded.ask())
     assert guarded.statuses == [408]
 
 
-def test_an_answer_that_is_late_is_given_up(make_client):
+def test_a_slow_answer_times_out(make_client):
     release = Event()
 
     def suggest(texts):
@@ -247,7 +247,7 @@ def test_metrics_count_requests_by_path_and_status(client):
     assert "MADE" not in metrics
 
 
-def test_a_model_without_labels_suggests_nothing(pipe):
+def test_a_model_without_labels_is_refused(pipe):
     pipe.model.label_set = None
     with pytest.raises(ValueError, match="stores no labels to suggest: add some with hf-gile labels import"):
         suggest_with(pipe)

@@ -72,7 +72,7 @@ def measured(logits, gold, seen=None, **options):
 
 
 @pytest.mark.parametrize("method", ["platt", "spline"])
-def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, method):
+def test_calibration_holds_on_other_documents(scripted, method):
     model, batches = scripted(*scores(seed=1, documents=1501))
     figures = calibrate(model, batches, method=method)
     assert model.config.calibration["seen"]["method"] == model.config.calibration["unseen"]["method"] == method
@@ -90,7 +90,7 @@ def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, me
             assert figures[f"{group}_{name}_after"] == pytest.approx(now, abs=0.02)
 
 
-def test_platt_finds_how_much_too_sure_the_model_is(scripted):
+def test_platt_recovers_the_overconfidence(scripted):
     model, batches = scripted(*scores(seed=1, documents=4001))
     calibrate(model, batches, method="platt", label_thresholds=False)
     seen, unseen = (model.config.calibration[group] for group in ("seen", "unseen"))
@@ -98,7 +98,7 @@ def test_platt_finds_how_much_too_sure_the_model_is(scripted):
     assert (unseen["scale"], unseen["offset"]) == pytest.approx((1 / 2, -3 / 2), abs=0.05)
 
 
-def test_figures_are_those_of_the_metrics(scripted):
+def test_calibrate_reports_the_same_figures_as_the_metrics(scripted):
     logits, gold = scores(seed=3)
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, label_thresholds=False)
@@ -126,7 +126,7 @@ def test_figures_are_those_of_the_metrics(scripted):
     assert all(label.threshold is None for label in model.label_set)
 
 
-def test_labels_with_a_threshold_of_their_own_keep_it_in_the_label_set_and_on_disk(scripted, tmp_path):
+def test_label_thresholds_are_stored_in_the_label_set_and_on_disk(scripted, tmp_path):
     logits, gold = scores(seed=4, documents=1001)
     logits = logits + torch.linspace(-8, 8, SEEN + UNSEEN)  # which one calibration for all cannot undo
     model, batches = scripted(logits, gold)
@@ -182,7 +182,7 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
     assert not [name for name in figures if name.startswith("unseen")]
 
 
-def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them(scripted):
+def test_documents_without_unseen_labels_keep_the_unseen_calibration(scripted):
     logits, gold = scores(seed=6)
     model, batches = scripted(logits, gold)
     calibrate(model, batches, method="platt")
@@ -231,7 +231,7 @@ def test_few_documents_with_unseen_labels_share_the_seen_calibration(scripted, d
         assert unseen[:-1] == pytest.approx([model.config.thresholds["seen"]] * (UNSEEN - 1))
 
 
-def test_one_document_of_unseen_labels_alone_changes_nothing(scripted):
+def test_a_single_document_with_unseen_labels_changes_nothing(scripted):
     logits, gold = scores(seed=17, documents=3)
     gold[:] = False
     gold[0, -1] = True
@@ -240,7 +240,7 @@ def test_one_document_of_unseen_labels_alone_changes_nothing(scripted):
     assert (model.config.calibration, model.config.thresholds) == ({}, {})
 
 
-def test_a_group_that_needs_no_calibration_is_not_calibrated_like_the_other(scripted):
+def test_a_well_calibrated_group_stays_uncalibrated(scripted):
     generator = torch.Generator().manual_seed(8)
     logits = torch.randn(307, SEEN + UNSEEN, generator=generator) * 2 - 1
     gold = torch.rand(logits.shape, generator=generator) < logits.sigmoid()
@@ -253,7 +253,7 @@ def test_a_group_that_needs_no_calibration_is_not_calibrated_like_the_other(scri
     assert not torch.equal(ours[:, ~seen], logits[:, ~seen])
 
 
-def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matter(scripted):
+def test_documents_are_scored_once_in_any_order(scripted):
     logits, gold = scores(seed=7)
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, method="platt")
@@ -266,7 +266,7 @@ def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matte
 
 
 @pytest.mark.parametrize("form", [torch.float, torch.bool])
-def test_gold_labels_of_zeros_and_ones_are_the_same(scripted, form):
+def test_multi_hot_gold_labels_give_the_same_calibration(scripted, form):
     logits, gold = scores(seed=8)
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, method="platt")
@@ -275,7 +275,7 @@ def test_gold_labels_of_zeros_and_ones_are_the_same(scripted, form):
     assert calibrate(model, batches, method="platt") == figures
 
 
-def test_labels_that_are_no_candidates_of_a_document_count_for_nothing(scripted):
+def test_excluded_labels_do_not_affect_calibration(scripted):
     logits, gold = scores(seed=9)
     model, batches = scripted(torch.cat([logits, torch.full_like(logits, -torch.inf)]), torch.cat([gold, gold & False]))
     calibrate(model, batches, method="platt")
@@ -286,7 +286,7 @@ def test_labels_that_are_no_candidates_of_a_document_count_for_nothing(scripted)
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted, both):
+def test_exclusive_labels_are_calibrated_by_their_softmax(scripted, both):
     def drawn(seed):
         random = torch.Generator().manual_seed(seed)
         true = 2 * torch.randn(1501, 7, generator=random)
@@ -320,7 +320,7 @@ def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted
         calibrate(model, batches, method="spline")
 
 
-def test_a_softmax_is_fitted_on_every_second_document_when_there_are_many(scripted, monkeypatch):
+def test_a_softmax_is_fitted_on_a_subset_of_many_documents(scripted, monkeypatch):
     logits, gold = scores(seed=10, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
@@ -335,7 +335,7 @@ def test_a_softmax_is_fitted_on_every_second_document_when_there_are_many(script
     assert model.config.calibration["seen"]["scale"] != whole
 
 
-def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label_set):
+def test_a_real_model_is_calibrated_on_collated_batches(make_model, label_set):
     texts = ["the heart pumps blood", "breast milk", "iron in blood", "the failing heart"] * 5
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(LabelSet(replace(label, seen=label.id != "Iron") for label in label_set), processor)
@@ -353,7 +353,7 @@ def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label
     assert all(0 < threshold <= 1 for threshold in model.stored_labels.thresholds())
 
 
-def test_documents_of_several_languages_are_calibrated_with_the_labels_of_their_own():
+def test_multilingual_documents_are_calibrated_with_labels_of_their_language():
     texts = {"english": ["iron and milk", "milk"], "german": ["eisen und milch", "eisen"]}
     tokenizer = build_tokenizer(texts, min_count=1)
     config = GileConfig(
@@ -401,7 +401,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
 
 
 @pytest.mark.parametrize(("factor", "is_kept"), [(1.0, False), (3.0, True)])
-def test_a_calibration_that_other_documents_do_not_bear_out_is_not_kept(scripted, factor, is_kept):
+def test_a_calibration_that_fails_validation_is_dropped(scripted, factor, is_kept):
     generator = torch.Generator().manual_seed(8)
     logits = torch.randn(61, 17, generator=generator) * 2 - 1
     multi_hot = torch.rand(61, 17, generator=generator) < logits.sigmoid()  # the logits are right; times 3 they are not
@@ -425,7 +425,7 @@ def test_a_calibration_that_other_documents_do_not_bear_out_is_not_kept(scripted
         ({"columns": []}, "columns must be distinct indices of the 17 stored labels"),
     ],
 )
-def test_what_cannot_be_done_is_refused_and_sets_nothing(scripted, options, message):
+def test_invalid_options_are_refused_without_changes(scripted, options, message):
     model, batches = scripted(*scores(seed=11))
     with pytest.raises(ValueError, match=message):
         calibrate(model, batches, **options)
@@ -472,7 +472,7 @@ def counted(logits, gold):
 @pytest.mark.parametrize(
     "factor", [0.01, 1000.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.1, 1.0, 100.0))]
 )
-def test_how_large_logits_are_does_not_matter(factor):
+def test_calibration_handles_logits_of_any_scale(factor):
     def drawn(seed):
         random = torch.Generator().manual_seed(seed)
         true = torch.randn(1009, 31, generator=random)
@@ -490,7 +490,7 @@ def test_how_large_logits_are_does_not_matter(factor):
         assert metrics.compute()["micro_f1"] > 0.53  # 0.55 is the best there is
 
 
-def test_labels_that_exclude_each_other_get_no_thresholds(scripted):
+def test_exclusive_labels_get_no_thresholds(scripted):
     logits, gold = scores(seed=10, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
@@ -503,7 +503,7 @@ def test_labels_that_exclude_each_other_get_no_thresholds(scripted):
     assert not any("threshold" in name or "f1" in name for name in figures)
 
 
-def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_scores(scripted):
+def test_the_threshold_of_separable_labels_lies_between_their_scores(scripted):
     def drawn(seed, margin):
         random = torch.Generator().manual_seed(seed)
         gold = torch.zeros(61, 5, dtype=torch.bool)
@@ -517,7 +517,7 @@ def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_sco
     assert torch.equal(logits.sigmoid() >= model.stored_labels.thresholds(), gold)
 
 
-def test_thresholds_near_one_are_reached_by_their_own_scores(scripted):
+def test_scores_at_a_threshold_near_one_reach_it(scripted):
     random = torch.Generator().manual_seed(3)
     logits = 16 + 2 * torch.rand(307, 3, generator=random)
     gold = torch.ones(307, 3, dtype=torch.bool)
@@ -528,7 +528,7 @@ def test_thresholds_near_one_are_reached_by_their_own_scores(scripted):
     assert bool((probabilities >= model.stored_labels.thresholds()).all())
 
 
-def test_labels_that_exclude_each_other_may_be_of_several_languages(scripted):
+def test_exclusive_labels_may_have_several_languages(scripted):
     logits, gold = scores(seed=13, documents=211, num_labels=6)
     one = torch.zeros_like(gold)
     rows = torch.arange(211)
@@ -547,7 +547,7 @@ def test_labels_that_exclude_each_other_may_be_of_several_languages(scripted):
     assert model.config.calibration["seen"]["scale"] == pytest.approx(alone["scale"], rel=0.01)
 
 
-def test_of_documents_thinned_out_none_stays_in_memory(scripted, monkeypatch):
+def test_subsampled_documents_are_released_from_memory(scripted, monkeypatch):
     logits, gold = scores(seed=14, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
@@ -577,7 +577,7 @@ def recalls(model, logits, gold, group):
 
 
 @pytest.mark.parametrize("recall", [0.6, 0.8])
-def test_a_promised_recall_is_kept_on_other_documents(scripted, recall):
+def test_the_promised_recall_holds_on_other_documents(scripted, recall):
     model, batches = scripted(*scores(seed=1, documents=900))
     figures = calibrate(model, batches, objective=f"recall@{recall}")
     assert {label.threshold for label in model.label_set} == {None}
@@ -592,7 +592,7 @@ def test_a_promised_recall_is_kept_on_other_documents(scripted, recall):
         assert figures[f"{group}_labels_per_document"] == pytest.approx(given, rel=0.02)
 
 
-def test_the_threshold_of_a_promise_is_the_highest_that_keeps_it():
+def test_the_promised_threshold_is_the_highest_valid_threshold():
     draws = torch.Generator().manual_seed(3)
     gold = [torch.rand(int(number), generator=draws) for number in torch.randint(1, 5, (60,), generator=draws)]
     threshold = promised_threshold(gold, 0.8)
@@ -606,7 +606,7 @@ def test_the_threshold_of_a_promise_is_the_highest_that_keeps_it():
     assert risk(threshold) <= 0.2 < risk(above[1])
 
 
-def test_nothing_is_promised_for_unseen_labels_that_no_document_has(scripted):
+def test_recall_is_not_promised_for_unseen_labels_without_documents(scripted):
     logits, gold = scores(seed=1, documents=900)
     seen = scripted(logits, gold)[0].stored_labels.seen()
     model, batches = scripted(logits, gold & seen)
@@ -616,7 +616,7 @@ def test_nothing_is_promised_for_unseen_labels_that_no_document_has(scripted):
     assert "note" not in calibrate(*scripted(logits, gold), objective="recall@0.8")
 
 
-def test_what_cannot_be_promised_is_refused(scripted):
+def test_impossible_promises_are_refused(scripted):
     with pytest.raises(ValueError, match=r"3 documents are too few for a recall of 0\.8: at least 4 are needed"):
         promised_threshold([torch.ones(1)] * 3, 0.8)
     assert promised_threshold([torch.ones(1)] * 4, 0.8) == pytest.approx(1, abs=1e-4)

@@ -40,7 +40,7 @@ def apply(own, logits):
     return calibrated(logits, torch.ones(logits.shape[-1], dtype=torch.bool), {"seen": own}).sigmoid().numpy()
 
 
-def test_a_fit_on_counts_is_the_logistic_regression_on_all_cells(cells):
+def test_a_fit_on_counts_equals_logistic_regression_on_all_cells(cells):
     logits, gold = cells
     ours = fit_calibration("platt", VALUES, *counted(logits, gold))
     theirs = LogisticRegression(C=np.inf, tol=1e-10).fit(logits[:, None], gold)
@@ -52,7 +52,7 @@ def test_a_fit_on_counts_is_the_logistic_regression_on_all_cells(cells):
     np.testing.assert_allclose(apply(ours, logits), probabilities, atol=1e-3)
 
 
-def test_what_is_always_right_or_wrong_has_a_finite_fit():
+def test_separable_scores_have_a_finite_fit():
     for method in ("platt", "spline"):
         apart = fit_calibration(method, torch.tensor([-3.0, 3.0]), torch.tensor([50, 50]), torch.tensor([0, 50]))
         found = apply(apart, np.array([-3.0, 3.0]))
@@ -63,7 +63,7 @@ def test_what_is_always_right_or_wrong_has_a_finite_fit():
             check_calibration({"seen": fit_calibration(method, values, torch.tensor(cells), torch.tensor(gold))})
 
 
-def test_a_spline_finds_how_the_slope_of_the_probabilities_changes():
+def test_a_spline_recovers_a_changing_slope():
     values = torch.linspace(-12, 8, 2001, dtype=torch.float64)
     bent = -4 + torch.where(values < -3, 1.2, 0.4) * (values + 3)
     cells = 1e4 * torch.exp(-((values + 4) ** 2) / 20)
@@ -110,6 +110,6 @@ def test_a_softmax_is_fitted_as_a_whole(digits):
     assert loss(calibrated(shifted, seen, both)) <= best + 1e-4
 
 
-def test_methods_that_do_not_exist_are_refused():
+def test_unknown_methods_are_refused():
     with pytest.raises(ValueError, match="method must be one of platt, spline, got 'gamma'"):
         fit_calibration("gamma", torch.zeros(1), *torch.ones(2, 1))

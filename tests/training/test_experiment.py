@@ -95,19 +95,19 @@ def test_an_experiment_fits_calibrates_tunes_tests_and_saves(make, args, tmp_pat
     assert (args.output_dir, args.metric_for_best_model) == (str(tmp_path), "loss")
 
 
-def test_held_out_labels_are_candidates_of_validation_documents_alone(make):
+def test_held_out_labels_are_candidates_only_in_validation(make):
     experiment = make()
     assert (experiment.in_validation, experiment.in_test) == ([0, 1, 2, 3], [0, 1, 2])
     experiment = make(held_out=())
     assert (experiment.in_validation, experiment.in_test) == ([0, 1, 2, 3], [0, 1, 2, 3])
 
 
-def test_the_test_part_is_evaluated_after_each_epoch_where_that_is_asked_for(make):
+def test_the_test_part_is_evaluated_each_epoch_on_request(make):
     assert set(make().trainer.eval_dataset) == {"validation"}
     assert set(make(test_curve=True).trainer.eval_dataset) == {"validation", "test"}
 
 
-def test_where_an_encoder_reads_some_documents_as_many_validate_in_even_steps(make, args):
+def test_sampled_encoding_also_samples_validation_documents_evenly(make, args):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
     encoded = encode_parts(
@@ -132,17 +132,17 @@ def test_a_model_without_labels_is_refused(make):
 
 
 @pytest.mark.parametrize(("metric", "greater"), [("eval_accuracy", True), ("eval_one_error", False), ("loss", False)])
-def test_arguments_of_a_run_are_a_copy(args, metric, greater):
+def test_the_training_arguments_of_a_run_are_copied(args, metric, greater):
     own = run_arguments(args, Path("elsewhere"), metric)
     assert (own.output_dir, own.metric_for_best_model, own.greater_is_better) == ("elsewhere", metric, greater)
     assert args.output_dir != "elsewhere"
 
 
-def test_figures_have_short_names():
+def test_metrics_have_short_names():
     assert short_name("eval_validation_seen_ranking_loss") == "RL"
 
 
-def test_labels_that_a_model_lacks_are_left_out_and_documents_without_any():
+def test_unknown_labels_and_documents_without_labels_are_dropped():
     rows = Dataset.from_dict({"labels": [[0, 2], [2], [1]], "excluded_columns": [[3], [], [0]]})
     parts = first_columns({"train": rows}, 2)
     assert parts["train"][:] == {"labels": [[0], [], [1]], "excluded_columns": [[], [], [0]]}

@@ -110,13 +110,13 @@ def test_only_trainable_columns_are_mined():
     assert hard != negatives(model, processor, 2)
 
 
-def test_more_negatives_than_there_are_is_all_of_them():
+def test_too_many_negatives_means_all_columns():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(99, columns=range(9)))
     assert mine(model, processor, torch.tensor([0, 10]))[0].tolist() == [*range(9), 10]
 
 
-def test_labels_in_every_form_give_the_same_columns():
+def test_gold_labels_in_any_form_give_the_same_columns():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(2))
     one = torch.tensor([[4], [3], [8]])
@@ -127,7 +127,7 @@ def test_labels_in_every_form_give_the_same_columns():
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 6)], ids=str)
-def test_hard_columns_count_once_and_the_others_as_before(shape):
+def test_hard_columns_count_once_and_others_keep_their_weights(shape):
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1))
     hard = negatives(model, processor, 1)
@@ -147,7 +147,7 @@ def gradients(model, loss):
 
 
 @pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
-def test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels(per_document):
+def test_sampled_losses_and_gradients_average_to_the_full_loss(per_document):
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
     full = model(**documents, labels=GOLD).loss
@@ -173,9 +173,9 @@ def test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels(per_do
     torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow  # exactly, of samples of two: test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels
+@pytest.mark.slow  # exactly, of samples of two: test_sampled_losses_and_gradients_average_to_the_full_loss
 @pytest.mark.parametrize("frequencies", [None, range(1, L + 1)], ids=["uniform", "by frequency"])
-def test_what_a_sampler_draws_stays_unbiased(frequencies):
+def test_hard_negatives_keep_the_sampled_loss_unbiased(frequencies):
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
     full = model(**documents, labels=GOLD).loss.item()
@@ -207,7 +207,7 @@ def test_labels_are_encoded_again_every_few_steps():
     assert not torch.equal(fresh, before)
 
 
-def test_other_stored_labels_are_encoded_at_once():
+def test_new_stored_labels_are_encoded_immediately():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(99, refresh_steps=1000))
     assert len(mine(model, processor, torch.tensor([0]))[0]) == L
@@ -215,7 +215,7 @@ def test_other_stored_labels_are_encoded_at_once():
     assert mine(model, processor, torch.tensor([0]))[0].tolist() == list(range(9))
 
 
-def test_where_all_columns_are_trained_on_nothing_is_searched(monkeypatch):
+def test_training_on_all_columns_needs_no_search(monkeypatch):
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1))
     monkeypatch.setattr(model, "project_stored_labels", None)
@@ -226,13 +226,13 @@ def test_where_all_columns_are_trained_on_nothing_is_searched(monkeypatch):
     assert mine(model, processor, GOLD_COLUMNS) == (GOLD_COLUMNS, None)
 
 
-def test_many_gold_labels_are_not_taken_for_all_columns():
+def test_many_gold_labels_do_not_disable_mining():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, 6, 7]))
     assert len(mine(model, processor, GOLD_COLUMNS)[0]) > 6
 
 
-def test_evaluation_and_inference_are_as_without(monkeypatch):
+def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
     model.eval()
@@ -244,7 +244,7 @@ def test_evaluation_and_inference_are_as_without(monkeypatch):
     assert model.train()(**documents).logits.shape == (3, L)
 
 
-def test_an_approximate_search_may_choose():
+def test_an_approximate_search_can_mine_negatives():
     class Search:
         """Misses the best label, and finds but one for the first document."""
 
@@ -265,7 +265,7 @@ def test_an_approximate_search_may_choose():
 
 
 @pytest.mark.slow
-def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
+def test_the_search_of_a_label_index_can_mine_negatives():
     pytest.importorskip("faiss", reason="needs the `serve` extra")
     from hf_gile.ann import ApproximateSearch
 
@@ -284,7 +284,7 @@ def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
     assert seen[-1] == 1026
 
 
-def test_sixteen_bit_autocast_works():
+def test_mining_works_under_autocast():
     model, processor = make_model()
     miner = Recorder(2)
     model.loss_function = GileLoss(miner=miner)
@@ -346,7 +346,7 @@ def make_trainer(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_stock_trainer_learns_and_saves_nothing_of_it(make_trainer, tmp_path):
+def test_the_stock_trainer_learns_and_saves_no_miner_state(make_trainer, tmp_path):
     trainer = make_trainer("run", num_train_epochs=20)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
@@ -357,7 +357,7 @@ def test_the_stock_trainer_learns_and_saves_nothing_of_it(make_trainer, tmp_path
 
 
 @pytest.mark.slow
-def test_resumed_where_labels_are_encoded_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp_path):
+def test_resumed_training_reaches_bitwise_identical_weights(make_trainer, tmp_path):
     whole = make_trainer("whole", max_steps=11)
     whole.train()
     make_trainer("part", max_steps=11, save_strategy="steps", save_steps=8).train()
@@ -379,7 +379,7 @@ def test_resumed_where_labels_are_encoded_training_ends_at_the_same_weights_bit_
     ],
     ids=["none", "never", "chunks", "no columns", "twice", "below zero"],
 )
-def test_bad_options_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         HardNegatives(**({"num_negatives": 3} | options))
 
@@ -401,7 +401,7 @@ def test_a_model_of_several_languages_is_refused():
         model.loss_function.miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)
 
 
-def test_of_a_model_of_one_language_its_labels_are_mined():
+def test_labels_of_a_single_language_model_are_mined():
     labels = LabelSet([Label(name, name, language="english") for name in NAMES])
     model, _ = make_model(labels=labels, languages=["english"], share_joint_space=False)
     model.loss_function = GileLoss(miner=HardNegatives(99))

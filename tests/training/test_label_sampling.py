@@ -19,7 +19,7 @@ def loss(logits, labels, columns=None, weights=None):
     return binary_cross_entropy(logits if columns is None else logits[:, columns], targets, weights).item()
 
 
-def test_all_gold_labels_are_in_and_columns_ascend():
+def test_samples_contain_all_gold_labels_in_ascending_order():
     columns, weights = LabelSampler(L, num_negatives=11)(GOLD)
     assert {3, 7, 50, 99} <= set(columns.tolist())
     assert len(columns) == 4 + 11
@@ -27,19 +27,19 @@ def test_all_gold_labels_are_in_and_columns_ascend():
     assert len(weights) == len(columns)
 
 
-def test_without_a_number_all_columns_are_taken_unweighted():
+def test_by_default_all_columns_are_used_without_weights():
     columns, weights = LabelSampler(L)(GOLD)
     assert columns.tolist() == list(range(L))
     assert weights is None
 
 
-def test_more_negatives_than_labels_is_all_of_them():
+def test_too_many_negatives_means_all_labels():
     columns, weights = LabelSampler(L, num_negatives=1000)(GOLD)
     assert len(columns) == L
     assert weights is None
 
 
-def test_only_the_given_columns_and_gold_labels_are_sampled():
+def test_only_allowed_columns_and_gold_labels_are_sampled():
     columns, weights = LabelSampler(L, num_negatives=4, columns=range(20, 30))(GOLD)
     assert set(columns.tolist()) - {3, 7, 50, 99} <= set(range(20, 30))
     assert weights.sum() == 4 + 10
@@ -48,7 +48,7 @@ def test_only_the_given_columns_and_gold_labels_are_sampled():
 @pytest.mark.slow  # exactly, of fewer labels: test_the_loss_of_all_*
 @pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
 @pytest.mark.parametrize("frequencies", [None, COUNTS], ids=["uniform", "by frequency"])
-def test_weighted_sampled_loss_estimates_the_full_loss_without_bias(per_document, frequencies):
+def test_the_weighted_sampled_loss_is_unbiased(per_document, frequencies):
     logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     full = loss(logits, LABELS)
     sampler = LabelSampler(L, num_negatives=13, per_document=per_document, frequencies=frequencies)
@@ -101,7 +101,7 @@ def test_the_loss_of_all_samples_by_frequency_averages_to_the_full_loss():
     assert estimate == pytest.approx(loss(logits, SMALL_LABELS), rel=1e-6)
 
 
-def test_by_frequency_num_negatives_are_drawn_on_average_and_frequent_columns_more_often():
+def test_sampling_by_frequency_prefers_frequent_columns():
     for labels, number in ((101, 30), (5000, 30)):
         frequencies = 1 / np.arange(1, labels + 1)
         sampler = LabelSampler(labels, num_negatives=number, frequencies=frequencies)
@@ -116,7 +116,7 @@ def test_by_frequency_num_negatives_are_drawn_on_average_and_frequent_columns_mo
     assert np.std(sizes) < number**0.5
 
 
-def test_in_batch_sampling_has_the_gold_labels_and_no_others():
+def test_in_batch_sampling_uses_only_gold_labels():
     columns, weights = LabelSampler(L, num_negatives=0)(GOLD)
     assert columns.tolist() == [3, 7, 50, 99]
     assert weights is None
@@ -124,13 +124,13 @@ def test_in_batch_sampling_has_the_gold_labels_and_no_others():
     assert len(columns) == 0
 
 
-def test_gold_columns_beside_those_to_sample_from_are_added_to_all_of_them():
+def test_gold_columns_outside_the_allowed_columns_are_added():
     columns, weights = LabelSampler(L, columns=range(20, 60))(GOLD)
     assert columns.tolist() == [3, 7, *range(20, 60), 99]
     assert weights is None
 
 
-def test_per_document_samples_give_each_document_its_own_negatives():
+def test_per_document_samples_differ_between_documents():
     columns, weights = LabelSampler(L, num_negatives=13, per_document=True, weighted=False)(GOLD)
     gold = [set(one) for one in GOLD]
     for row, own in zip(weights, gold, strict=True):
@@ -141,20 +141,20 @@ def test_per_document_samples_give_each_document_its_own_negatives():
     assert not torch.equal(weights[0] > 0, weights[1] > 0)
 
 
-def test_unweighted_shared_samples_are_equation_17():
+def test_unweighted_shared_samples_equal_equation_17():
     columns, weights = LabelSampler(L, num_negatives=13, weighted=False)(GOLD)
     assert len(columns) == 17
     assert weights is None
 
 
-def test_draws_depend_on_seed_and_batch_alone():
+def test_samples_depend_only_on_seed_and_batch():
     draws = [LabelSampler(L, 11, seed=seed)(GOLD, key)[0] for seed, key in ((0, 5), (0, 5), (1, 5), (0, 6))]
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
     assert not torch.equal(draws[0], draws[3])
 
 
-def test_a_batch_that_comes_again_draws_other_columns_in_another_epoch():
+def test_a_repeated_batch_gets_another_sample_in_each_epoch():
     sampler = LabelSampler(L, num_negatives=7)
     draws = []
     for epoch in (0, 1, 0):
@@ -166,7 +166,7 @@ def test_a_batch_that_comes_again_draws_other_columns_in_another_epoch():
     assert not torch.equal(draws[0], draws[1])
 
 
-def test_every_column_is_drawn_alike():
+def test_every_column_is_drawn_equally_often():
     # 5 of 20 takes the way for many of few, 5 of 60 the way for few of many.
     for labels in (20, 60):
         counts = np.zeros(labels)
@@ -177,7 +177,7 @@ def test_every_column_is_drawn_alike():
 
 
 @pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
-def test_label_weights_multiply_those_of_the_draw(per_document):
+def test_label_weights_multiply_sampling_weights(per_document):
     label_weights = np.random.default_rng(0).random(L)
     label_weights[7] = 0
     options = {"num_negatives": 13, "per_document": per_document}
@@ -188,14 +188,14 @@ def test_label_weights_multiply_those_of_the_draw(per_document):
     torch.testing.assert_close(weights, drawn * torch.tensor(label_weights[columns]).float())
 
 
-def test_without_weights_of_the_draw_label_weights_are_those_of_the_columns():
+def test_without_sampling_weights_columns_have_the_label_weights():
     label_weights = np.arange(1, L + 1)
     for options in ({}, {"num_negatives": 0}, {"num_negatives": 13, "weighted": False}):
         columns, weights = LabelSampler(L, label_weights=label_weights, **options)(GOLD)
         assert torch.equal(weights, columns.float() + 1)
 
 
-def test_the_sampled_loss_with_label_weights_estimates_that_of_all_labels_with_them():
+def test_the_sampled_loss_with_label_weights_is_unbiased():
     logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     label_weights = np.random.default_rng(0).random(L) * 2
     full = loss(logits, LABELS, weights=torch.tensor(label_weights))
@@ -216,7 +216,7 @@ def test_the_sampled_loss_with_label_weights_estimates_that_of_all_labels_with_t
     ],
     ids=["shape", "negative", "infinite", "no number"],
 )
-def test_weights_of_labels_that_are_none_are_refused(weights, message):
+def test_invalid_label_weights_are_refused(weights, message):
     with pytest.raises(ValueError, match=f"label_weights {message}"):
         LabelSampler(L, label_weights=weights)
 
@@ -247,6 +247,6 @@ def test_gold_columns_out_of_range_are_refused(wrong):
     ],
     ids=["no negatives", "no columns", "too high", "negative", "twice", "shape", "zero frequency", "no number"],
 )
-def test_bad_options_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LabelSampler(L, **options)

@@ -27,7 +27,7 @@ def trainer(tmp_path, model, processor, labels, **options):
     return Trainer(model, arguments, train_dataset=rows, data_collator=GileDataCollator(processor, **options))
 
 
-def test_label_smoothing_of_single_labels_is_that_of_torch(tmp_path, make_model):
+def test_single_label_smoothing_equals_torch(tmp_path, make_model):
     model, processor = make_model(problem_type="single_label_classification")
     own = trainer(tmp_path, model, processor, [1, 2, 0])
     batch = next(iter(own.get_train_dataloader()))
@@ -46,7 +46,9 @@ def test_label_smoothing_of_single_labels_is_that_of_torch(tmp_path, make_model)
     ],
     ids=["several labels", "single labels", "sampled", "chunks"],
 )
-def test_a_loss_that_smoothing_would_replace_is_refused(tmp_path, make_model, problem_type, loss, labels, sampled, why):
+def test_label_smoothing_refuses_losses_that_it_would_replace(
+    tmp_path, make_model, problem_type, loss, labels, sampled, why
+):
     model, processor = make_model(problem_type=problem_type)
     model.loss_function = loss
     own = trainer(tmp_path, model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
@@ -54,7 +56,7 @@ def test_a_loss_that_smoothing_would_replace_is_refused(tmp_path, make_model, pr
         own.train()
 
 
-def test_several_labels_keep_the_loss_of_the_model_and_the_trainer_says_so(tmp_path, make_model):
+def test_multi_label_models_ignore_smoothing_with_a_warning(tmp_path, make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     with pytest.warns(UserWarning, match="Label smoothing is not compatible with multi-label classification"):
         own = trainer(tmp_path, model, processor, [[1, 2], [2], []])
@@ -63,7 +65,7 @@ def test_several_labels_keep_the_loss_of_the_model_and_the_trainer_says_so(tmp_p
     assert own.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_a_loop_of_ones_own_needs_no_labels(make_model):
+def test_a_custom_loop_may_call_the_model_without_labels(make_model):
     model, processor = make_model()
     model.loss_function = GileLoss()
     assert model.train()(**processor(["iron"], return_tensors="pt")).logits.shape == (1, 5)

@@ -47,7 +47,7 @@ def f1(logits, gold, thresholds):
     return metrics.compute()
 
 
-def test_the_threshold_of_a_group_is_the_best_of_all_distinct_scores():
+def test_a_group_threshold_is_the_best_of_all_distinct_scores():
     for seed in range(5):
         logits, gold = batch(seed, documents=23)
         logits[0, :3] = -torch.inf  # one that is gold after all counts as missed
@@ -63,7 +63,7 @@ def test_the_threshold_of_a_group_is_the_best_of_all_distinct_scores():
 
 
 @pytest.mark.parametrize("objective", ["micro_f1", "macro_f1"])
-def test_the_own_threshold_of_a_label_is_the_best_of_all_edges(objective):
+def test_a_label_threshold_is_the_best_of_all_edges(objective):
     logits, gold = batch(seed=1, documents=37)
     gold[:, 4] = False
     _, whole = fitted_on(logits, gold)
@@ -89,7 +89,7 @@ def test_the_own_threshold_of_a_label_is_the_best_of_all_edges(objective):
             assert abs(own[label] - whole.common) == min(abs(one - whole.common) for one in equals)
 
 
-def test_labels_with_more_gold_documents_keep_more_of_their_own_threshold():
+def test_labels_with_more_gold_documents_shrink_less():
     logits, gold = batch(seed=2)
     _, whole = fitted_on(logits, gold)
     own = torch.linspace(-3, 3, 13).double()
@@ -102,7 +102,7 @@ def test_labels_with_more_gold_documents_keep_more_of_their_own_threshold():
             assert threshold == pytest.approx(expected, abs=1e-9)
 
 
-def test_figures_are_those_of_the_metrics_at_edges():
+def test_figures_equal_the_metrics_at_edges():
     logits, gold = batch(seed=3)
     _, whole = fitted_on(logits, gold)
     thresholds = EDGES[torch.arange(13) * 3 + 40]
@@ -129,7 +129,7 @@ def test_few_documents_of_equal_labels_leave_the_common_threshold(objective):
 
 
 @pytest.mark.parametrize("objective", ["micro_f1", "macro_f1"])
-def test_labels_that_differ_get_thresholds_of_their_own(objective):
+def test_different_labels_get_separate_thresholds(objective):
     biases = np.random.default_rng(0).normal(scale=2.0, size=53).tolist()
     logits, gold = batch(seed=6, documents=1501, biases=biases)
     halves, whole = fitted_on(logits, gold)
@@ -144,7 +144,7 @@ def test_labels_that_differ_get_thresholds_of_their_own(objective):
     assert found.held_out[found.shrinkage][objective] == pytest.approx(ours, abs=0.03)
 
 
-def test_an_objective_that_does_not_exist_is_refused():
+def test_an_unknown_objective_is_refused():
     halves, whole = fitted_on(*batch(seed=8))
     with pytest.raises(
         ValueError, match=r"objective must be micro_f1, macro_f1 or, for example, recall@0\.8, got 'f1'"

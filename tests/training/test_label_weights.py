@@ -12,7 +12,7 @@ COUNTS = np.array([1, 2, 0, 30, 4000, 1])
 
 
 @pytest.mark.parametrize("beta", [0, 0.9, 0.999, 0.999999])
-def test_class_balanced_weights_are_those_of_the_paper(beta):
+def test_class_balanced_weights_equal_the_formula_of_the_paper(beta):
     beta = Fraction(beta)
     exact = [(1 - beta) / (1 - beta ** int(count)) for count in COUNTS if count]
     mean = sum(exact) / len(exact)
@@ -22,7 +22,7 @@ def test_class_balanced_weights_are_those_of_the_paper(beta):
     assert weights[2] == 1
 
 
-def test_class_balanced_weights_go_from_equal_ones_to_the_inverse_counts():
+def test_class_balanced_weights_range_from_equal_to_inverse_counts():
     assert class_balanced_weights([1, 2, 1000], beta=0).tolist() == [1, 1, 1]
     nearly = class_balanced_weights([1, 2, 1000], beta=1 - 1e-9)
     np.testing.assert_allclose(nearly / nearly[0], [1, 1 / 2, 1 / 1000], rtol=1e-5)
@@ -34,21 +34,21 @@ def test_a_beta_out_of_range_is_refused(beta):
         class_balanced_weights([1, 2], beta)
 
 
-def test_counts_of_nothing_are_refused():
+def test_all_zero_and_negative_counts_are_refused():
     with pytest.raises(ValueError, match="counts must contain a label with training documents, got only zeros"):
         class_balanced_weights([0, 0], 0.9)
     with pytest.raises(ValueError, match="counts must be numbers of at least 0, got -1 for label 1"):
         class_balanced_weights([1, -1], 0.9)
 
 
-def test_propensity_weights_are_of_the_inverse_propensities():
+def test_propensity_weights_follow_inverse_propensities():
     inverse = 1 / propensities(COUNTS, 5000, a=0.6, b=2.6)
     np.testing.assert_allclose(propensity_weights(COUNTS, 5000, a=0.6, b=2.6, convex=False), inverse)
     np.testing.assert_allclose(propensity_weights(torch.tensor(COUNTS), 5000, a=0.6, b=2.6), 2 * inverse - 1)
     assert propensity_weights(COUNTS, 5000).min() >= 1
 
 
-def test_the_convex_weight_is_the_unbiased_one_for_the_zero_one_loss():
+def test_the_convex_weight_is_unbiased_for_the_zero_one_loss():
     # 1/p times the loss of a gold label, and 1 - 1/p times that of one that is not, but for a constant.
     scores = torch.tensor([-2.0, 3.0])
     wrong = (scores < 0).double()
@@ -59,7 +59,7 @@ def test_the_convex_weight_is_the_unbiased_one_for_the_zero_one_loss():
         assert (unbiased - weight * wrong).tolist() == pytest.approx([1 - inverse] * 2)
 
 
-def test_inverse_propensities_make_up_for_labels_that_are_missing():
+def test_inverse_propensities_compensate_for_missing_labels():
     generator = torch.Generator().manual_seed(0)
     p = torch.tensor([0.2, 0.5, 0.9], dtype=torch.double)
     true = (torch.rand(40_000, 3, generator=generator) < 0.3).double()

@@ -65,7 +65,7 @@ def test_adapters_and_head_are_trained_and_the_encoder_is_not(make):
     assert "gile.output_layer.text_projection.weight" in changed or any("output_layer" in name for name in changed)
 
 
-def test_a_merged_model_is_an_ordinary_one_with_the_same_scores(make, tmp_path):
+def test_a_merged_model_is_an_ordinary_model_with_the_same_scores(make, tmp_path):
     trainer = make(max_steps=3)
     trainer.train()
     model, processor = trainer.model.eval(), trainer.data_collator.processor
@@ -116,7 +116,7 @@ def test_training_with_adapters_resumes_where_it_stopped(make, tmp_path):
         assert torch.allclose(part.model.state_dict()[name], weight, atol=1e-6), name
 
 
-def test_what_cannot_have_adapters_is_named(make, make_model, save_text_encoder):
+def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
     model = make().model
     with pytest.raises(ValueError, match="the model already has adapters"):
         add_lora(model)
@@ -132,7 +132,7 @@ def test_what_cannot_have_adapters_is_named(make, make_model, save_text_encoder)
         add_lora(frozen)
 
 
-def test_chosen_layers_alone_have_adapters(make):
+def test_only_chosen_layers_have_adapters(make):
     model = make().model
     merge_lora(model)
     add_lora(model, rank=3, target_modules=["query"])
@@ -140,7 +140,7 @@ def test_chosen_layers_alone_have_adapters(make):
     assert adapted == {"query"}
 
 
-def test_without_peft_the_extra_is_named(make_model, monkeypatch):
+def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ImportError, match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]'"):
         add_lora(make_model()[0])

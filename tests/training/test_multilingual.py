@@ -27,7 +27,7 @@ def numbered(size):
     return [{"input_ids": [place]} for place in range(size)]
 
 
-def test_every_row_has_one_document_of_each_language_and_small_datasets_come_again():
+def test_every_row_has_a_document_of_each_language():
     rows = MultilingualDataset({"english": numbered(7), "german": numbered(3)})
     assert len(rows) == 7
     assert [[one["language"] for one in rows[row]] for row in range(7)] == [["english", "german"]] * 7
@@ -36,7 +36,7 @@ def test_every_row_has_one_document_of_each_language_and_small_datasets_come_aga
     assert sorted(german[:3]) == sorted(german[3:6]) == [0, 1, 2]
 
 
-def test_rows_are_a_function_of_seed_and_epoch():
+def test_rows_depend_only_on_seed_and_epoch():
     def drawn(seed, epoch):
         rows = MultilingualDataset({"english": numbered(50)}, rounds=20, seed=seed)
         rows.set_epoch(epoch)
@@ -56,7 +56,7 @@ def test_rows_are_a_function_of_seed_and_epoch():
     ],
     ids=["none", "empty", "rounds"],
 )
-def test_nothing_to_draw_from_is_refused(datasets, rounds, message):
+def test_empty_datasets_are_refused(datasets, rounds, message):
     with pytest.raises(ValueError, match=message):
         MultilingualDataset(datasets, rounds)
 
@@ -114,7 +114,7 @@ def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
         assert metrics[f"eval_{language}_ranking_loss"] == 0
 
 
-def test_a_language_the_processor_does_not_know_is_named(make_model):
+def test_a_language_unknown_to_the_processor_is_named(make_model):
     _, processor = make_model()
     with pytest.raises(ValueError, match=r"one of \(the processor has none\), got 'french'"):
         GileDataCollator(processor)([{"input_ids": [2], "language": "french"}])

@@ -41,7 +41,7 @@ def make(save_text_encoder, label_set):
     return make_model
 
 
-def test_token_weights_are_logarithms_of_the_idf_in_documents_and_in_their_windows():
+def test_token_weights_are_logarithms_of_the_document_idf():
     documents = [[5, 3, 3], [3], [[3, 1], [3, 5]], []]
     weights = log_idf(documents, vocab_size=7, special_ids=[0, 1])
     assert weights.dtype == np.float32
@@ -51,7 +51,7 @@ def test_token_weights_are_logarithms_of_the_idf_in_documents_and_in_their_windo
     assert weights[0] == weights[1] == -math.inf
 
 
-def test_token_weights_need_documents_of_known_tokens():
+def test_token_weights_need_documents_with_known_tokens():
     with pytest.raises(ValueError, match="documents is empty"):
         log_idf([], vocab_size=7)
     with pytest.raises(ValueError, match="document 1 has the token 7, but vocab_size is 7"):
@@ -65,7 +65,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("fields", KINDS, ids=["documents", "windows"])
-def test_scores_of_vectors_made_once_are_those_of_the_encoder(make, fields):
+def test_precomputed_vectors_give_the_same_scores(make, fields):
     model, processor, dataset = make(freeze_text_encoder=True, **fields)
     pooled = add_pooled_embeds(dataset, model, processor, batch_size=2)
     collator = GileDataCollator(processor)
@@ -77,7 +77,7 @@ def test_scores_of_vectors_made_once_are_those_of_the_encoder(make, fields):
         assert torch.allclose(model(**batch).logits, expected, atol=1e-5)
 
 
-def test_the_stock_trainer_trains_and_evaluates_on_vectors_made_once(make, tmp_path):
+def test_the_stock_trainer_works_with_precomputed_vectors(make, tmp_path):
     model, processor, dataset = make(freeze_text_encoder=True, cosine_score=True, label_rows=True)
     dataset = add_pooled_embeds(dataset, model, processor, bf16=True)
     arguments = TrainingArguments(
@@ -102,7 +102,7 @@ def test_the_stock_trainer_trains_and_evaluates_on_vectors_made_once(make, tmp_p
     assert evaluate_index(index, model, loader, LabelMetrics(5))["average_precision"] == 1.0
 
 
-def test_vectors_are_made_again_only_where_weights_or_documents_differ(make, tmp_path):
+def test_vectors_are_recomputed_only_for_changed_weights_or_documents(make, tmp_path):
     model, processor, dataset = make(freeze_text_encoder=True)
     dataset.to_parquet(tmp_path / "rows.parquet")
     dataset = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
@@ -124,7 +124,7 @@ def test_vectors_are_made_again_only_where_weights_or_documents_differ(make, tmp
     assert runs_of(dataset) == 1
 
 
-def test_vectors_of_a_stream_are_made_as_it_is_read(make):
+def test_vectors_of_a_stream_are_computed_lazily(make):
     model, processor, dataset = make(freeze_text_encoder=True)
     expected = add_pooled_embeds(dataset, model, processor)["pooled_embeds"][:]
     stream = add_pooled_embeds(dataset.to_iterable_dataset(), model, processor)
@@ -132,7 +132,7 @@ def test_vectors_of_a_stream_are_made_as_it_is_read(make):
 
 
 @pytest.mark.parametrize("fields", [{}, {"freeze_text_encoder": True, "pooling": "attention"}])
-def test_vectors_of_an_encoder_that_is_trained_are_refused(make, fields):
+def test_precomputed_vectors_of_a_trained_encoder_are_refused(make, fields):
     model, processor, dataset = make(**fields)
     with pytest.raises(ValueError, match="pooled_embeds need a frozen encoder"):
         add_pooled_embeds(dataset, model, processor)
@@ -142,7 +142,7 @@ def rate_of(groups, parameter):
     return next(group["lr"] for group in groups if any(own is parameter for own in group["params"]))
 
 
-def test_lower_layers_learn_more_slowly_and_what_is_above_at_its_own_rate(make):
+def test_lower_layers_have_lower_learning_rates(make):
     model, *_ = make(bag_size=3, label_rows=True)
     groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, layer_decay=0.5, weight_decay=0.1)
     encoder = model.gile.text_encoder.transformer
@@ -174,7 +174,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
-def test_the_layers_of_any_encoder_are_found(kind):
+def test_layers_of_any_encoder_are_recognized(kind):
     config = GileConfig(
         text_encoder_type="transformer",
         text_encoder_config=AutoConfig.for_model(kind, **ENCODERS[kind]),
@@ -187,7 +187,7 @@ def test_the_layers_of_any_encoder_are_found(kind):
     assert rate_of(groups, model.get_input_embeddings().weight) == 0.125
 
 
-def test_the_layers_of_an_encoder_outside_of_transformers_are_found(make):
+def test_layers_of_encoders_outside_transformers_are_recognized(make):
     model, *_ = make()
     encoder = model.gile.text_encoder.transformer
     layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(12, 12)) for _ in encoder.encoder.layer)
@@ -197,7 +197,7 @@ def test_the_layers_of_an_encoder_outside_of_transformers_are_found(make):
     assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == 0.25
 
 
-def test_frozen_weights_are_in_no_group_and_wrong_rates_are_named(make):
+def test_frozen_weights_are_omitted_and_invalid_rates_refused(make):
     model, *_ = make(freeze_text_encoder=True)
     own = {id(own) for group in parameter_groups(model, 1e-2) for own in group["params"]}
     assert own == {id(one) for one in model.parameters() if one.requires_grad}

@@ -39,7 +39,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mode", MODES["ddp"] + MODES["fsdp"])
-def test_two_processes_end_with_the_weights_of_one(weights, mode):
+def test_two_processes_reach_the_weights_of_a_single_process(weights, mode):
     expected = weights[f"one-logits-{mode.rpartition('-')[2]}"]
     assert weights[mode].keys() == expected.keys()
     for name, tensor in expected.items():
@@ -48,7 +48,7 @@ def test_two_processes_end_with_the_weights_of_one(weights, mode):
 
 
 @pytest.mark.slow
-def test_two_processes_with_an_uneven_last_batch_end_with_the_weights_of_one(tmp_path):
+def test_an_uneven_last_batch_does_not_change_the_trained_weights(tmp_path):
     kinds = [f"{labels}-{loss}" for labels in ("logits", "chunks") for loss in LOSSES]
     run(tmp_path, *(f"one-trainer-{kind}" for kind in kinds), processes=1)
     run(tmp_path, *(f"ddp-trainer-{kind}" for kind in kinds), processes=2)
@@ -58,7 +58,7 @@ def test_two_processes_with_an_uneven_last_batch_end_with_the_weights_of_one(tmp
             torch.testing.assert_close(found[name], tensor, rtol=1e-10, atol=1e-10)
 
 
-def test_processes_that_share_labels_must_have_the_same_ones_and_as_many_documents(tmp_path):
+def test_processes_that_share_labels_must_have_equal_inputs(tmp_path):
     run(tmp_path, "differ", processes=2)
     first, second = ((tmp_path / f"differ-{rank}.txt").read_text().splitlines() for rank in (0, 1))
     messages = ["documents: 3 to 4", "checksum of the labels: ", "checksum of the labels: 0 to ", "excluded_columns"]

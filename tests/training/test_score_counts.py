@@ -49,7 +49,7 @@ def test_logits_are_rounded_to_the_nearest_float16():
     assert ((rounded(nearer) < torch.arange(1, BINS)) | near_zero).all()
 
 
-def test_counts_are_those_of_a_loop():
+def test_counts_equal_a_literal_loop():
     logits, gold, columns = batch(seed=1)
     counts = counted(logits, columns, 5, top_k=3, chunk_size=2)
     assert counts.documents == 23
@@ -81,7 +81,7 @@ def test_counts_are_those_of_a_loop():
         assert torch.equal(counts.best_gold[group], torch.bincount(rounded(right), minlength=BINS))
 
 
-def test_halves_are_equal_whatever_takes_turns():
+def test_both_halves_are_balanced_for_periodic_data():
     halves = assign_halves(torch.arange(10_000))
     for period in (1, 2, 3, 4, 7, 64):
         for start in range(period):
@@ -90,7 +90,7 @@ def test_halves_are_equal_whatever_takes_turns():
             assert abs(int(own.sum()) - len(own) / 2) < 2.5 * len(own) ** 0.5
 
 
-def test_any_division_into_batches_gives_the_same_counts():
+def test_counts_do_not_depend_on_batches():
     logits, _, columns = batch(seed=2)
     whole = vars(counted(logits, columns, 23))
     for size in (1, 4, 7):
@@ -98,7 +98,7 @@ def test_any_division_into_batches_gives_the_same_counts():
             assert name == "chunk_size" or torch.equal(torch.as_tensor(value), torch.as_tensor(whole[name]))
 
 
-def test_between_edges_documents_are_evenly_spread():
+def test_documents_are_spread_evenly_between_edges():
     logits, _, columns = batch(seed=3, documents=211)
     counts = counted(logits, columns, 64)
     edges = above_edges(counts.label_cells.sum(0))

@@ -8,7 +8,7 @@ from hf_gile import Label, LabelSet
 from hf_gile.training.task import TextTask, as_read, check_metric, hold_out, metric_name, problem_type_of, words_of
 
 
-def test_texts_are_a_column_or_made_of_rows():
+def test_texts_come_from_a_column_or_a_function():
     rows = {"train": Dataset.from_dict({"a": ["x", "y"], "b": ["z", "w"]})}
     labels = LabelSet.from_names(["one"])
     assert list(TextTask(rows, labels, "b").texts("train", 1)) == ["z"]
@@ -24,18 +24,18 @@ def test_texts_are_a_column_or_made_of_rows():
         ("multi_label_classification", [["a"], ["b"]], "multi_label_classification"),
     ],
 )
-def test_the_problem_type_is_that_of_the_documents(wanted, gold, expected):
+def test_the_problem_type_follows_from_the_documents(wanted, gold, expected):
     parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
     assert problem_type_of(parts, "tags", wanted) == expected
 
 
-def test_documents_with_several_labels_are_no_single_label_problem():
+def test_several_labels_are_refused_in_a_single_label_problem():
     parts = {"test": Dataset.from_dict({"labels": [["a"], ["b", "a"]]})}
     with pytest.raises(ValueError, match="document 1 of test has 2 labels"):
         problem_type_of(parts, wanted="single_label_classification")
 
 
-def test_words_start_at_the_vectors_of_a_file_and_others_are_known_if_they_are_trained(tmp_path):
+def test_word_vectors_start_from_a_file_if_available(tmp_path):
     (tmp_path / "vectors.txt").write_text("milk 1 0\niron 0 2\n")
     texts = ["milk heart heart", "milk heart"]
     tokenizer, vectors = words_of(texts, ["rare"], 2, None, keep_vectors=False)
@@ -51,7 +51,7 @@ def test_words_start_at_the_vectors_of_a_file_and_others_are_known_if_they_are_t
     assert "heart" in tokenizer.get_vocab()
 
 
-def test_held_out_labels_stand_behind_the_seen_ones_and_are_the_same_each_time():
+def test_held_out_labels_are_reproducible_and_follow_seen_labels():
     labels = LabelSet([*(Label(f"D{n}", f"name {n}", seen=True, count=n) for n in range(2, 30)), Label("U", "unseen")])
     held, ids = hold_out(labels, 5)
     assert len(ids) == 5
@@ -74,7 +74,7 @@ def test_labels_are_read_by_name_or_with_synonyms_but_stay_distinct():
     assert as_read(labels, "definitions") is labels
 
 
-def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
+def test_the_epoch_is_chosen_by_the_requested_metric():
     assert metric_name(None, True) == metric_name("loss", True) == "eval_validation_seen_average_precision"
     assert metric_name("loss", False) == "eval_validation_average_precision"
     assert metric_name("validation_unseen_ndcg_at_5", True) == "eval_validation_unseen_ndcg_at_5"
@@ -84,7 +84,7 @@ def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
     assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
 
 
-def test_metrics_that_training_does_not_compute_are_reported():
+def test_metrics_unavailable_in_training_are_refused():
     check_metric("accuracy", (5,))
     with pytest.raises(ValueError, match="does not compute 'recall_at_9'; did you mean"):
         check_metric("recall_at_9", (5,))

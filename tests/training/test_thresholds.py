@@ -79,7 +79,7 @@ def test_label_metrics_find_no_better_threshold_nearby(dtype):
 
 
 @pytest.mark.parametrize("max_cells", [1, 200, 1 << 22])
-def test_any_division_into_batches_and_any_order_gives_the_same(max_cells):
+def test_the_threshold_does_not_depend_on_batches_or_order(max_cells):
     scores, gold = batch(seed=2, ties=False)
     whole = tuned(scores, gold, max_cells=max_cells)
     assert (whole["threshold_resolution"] > 0) == (max_cells < scores.size)
@@ -89,7 +89,7 @@ def test_any_division_into_batches_and_any_order_gives_the_same(max_cells):
         assert tuned(scores[order], gold[order], **options) == whole
 
 
-def test_no_beginning_of_a_bin_is_better():
+def test_no_other_bin_edge_gives_a_better_threshold():
     for seed in range(7):
         scores, gold = batch(seed, documents=307, ties=False, gold_share=0.1)
         scores[gold] += 2
@@ -108,7 +108,7 @@ def test_no_beginning_of_a_bin_is_better():
         assert micro_f1(begins) <= result["tuned_micro_f1"] <= exact["tuned_micro_f1"]
 
 
-def test_bins_reach_from_the_least_probability_to_one():
+def test_bins_cover_tiny_probabilities_up_to_one():
     scores = np.array([[np.inf, 30.0, -86.0, -87.3, -120.0]])
     gold = np.ones((1, 5), bool)
     exact = tuned(scores, gold)
@@ -120,7 +120,7 @@ def test_bins_reach_from_the_least_probability_to_one():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_labels_that_are_no_candidates_are_never_predicted(dtype):
+def test_excluded_labels_are_never_predicted(dtype):
     scores, gold = batch(seed=3)
     candidates = np.random.default_rng(3).random(gold.shape) < 0.5
     gold &= candidates
@@ -131,7 +131,7 @@ def test_labels_that_are_no_candidates_are_never_predicted(dtype):
         assert tuned(masked, gold, max_cells=1)["tuned_micro_f1"] == pytest.approx(micro_f1, abs=1e-12)
 
 
-def test_a_gold_label_that_is_no_candidate_counts_as_missed():
+def test_an_excluded_gold_label_counts_as_missed():
     scores, gold = torch.tensor([[1.0, -torch.inf, 0.0]]), torch.tensor([[0, 1]])
     metrics = LabelMetrics(3, threshold=tune_threshold(scores, gold))
     metrics.update(scores, gold)
@@ -147,7 +147,7 @@ def test_a_gold_label_that_is_no_candidate_counts_as_missed():
         (torch.tensor([[1.0, -torch.inf]]), torch.tensor([[1]])),
     ],
 )
-def test_without_a_gold_label_to_be_found_there_is_no_threshold(scores, gold, max_cells):
+def test_tuning_without_reachable_gold_labels_is_refused(scores, gold, max_cells):
     with pytest.raises(ValueError, match="needs a gold label with a probability above zero, got none among"):
         tuned(scores, gold, max_cells=max_cells)
 
@@ -162,7 +162,7 @@ def test_documents_and_labels_are_required():
             ThresholdTuner(**{"num_labels": 3, name: 0})
 
 
-def test_undefined_scores_are_refused_and_add_nothing():
+def test_nan_scores_are_refused_and_add_nothing():
     scores, gold = batch(seed=4)
     tuner = ThresholdTuner(17)
     tuner.update(scores, gold)
@@ -176,7 +176,7 @@ def test_undefined_scores_are_refused_and_add_nothing():
     assert tuner.compute() == before
 
 
-def test_a_failed_evaluation_leaves_nothing_to_the_next():
+def test_a_failed_evaluation_does_not_affect_the_next():
     scores, gold = batch(seed=5)
     tuner = ThresholdTuner(17)
     assert tuner(EvalPrediction(-scores, gold), compute_result=False) == {}
@@ -197,7 +197,7 @@ class TinyModel(nn.Module):
 
 
 @pytest.mark.parametrize("limits", [(1 << 22, 1 << 22, 1 << 22), (50, 50, 50), (50, 1 << 22, 50), (1 << 22, 50, 50)])
-def test_merged_tuners_are_one_tuner_of_all_batches(limits):
+def test_merged_tuners_equal_a_single_tuner(limits):
     torch.manual_seed(0)
     scores, labels = torch.randn(20, 13), torch.randint(13, (20, 1))
     first, second, whole = (ThresholdTuner(13, max_cells=limit) for limit in limits)
@@ -213,7 +213,7 @@ def test_merged_tuners_are_one_tuner_of_all_batches(limits):
 
 
 @pytest.mark.parametrize("batch_eval_metrics", [True, False])
-def test_it_works_in_a_trainer_together_with_label_metrics(tmp_path, batch_eval_metrics):
+def test_the_tuner_works_in_a_trainer_with_label_metrics(tmp_path, batch_eval_metrics):
     torch.manual_seed(0)
     model, features = TinyModel(), torch.randn(23, 7)
     labels = torch.randint(13, (23, 1))
@@ -244,7 +244,7 @@ def test_it_works_in_a_trainer_together_with_label_metrics(tmp_path, batch_eval_
         assert result["eval_micro_f1"] < result["eval_tuned_micro_f1"]
 
 
-def test_the_fixed_thresholds_of_the_paper():
+def test_paper_threshold_returns_the_fixed_thresholds_of_the_paper():
     assert [paper_threshold(number) for number in (1, 399, 400, 26000)] == [0.4, 0.4, 0.2, 0.2]
     assert [paper_threshold(number, low_resource=True) for number in (399, 400)] == [0.3, 0.3]
     with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
@@ -260,7 +260,7 @@ def groups(seed=3, documents=61):
     return scores, gold, np.arange(12) < 7
 
 
-def test_unseen_labels_that_no_document_can_have_do_not_move_the_threshold():
+def test_unseen_labels_without_documents_do_not_affect_the_threshold():
     scores, gold, seen = groups()
     gold[:, 7:] = False
     alone = tuned(scores[:, :7], gold[:, :7])
@@ -270,7 +270,7 @@ def test_unseen_labels_that_no_document_can_have_do_not_move_the_threshold():
     assert tuned(scores[:, order], sparse(gold[:, order]), seen=seen[order]) == alone
 
 
-def test_unseen_labels_have_a_threshold_apart_where_documents_tell_enough_of_them():
+def test_unseen_labels_with_enough_documents_get_a_separate_threshold():
     scores, gold, seen = groups(documents=LEAST_GOLD + 5)
     found = tuned(scores, sparse(gold), batch_size=7, seen=seen)
     apart = {name.removeprefix("unseen_"): value for name, value in found.items() if name.startswith("unseen_")}
@@ -281,7 +281,7 @@ def test_unseen_labels_have_a_threshold_apart_where_documents_tell_enough_of_the
     assert tuned(scores, sparse(few), seen=seen) == tuned(scores[:, :7], few[:, :7])
 
 
-def test_merged_tuners_of_groups_are_one_tuner_of_all_batches():
+def test_merged_tuners_with_groups_equal_a_single_tuner():
     scores, gold, seen = groups(documents=2 * LEAST_GOLD)
     first, second = (ThresholdTuner(12, seen=seen) for _ in range(2))
     first.update(scores[:9], gold[:9])
@@ -301,6 +301,6 @@ def test_without_unseen_labels_all_labels_are_tuned_together():
     assert tuned(scores, gold, seen=[True] * 12) == tuned(scores, gold)
 
 
-def test_a_mask_of_other_labels_is_refused():
+def test_a_mask_of_another_length_is_refused():
     with pytest.raises(ValueError, match="12"):
         ThresholdTuner(12, seen=[True, False])

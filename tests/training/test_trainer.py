@@ -75,7 +75,7 @@ def final_weights(trainer, **arguments):
 @pytest.mark.parametrize(
     "per_document", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["shared", "per document"]
 )
-def test_resumed_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp_path, per_document):
+def test_resumed_training_reaches_bitwise_identical_weights(make_trainer, tmp_path, per_document):
     def make(**options):
         sampler = LabelSampler(5, num_negatives=1, per_document=per_document)
         return make_trainer(sampler=sampler, max_steps=9, **options)
@@ -87,7 +87,7 @@ def test_resumed_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp
         assert torch.equal(resumed[name], tensor), name
 
 
-def test_a_checkpoint_of_other_labels_is_not_resumed(make_trainer, tmp_path, label_set):
+def test_a_checkpoint_with_other_labels_is_not_resumed(make_trainer, tmp_path, label_set):
     make_trainer(folder="part", max_steps=2, save_strategy="steps", save_steps=1).train()
     other = make_trainer(folder="part", max_steps=2)
     other.model.set_labels(LabelSet(reversed(label_set)), other.data_collator.processor)
@@ -95,7 +95,7 @@ def test_a_checkpoint_of_other_labels_is_not_resumed(make_trainer, tmp_path, lab
         other.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-1"))
 
 
-def test_a_stream_is_trained_on_with_sampled_labels(make_trainer):
+def test_a_stream_can_be_trained_with_sampled_labels(make_trainer):
     trainer = make_trainer(max_steps=3, sampler=LabelSampler(5, num_negatives=1))
     trainer.train_dataset = trainer.train_dataset.to_iterable_dataset()
     trainer.train()
@@ -116,7 +116,7 @@ class Recorder(LabelSampler):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
-def test_epochs_are_counted_from_the_first_also_when_resumed(make_trainer, tmp_path, stream):
+def test_epoch_numbers_continue_after_resuming(make_trainer, tmp_path, stream):
     epochs = []
     for folder, resume in (("run", None), ("run", "checkpoint-8")):
         sampler = Recorder()
@@ -160,7 +160,7 @@ QUICK = ("sigmoid", "softmax in chunks, sampled")
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in LOSSES]
 )
-def test_unequal_batches_that_are_accumulated_train_as_one(tmp_path, make_model, label_set, name):
+def test_accumulated_unequal_batches_train_like_a_single_batch(tmp_path, make_model, label_set, name):
     single, sampled = name.startswith("softmax"), "sampled" in name
     data = rows().select(range(5))  # as batches 3 and 2 documents, of one or two gold labels
     if single:
@@ -200,7 +200,7 @@ def test_unequal_batches_that_are_accumulated_train_as_one(tmp_path, make_model,
     )
 
 
-def test_zeros_and_ones_count_documents_and_gold_columns_alone_are_refused(make_model):
+def test_accumulation_accepts_multi_hot_labels_but_refuses_gold_columns(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     model.train()
     inputs = processor(["breast milk", "iron"], return_tensors="pt")
@@ -225,7 +225,7 @@ def test_the_loss_of_an_evaluation_is_the_mean_over_documents(make_trainer):
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_saved_checkpoint_holds_code_and_labels(make_trainer, tmp_path, label_set):
+def test_a_saved_checkpoint_contains_code_and_labels(make_trainer, tmp_path, label_set):
     trainer = make_trainer(max_steps=1)
     trainer.train()
     trainer.save_model(str(tmp_path / "saved"))
@@ -233,7 +233,7 @@ def test_saved_checkpoint_holds_code_and_labels(make_trainer, tmp_path, label_se
     assert {"labels.jsonl", "model.safetensors", "config.json", "modeling_gile.py", "pipeline_gile.py"} <= saved
 
 
-def test_excluded_labels_are_no_candidates_in_training_and_evaluation(make_trainer, make_model, label_set):
+def test_excluded_labels_are_ignored_in_training_and_evaluation(make_trainer, make_model, label_set):
     _, processor = make_model()
     names = list(TOPICS)
     dataset = rows().map(lambda row: {"never": [name for name in names if name not in row["labels"]] + ["unknown"]})

@@ -26,12 +26,12 @@ LABELS = torch.tensor([[2, 5, -100], [16, -100, -100], [-100, -100, -100]])
 
 
 @pytest.mark.parametrize("name", ["binary_cross_entropy", "cross_entropy"])
-def test_without_weights_they_are_the_plain_ones(logits, name):
+def test_without_weights_losses_equal_the_plain_losses(logits, name):
     targets = multi_hot(torch.tensor([[2], [16], [0]]), L)
     assert torch.equal(LOSSES[name](logits, targets), getattr(losses_gile, name)(logits, targets))
 
 
-def test_sampled_targets_are_the_columns_of_the_full_ones():
+def test_sampled_targets_equal_columns_of_the_full_targets():
     columns = torch.tensor([0, 2, 5, 11, 16])
     torch.testing.assert_close(
         multi_hot(gold_positions(LABELS, L, columns), len(columns)), multi_hot(LABELS, L)[:, columns]
@@ -39,12 +39,12 @@ def test_sampled_targets_are_the_columns_of_the_full_ones():
 
 
 @pytest.mark.parametrize("columns", [[0, 2], [0, 2, 5, 15]], ids=["past the end", "in between"])
-def test_a_gold_column_that_was_not_sampled_is_named(columns):
+def test_a_gold_column_missing_from_the_sample_is_named(columns):
     with pytest.raises(ValueError, match="which sampled_columns lacks"):
         gold_positions(LABELS, L, torch.tensor(columns))
 
 
-def test_positive_weights_weight_the_terms_of_gold_labels_alone(logits):
+def test_positive_weights_affect_only_gold_labels(logits):
     targets = multi_hot(LABELS, L).double()
     positive = torch.linspace(0, 30, L)
     y_hat = logits.sigmoid()
@@ -57,7 +57,7 @@ def test_positive_weights_weight_the_terms_of_gold_labels_alone(logits):
     assert half.item() == pytest.approx((terms.sum() / B).item(), rel=0.01)
 
 
-def test_positive_weights_leave_labels_that_are_no_candidates_alone(logits):
+def test_positive_weights_do_not_affect_excluded_labels(logits):
     targets = multi_hot(LABELS, L)
     masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
     positive, kept = torch.full((L,), 5.0), [column for column in range(L) if column != 7]
@@ -75,7 +75,7 @@ def test_positive_weights_of_another_shape_are_refused(logits, shape):
 
 
 @pytest.mark.parametrize("loss", LOSSES.values())
-def test_binary_cross_entropy_alone_takes_positive_weights(loss):
+def test_only_binary_cross_entropy_accepts_positive_weights(loss):
     if loss is binary_cross_entropy:
         check_positive_weights(torch.ones(L), loss.__name__, L)
     else:
@@ -83,7 +83,7 @@ def test_binary_cross_entropy_alone_takes_positive_weights(loss):
             check_positive_weights(torch.ones(L), loss.__name__, L)
 
 
-def test_softmax_weights_stand_for_repeated_columns(logits):
+def test_softmax_weights_equal_repeated_columns(logits):
     # A column of weight three counts like itself three times.
     targets = multi_hot(torch.tensor([[0], [1], [0]]), 3)
     repeated = torch.cat([logits[:, :3], logits[:, 2:3], logits[:, 2:3]], dim=1)
@@ -108,7 +108,7 @@ GOLD = {
 @pytest.mark.parametrize("weights", [None, SPARSE_WEIGHTS, torch.tensor([0.0, 2, 0, 1])], ids=["none", "own", "shared"])
 @pytest.mark.parametrize("masked", [False, True], ids=["all candidates", "some"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_every_loss_and_its_gradient_are_finite_whatever_has_no_weight(loss, masked, weights, gold):
+def test_losses_and_gradients_are_finite_with_zero_weights(loss, masked, weights, gold):
     if loss == "cross_entropy" and gold != "one each":
         pytest.skip("softmax takes one gold label a document")
     scores = torch.randn(4, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
@@ -122,7 +122,7 @@ def test_every_loss_and_its_gradient_are_finite_whatever_has_no_weight(loss, mas
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_decoupled_softmax_sets_each_gold_label_against_those_that_are_not_gold(logits, weighted):
+def test_decoupled_softmax_compares_each_gold_label_with_non_gold_labels(logits, weighted):
     weights = torch.linspace(1, 3, L, dtype=torch.double) if weighted else torch.ones(L, dtype=torch.double)
     target = multi_hot(LABELS, L)
     expected = 0.0

@@ -35,7 +35,7 @@ def features(texts):
 
 
 @pytest.mark.parametrize("solved_at_once", [4000, 10])
-def test_rows_of_words_are_a_ridge_regression(monkeypatch, solved_at_once):
+def test_word_rows_equal_a_ridge_regression(monkeypatch, solved_at_once):
     monkeypatch.setattr(word_rows, "_SOLVED_AT_ONCE", solved_at_once)
     texts = documents()
     gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
@@ -52,7 +52,7 @@ def test_rows_of_words_are_a_ridge_regression(monkeypatch, solved_at_once):
     assert not rows[3].nnz
 
 
-def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
+def test_rows_keep_the_words_with_the_largest_weights(monkeypatch):
     texts = documents()
     gold = torch.tensor([[int("w3 " in text)] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
@@ -64,7 +64,7 @@ def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
     assert pruned[0, word] == pytest.approx(whole[1, word], rel=1e-4)
 
 
-def test_of_many_labels_rare_ones_have_fewer_words(monkeypatch):
+def test_rare_labels_have_shorter_rows(monkeypatch):
     texts = documents()
     regression = WordRegression(map(lexical_ids, texts))
     targets = gold_matrix(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
@@ -80,7 +80,7 @@ def test_of_many_labels_rare_ones_have_fewer_words(monkeypatch):
         assert sorted(abs(stays.data)) == pytest.approx(sorted(abs(row.data))[-stays.nnz :])
 
 
-def test_many_labels_are_fitted_on_whole_words_alone(monkeypatch):
+def test_large_sets_are_fitted_on_whole_words_only(monkeypatch):
     texts = [text.replace("w", "steamboat") for text in documents()]
     monkeypatch.setattr(word_rows, "_COSTLY", 0)
     ones = gold_matrix(torch.zeros(40, 1).long(), 1)
@@ -96,7 +96,7 @@ def test_labels_without_documents_use_documents_that_name_them():
     assert gold_matrix(gold, 3, named).toarray().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
 
 
-def test_rows_of_labels_are_looked_up():
+def test_rows_are_looked_up_by_label():
     rows = WordRows(torch.tensor([2, 0, 1]), torch.tensor([7, 9, 7]), torch.tensor([0.1, 0.2, 0.3]))
     ids, places, weights = rows(torch.tensor([2, -1, 0, 1]))
     assert ids.tolist() == [7, 7, 9]
@@ -105,12 +105,12 @@ def test_rows_of_labels_are_looked_up():
 
 
 @pytest.mark.parametrize("sizes", [[2, 2], [-1, 4], [2, 2**31 - 1]])
-def test_rows_whose_sizes_are_damaged_are_refused(sizes):
+def test_rows_with_damaged_sizes_are_refused(sizes):
     with pytest.raises(ValueError, match="do not add up to their 3 words: a damaged model"):
         WordRows(torch.tensor(sizes), torch.arange(3), torch.ones(3))(torch.tensor([0]))
 
 
-def test_postings_add_the_rows_of_words_by_the_formula():
+def test_postings_add_word_rows_by_the_formula():
     texts = documents(5)
     regression = WordRegression(map(lexical_ids, texts))
     rows = regression.fit(torch.arange(5), gold_matrix(torch.tensor([[0], [1], [0], [1], [0]]), 3), 1.0)
