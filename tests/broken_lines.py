@@ -1,4 +1,4 @@
-"""Breaks lines of the package on purpose, one at a time, and fails if the tests named beside a line do not notice.
+"""Break lines of the package on purpose, one at a time, and fail if the tests listed for a line still pass.
 
     python tests/broken_lines.py
 

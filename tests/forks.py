@@ -1,4 +1,4 @@
-"""Kills: a function runs in a forked process, which may kill itself."""
+"""Run a function in a forked process, which may kill itself."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The tests notice broken lines."""
+"""Tests fail for every mutation in broken_lines.py."""
 
 import subprocess
 import sys

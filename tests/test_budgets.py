@@ -1,4 +1,4 @@
-"""How large the core may be. Limits only shrink: where one is above its target, the target stands beside it."""
+"""Size limits of the code. Limits only shrink; if a limit is above its target, a comment gives the target."""
 
 import ast
 import inspect
@@ -87,7 +87,7 @@ def test_no_modules_import_each_other_in_a_cycle():
 
 
 def imports_of(path, modules):
-    """What a module imports, in functions too; but not where nothing is ever run."""
+    """Return the modules that a module imports, also inside functions; `_code_that_travels` never runs and is skipped."""
     package = path.relative_to(ROOT).parts[:-1]
     names = set()
     nodes = [TREES[path]]

@@ -1,4 +1,4 @@
-"""benchmarks/calibration.py: what it fits on which documents, what it writes and what it prints."""
+"""benchmarks/calibration.py: its fits, documents, results file and output."""
 
 import json
 import sys

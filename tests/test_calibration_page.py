@@ -1,4 +1,4 @@
-"""The tables of docs/calibration.md are what `python benchmarks/calibration.py --table` prints."""
+"""The tables of docs/calibration.md equal the output of `python benchmarks/calibration.py --table`."""
 
 import json
 import sys

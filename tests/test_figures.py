@@ -1,4 +1,4 @@
-"""Figures in prose rot: those of docs/ are the ones the benchmarks wrote."""
+"""Figures in docs/ equal the benchmark results."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The benchmarks of kept models run on a tiny one."""
+"""Benchmarks of stored models, on a tiny model."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""No secret is written: not to a card, a report or settings, nor in an error."""
+"""Secrets never appear in cards, reports, settings or errors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""benchmarks/obvious.py: splits and labels of its sets, what its systems do, its figures, and the page it writes."""
+"""benchmarks/obvious.py: splits and labels of its data sets, its systems, metrics and page."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Python code of docs/ that needs models and data made first; tests of single pages run the rest."""
+"""Code examples of docs/ that need prepared models and data; tests of single pages run the others."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The code of the README and of pages runs, and what they name is there."""
+"""Code of the README and other pages runs, and files and names in them exist."""
 
 import re
 import shutil

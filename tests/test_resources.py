@@ -1,4 +1,4 @@
-"""What is found in a checkout, and that a wheel is made to carry it where it is looked for."""
+"""Resource files are located in a checkout and included in the wheel."""
 
 import re
 from pathlib import Path

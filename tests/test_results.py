@@ -1,4 +1,4 @@
-"""Files of benchmarks/results are what the scripts write, and pages quote them."""
+"""Scripts write the files of benchmarks/results, and pages quote them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md are what the benchmarks wrote."""
+"""The tables of docs/scale.md equal the benchmark results."""
 
 import json
 from pathlib import Path

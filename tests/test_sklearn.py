@@ -1,4 +1,4 @@
-"""GileClassifier in the tools of scikit-learn, over a tiny encoder."""
+"""GileClassifier in scikit-learn tools, over a tiny encoder."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""What the page answers, as HTML; tests/hf_gile_cli/test_space_command.py looks at it in a browser."""
+"""HTML of the page; tests/hf_gile_cli/test_space_command.py looks at it in a browser."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The published checkpoints, and others like them that these tests write, against forward passes in plain numpy."""
+"""Published checkpoints, and similar ones written here, against forward passes in plain numpy."""
 
 import json
 import os

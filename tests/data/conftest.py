@@ -1,4 +1,4 @@
-"""What the tests of the readers share."""
+"""Shared fixtures and helpers of the reader tests."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Annif's corpora and vocabularies: every form gives the same documents and subjects."""
+"""Annif's corpora and vocabularies: every format gives the same documents and subjects."""
 
 import gzip
 import json

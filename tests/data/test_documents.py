@@ -1,4 +1,4 @@
-"""Texts of files and streams; that all formats are read is shown by tests/hf_gile_cli/test_score.py, too."""
+"""Texts from files and streams; tests/hf_gile_cli/test_score.py also covers all formats."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What packed and nested files may grow to."""
+"""Limits on the size of decompressed and nested files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What every loader has in common: the cache, several processes, streams."""
+"""Behaviour shared by all loaders: the cache, several processes, streams."""
 
 import os
 import pickle

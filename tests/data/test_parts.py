@@ -1,4 +1,4 @@
-"""Parts of documents, and labels that only test documents have."""
+"""Splits into parts, and labels held out for the test part."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Which citations later files revise or delete."""
+"""Citations that later files revise or delete."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""Tables of documents and labels: every format gives the same, and whatever is wrong is named by file and line."""
+"""Tables of documents and labels: every format gives the same result, and errors name file and line."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""Sets with very many labels: every convention gives the same documents, labels and pairs that do not count."""
+"""Extreme classification data: every file layout gives the same documents, labels and excluded pairs."""
 
 import gzip
 import io

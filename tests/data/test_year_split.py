@@ -1,4 +1,4 @@
-"""The protocol of section 4.1.1."""
+"""The split by year of section 4.1.1 of the paper."""
 
 from collections import Counter
 

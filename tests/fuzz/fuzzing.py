@@ -1,4 +1,4 @@
-"""What any door of the package does with cases that nobody thought of.
+"""Run targets, the entry points of the package, on generated cases.
 
 A target is a strategy of Hypothesis that draws cases, and a function that tries one. A case passes if the function
 returns, or refuses with a ValueError or OSError of the package's own words in under 2,000 characters. Everything else

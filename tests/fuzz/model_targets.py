@@ -1,4 +1,4 @@
-"""Targets: labels, configurations, processor, pipeline, collator, metrics, and the folders of models and indexes."""
+"""Fuzz targets: labels, configurations, processor, pipeline, collator, metrics, model and index folders."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ _encoder = st.dictionaries(
 
 
 def _configure(fields: dict[str, Any]) -> None:
-    """What is taken can be written, read again and made a model of."""
+    """Check that an accepted configuration can be saved, loaded and built."""
     try:
         config = GileConfig(**fields)
     except StrictDataclassError as error:

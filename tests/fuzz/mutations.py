@@ -1,4 +1,4 @@
-"""Strategies that draw files: valid ones, damaged here and there, and bytes of any kind."""
+"""Hypothesis strategies for files: valid files with damage, and random bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets: every reader, on damaged files of its format and on bytes of any kind."""
+"""Fuzz targets: every reader, on damaged files of its format and on random bytes."""
 
 # ruff: noqa: E501 (files as they are)
 

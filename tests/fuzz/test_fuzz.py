@@ -1,4 +1,4 @@
-"""Each target takes a case or refuses it in words; see fuzzing.py."""
+"""Each target accepts a case or refuses it with a message; see fuzzing.py."""
 
 import pytest
 from fuzzing import PROFILE, run, targets, tried

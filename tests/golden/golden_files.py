@@ -1,4 +1,4 @@
-"""Golden cases in files: a model's fields and weights, its inputs, and what it computed of them.
+"""Read and write golden cases: fields and weights of a model, its inputs, and its stored outputs.
 
 A file has one part of text, the cases, and two parts of numbers in which all tensors of the cases follow each other:
 weights in float16, which holds what `write.py` draws exactly, and what came out, in float64.

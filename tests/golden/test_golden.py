@@ -1,4 +1,4 @@
-"""What models computed before is what they compute today: `write.py` wrote it down, `today.py` knows the names."""
+"""Models reproduce stored outputs: `write.py` writes them, `today.py` maps old names to current names."""
 
 import pytest
 import torch

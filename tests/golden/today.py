@@ -1,4 +1,4 @@
-"""What the golden cases call things, and what the code calls them today: all that a renaming has to change here.
+"""Map the names in golden cases to current names. After a renaming, only this file has to change.
 
 The files hold names as they were when a case was written, and are never written again. Whoever renames a field or a
 weight adds a line to `FIELDS` or `WEIGHTS`; whoever changes a call changes it in `build` or `run`.
@@ -31,7 +31,7 @@ WEIGHTS: list[tuple[str, str]] = [
 
 
 def weight_name(stored: str) -> str:
-    """What a weight is called today."""
+    """Return the current name of a weight."""
     for pattern, name in WEIGHTS:
         stored = re.sub(pattern, name, stored)
     return stored

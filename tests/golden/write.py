@@ -1,4 +1,4 @@
-"""Writes golden cases: `python tests/golden/write.py` makes the files that are not there, and touches no others.
+"""Write golden cases: `python tests/golden/write.py` creates missing files and changes no existing ones.
 
 The files are what the code computed once, before it was changed, and no change is to alter them. A new feature gets a
 file of its own: a function here, in `FAMILIES`.

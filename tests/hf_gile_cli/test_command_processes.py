@@ -1,4 +1,4 @@
-"""The command as a process: pipes, interruption, exit codes. Each start costs seconds: few of them."""
+"""The command as a process: pipes, interrupts, exit codes. Each start costs seconds, so there are few tests."""
 
 import json
 import signal

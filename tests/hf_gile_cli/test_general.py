@@ -1,4 +1,4 @@
-"""The scorer that nobody has trained: its terms, how rare it takes words to be, and how it is had by the command."""
+"""The scorer without training: its terms, its word weights, and its use from the command."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Commands that are killed: at every operation on files, the folder of a model stays that of one model."""
+"""Commands that are killed at any file operation leave a consistent model folder."""
 
 import builtins
 import io
@@ -83,7 +83,7 @@ def contents(folder):
 
 
 class Snapshots:
-    """What a kill would leave of a folder, at each of the operations of a command."""
+    """Record the state of a folder that a kill at each file operation of a command would leave."""
 
     def __init__(self, folder, step):
         self.folder, self.step, self.states, self.busy, self.number = folder, step, [], False, 0

@@ -1,4 +1,4 @@
-"""Each command of docs/cli.md, the README and the tutorials is executed, in a folder with the files that it names."""
+"""Commands of docs/cli.md, the README and the tutorials run in a folder with the files that they name."""
 
 import csv
 import json

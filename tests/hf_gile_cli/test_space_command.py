@@ -1,4 +1,4 @@
-"""The page as a person sees it: in Chromium, and as the folder of a Space."""
+"""The page in Chromium, and the folder written for a Space."""
 
 import os
 import re

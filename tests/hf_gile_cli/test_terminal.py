@@ -1,4 +1,4 @@
-"""What labels and files are called reaches a terminal as text, never as commands to it."""
+"""Names of labels and files reach the terminal as text, never as control sequences."""
 
 import json
 import re

@@ -113,7 +113,7 @@ def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, mo
 
 
 def needs_flag(call):
-    """Whether a call loads by an Auto class, a processor or a tokenizer: these look for code beside the weights."""
+    """Return whether a call loads with an Auto class, a processor or a tokenizer, which look for code in the folder."""
     function = call.func
     if not isinstance(function, ast.Attribute) or function.attr not in ("from_pretrained", "from_config"):
         return False

@@ -1,4 +1,4 @@
-"""The command takes no weights from where a file of a model's folder points."""
+"""The command loads no weights from outside the model folder."""
 
 import json
 import shutil

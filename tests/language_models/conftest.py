@@ -1,4 +1,4 @@
-"""Tiny language models of Transformers, by the names of their classes."""
+"""Tiny language models of Transformers, by class name."""
 
 import pytest
 import torch

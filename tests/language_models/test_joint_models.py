@@ -1,4 +1,4 @@
-"""A joint output layer in models of Transformers: generation, loading, resizing, training."""
+"""The joint output layer in Transformers models: generation, loading, resizing, training."""
 
 import copy
 import json

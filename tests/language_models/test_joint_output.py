@@ -1,4 +1,4 @@
-"""The joint output layer alone: its formulas, its size, its memory of codes, its losses."""
+"""The joint output layer alone: formulas, parameter counts, cached codes, losses."""
 
 import pytest
 import torch

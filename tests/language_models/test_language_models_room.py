@@ -1,4 +1,4 @@
-"""The room of language models is small, travels by itself, and shares nothing with the others."""
+"""The language_models package is small, travels by itself, and shares nothing with other packages."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every refusal of the metrics says what was expected, what came, and what to do."""
+"""Error messages of metrics say what was expected, what was passed, and what to do."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""BLEU of systems beside each other, and words by how frequent they are in training."""
+"""BLEU comparisons of systems, and word F1 by training frequency."""
 
 import pytest
 import sacrebleu

@@ -21,7 +21,7 @@ SEEN = torch.tensor([True, False, True, False, True])
 
 
 def literal(x, own):
-    """What the docstring of `calibrated` says, for one number."""
+    """Calibrate a single number by the formula in the docstring of `calibrated`."""
     if own is None:
         return x
     if own["method"] == "platt":
@@ -75,7 +75,7 @@ def test_excluded_labels_stay_excluded(own):
 
 @pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 @pytest.mark.parametrize("group", ["seen", "unseen"])
-def test_calibrating_a_single_group_keeps_the_order_within_it(group, own):
+def test_calibrating_a_single_group_keeps_the_order_of_all_labels(group, own):
     logits = 4 * torch.randn(31, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     ours = calibrated(logits, SEEN, {group: own})
     assert not torch.equal(ours, logits)

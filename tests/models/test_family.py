@@ -1,4 +1,4 @@
-"""Every model of the paper's tables: built from a config, trained, saved, loaded; one score whatever the batch."""
+"""Every model of the paper is built, trained, saved and loaded, and scores do not depend on the batch."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Kept label codes and vectors follow every change of what they are made of, also one that leaves no trace."""
+"""Stored label codes and vectors follow every change of weights, even through `.data`."""
 
 import pytest
 import torch

@@ -11,7 +11,7 @@ MODEL = ("state of the model",)
 
 
 def kept(cache, labels, state=MODEL, size=1, languages=()):
-    """Whether the codes of labels are there, which puts them there."""
+    """Return whether the codes of labels were cached; caches them otherwise."""
     made = []
     cache.codes(labels, languages, lambda words: state, lambda: (made.append(1) or torch.zeros(size, 5), None))
     return not made

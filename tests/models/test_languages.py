@@ -1,4 +1,4 @@
-"""Several languages in one model: who shares what, and who is scored with which labels."""
+"""Multilingual models: shared modules, and the labels of each language."""
 
 import itertools
 

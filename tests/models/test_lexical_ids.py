@@ -1,4 +1,4 @@
-"""Words and parts of words as numbers."""
+"""Hashed ids of words and parts of words."""
 
 import zlib
 from collections import Counter

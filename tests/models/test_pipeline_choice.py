@@ -1,4 +1,4 @@
-"""Which labels the pipeline answers with: calibrated probabilities, thresholds, the best, one at least."""
+"""Labels that the pipeline returns: calibrated probabilities, thresholds, top_k, force_label."""
 
 from dataclasses import replace
 

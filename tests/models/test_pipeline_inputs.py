@@ -1,4 +1,4 @@
-"""What the pipeline reads: lists, columns, datasets, streams; and what it refuses."""
+"""Inputs of the pipeline: lists, columns, datasets, streams, and refused types."""
 
 import numpy as np
 import pytest

@@ -64,7 +64,7 @@ def tolerances():
 
 @pytest.fixture
 def tolerance(request, parts, candidates, tolerances):
-    """How much two probabilities may differ that are sums of the same products."""
+    """Return the largest allowed difference between two probabilities that sum the same products."""
     name = request.node.callspec.params["parts"]
     if name not in tolerances:
         tolerances[name] = tolerance_of(*parts, candidates)

@@ -1,4 +1,4 @@
-"""Texts that are longer than a model reads, in pieces; and what the model attended to."""
+"""Texts longer than the model reads, in pieces, and their evidence."""
 
 import pytest
 import torch

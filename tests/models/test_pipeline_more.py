@@ -1,4 +1,4 @@
-"""What the pipeline adds to an answer when it is asked to: parents of labels, a text for a prompt."""
+"""Optional parts of an answer: parents of labels, a shortlist for a prompt."""
 
 import pytest
 from transformers import pipeline

@@ -1,4 +1,4 @@
-"""Terms of the score that compare the words of texts with those of labels."""
+"""Terms of the score that compare the words of texts and labels."""
 
 import math
 from collections import Counter

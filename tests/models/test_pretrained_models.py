@@ -1,4 +1,4 @@
-"""Models over pretrained encoders: loading, pooling, frozen and refreshed vectors, labels, steps of training."""
+"""Models over pretrained encoders: loading, pooling, frozen and refreshed vectors, training steps."""
 
 import json
 import shutil
@@ -52,12 +52,12 @@ def encoder_config(name):
 
 
 def pool_texts(model, input_ids, attention_mask):
-    """What the pretrained encoder makes of documents, as `add_pooled_embeds` keeps it."""
+    """Return pooled document vectors, as `add_pooled_embeds` stores them."""
     return model.gile.text_encoder.pool(input_ids, attention_mask.bool())[0]
 
 
 def pooled_by_hand(encoder, input_ids, mask, pooling="mean"):
-    """What is to come out of it, one text at a time and without padding."""
+    """Return the expected pooling, computed text by text and without padding."""
     vectors = []
     for ids, there in zip(input_ids, mask.bool(), strict=True):
         hidden = encoder(input_ids=ids[there][None]).last_hidden_state[0]
@@ -329,7 +329,7 @@ class TestFrozen:
 
 
 class TestPooledEmbeds:
-    """What a frozen encoder makes of documents, made once."""
+    """Document vectors of a frozen encoder, computed once."""
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("bag_size", [0, 5])

@@ -1,4 +1,4 @@
-"""Models whose words are resized, with labels stored."""
+"""Resizing the vocabulary of models with stored labels."""
 
 import pytest
 import torch

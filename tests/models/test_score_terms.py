@@ -1,4 +1,4 @@
-"""What stands beside the joint embedding in a score: the bag, cosines, rows of labels, deeper projections."""
+"""Terms beside the joint embedding: the bag, cosines, label rows, deeper projections."""
 
 import math
 from collections import Counter

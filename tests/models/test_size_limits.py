@@ -1,4 +1,4 @@
-"""Configurations of a few bytes that ask for all memory there is, and numbers that are none."""
+"""Small configurations that ask for huge models, and non-finite numbers."""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""What Transformers, its Trainer and peft expect of any model, as the tests of its own models have it."""
+"""Expectations of Transformers, its Trainer and peft, as in the tests of Transformers models."""
 
 import accelerate
 import peft

@@ -1,4 +1,4 @@
-"""Saved models carry their code: nothing of hf_gile is needed to load them."""
+"""Saved models contain their code and load without hf_gile."""
 
 import ast
 import json

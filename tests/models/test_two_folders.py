@@ -1,4 +1,4 @@
-"""Two folders of the same name, loaded in one process, each run the code they were saved with."""
+"""Two model folders with the same name, loaded in one process, run separate code."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""Labels and texts of which a model knows no word."""
+"""Labels and texts without any known word."""
 
 import io
 import logging
@@ -18,7 +18,7 @@ def pipe(request, make_model):
 
 @pytest.fixture
 def warned(monkeypatch):
-    """What models and indexes log."""
+    """The log messages of models and indexes."""
     handler = logging.StreamHandler(io.StringIO())
     for name in ("transformers", "hf_gile.label_index"):
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)

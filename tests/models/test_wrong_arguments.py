@@ -1,4 +1,4 @@
-"""What people pass by mistake is refused by the name of the argument, and with what to do."""
+"""Common wrong arguments are refused by name, with advice."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A Hub on loopback, for tests: the part of the HTTP interface by which models are pushed and loaded.
+"""A Hub on loopback, for tests: the part of the HTTP interface for pushing and loading models.
 
 Written from what huggingface_hub asks for and what its documentation says of the answers: repositories with commits,
 branches, tags and pull requests; large files by git LFS; users, organisations, tokens that may read or write, private
@@ -155,7 +155,7 @@ class LoopbackHub:
         repository.branches[branch] = repository.add(files, head, f"Change {path}")
 
     def asked(self, pattern: str) -> int:
-        """How many requests there were of a kind."""
+        """Count the requests of a kind."""
         return sum(re.match(pattern, request) is not None for request in self.requests)
 
 

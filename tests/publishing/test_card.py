@@ -1,4 +1,4 @@
-"""The card of a model: its metadata, its page, and that what it says is so."""
+"""Model cards: metadata, page, and correct statements."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""Which labels are given in the place of which."""
+"""Pairs of labels that a model confuses."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What of a folder goes to the Hub, what stays, and what a folder lacks."""
+"""Files of a folder that are uploaded, left out, or missing."""
 
 import gzip
 import json

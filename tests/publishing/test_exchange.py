@@ -1,4 +1,4 @@
-"""Files replaced together, when an operation fails, is interrupted, or everything ends there."""
+"""Replacing files together despite failures, interrupts and kills."""
 
 import os
 import threading

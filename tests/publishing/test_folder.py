@@ -1,4 +1,4 @@
-"""A model saved with all that belongs to it."""
+"""Saving a model with card, report, labels and index."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What goes to the Hub, in one commit, and what is said when it does not."""
+"""Uploads to the Hub in a single commit, and their errors."""
 
 import shutil
 import traceback

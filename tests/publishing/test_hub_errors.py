@@ -1,4 +1,4 @@
-"""What is said of a model that the Hub does not give."""
+"""Error messages for models that cannot be loaded from the Hub."""
 
 import pytest
 from huggingface_hub import constants

@@ -1,4 +1,4 @@
-"""Which labels a card shows, and the table of all."""
+"""Labels shown on a card, and the table of all labels."""
 
 import csv
 import random

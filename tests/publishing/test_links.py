@@ -1,4 +1,4 @@
-"""Files of a saved model are in its folder: neither a name in a file nor a link leads elsewhere."""
+"""Neither file names nor links lead out of the folder of a saved model."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Texts of others in a page of ours."""
+"""Untrusted texts on a generated page."""
 
 import ast
 import html
@@ -32,7 +32,7 @@ HOSTILE = [
 
 
 def shown(markdown):
-    """What a reader sees of the one paragraph that this is."""
+    """Return the visible text of a single paragraph."""
     page = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown)
     inner = re.fullmatch(r"<p>(.*)</p>\n", page, flags=re.DOTALL)
     assert inner, page

@@ -1,4 +1,4 @@
-"""What docs/publishing.md says is done."""
+"""The examples of docs/publishing.md run."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "publishing.md").read_text()
 
 @pytest.fixture
 def names(make_model):
-    """What the code of the pages works with."""
+    """Return the variables that the examples of the page use."""
     model, processor = make_model(problem_type="multi_label_classification")
     labels = model.label_set.with_counts({"Iron": 2, "Infant": 1})
     model.set_labels(labels, processor)

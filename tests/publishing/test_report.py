@@ -1,4 +1,4 @@
-"""What a model is worth on given documents."""
+"""Reports on labelled documents."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What one process publishes, a stranger without hf_gile loads from the Hub: the same scores, bit for bit."""
+"""A process without hf_gile loads a published model from the Hub: the same scores, bit for bit."""
 
 import json
 import os
@@ -55,7 +55,7 @@ save_file(found, request["out"])
 
 
 def scores_of(model, processor):
-    """What this process gives, by the names that the stranger has for it."""
+    """Return the results of this process, under the names that the other process uses."""
     pipe = pipeline("label-scoring", model=model, processor=processor)
     answers = [dict(zip(one["labels"], one["scores"], strict=True)) for one in pipe(TEXTS)]
     inputs = processor(TEXTS, return_tensors="pt")

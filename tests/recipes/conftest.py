@@ -18,7 +18,7 @@ SAVE = Figure.savefig
 
 @dataclass
 class Done:
-    """How a run ended, by the names of `subprocess.CompletedProcess`."""
+    """The result of a run, with the fields of `subprocess.CompletedProcess`."""
 
     returncode: int
     stdout: str
@@ -32,7 +32,7 @@ def save_no_picture(figure: Figure, target: Any, **_: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def no_encoder(monkeypatch):
-    """Whatever is installed here, no pretrained encoder is found, if a test does not put one there."""
+    """Hide installed pretrained encoders, so that tests use only those that they create."""
     monkeypatch.setattr("hf_gile.training.automatic.best_text_encoder", lambda texts: None)
 
 

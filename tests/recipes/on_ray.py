@@ -1,4 +1,4 @@
-"""Scores made rows with two actors of Ray, one of which is killed; prints which processes scored.
+"""Score synthetic rows with two Ray actors, one of which is killed; print which processes scored.
 
 python on_ray.py MODEL FOLDER
 """

@@ -1,4 +1,4 @@
-"""The recipe for a table with no setting: the unit and the encoder that stand for `auto`."""
+"""The recipe for tables with default settings: the unit and the encoder that `auto` chooses."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What recipes say on the cards of their models."""
+"""Model cards written by recipes."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Training that was killed goes on from its newest whole checkpoint."""
+"""Killed training resumes from its newest complete checkpoint."""
 
 import os
 import shutil

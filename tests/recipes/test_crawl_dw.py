@@ -1,4 +1,4 @@
-"""The crawler against a site on this machine, and what is made of its pages."""
+"""The crawler against a local site, and the export of its pages."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ def article(number, language="en", section="Science", words="Mice were seen."):
 
 
 class Site:
-    """What each path answers: (status, headers, body), a list of these in turn, or a function of the request."""
+    """Answers by path: (status, headers, body), a list of them to use in turn, or a function of the request."""
 
     def __init__(self, port):
         self.address = f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""What a newcomer types: wrong flags, both spellings of right ones, the help."""
+"""Command-line flags of recipes: errors, spellings, help."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The rows by scikit-learn beside ours: its figures, on the documents and candidates that a unit is measured on."""
+"""The scikit-learn baselines of recipes, on the documents and candidates of a unit."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def documents(texts, gold, **others):
 
 
 def study_of(tmp_path, test, gold=GOLD, labels=(), said=None, **settings):
-    """What units are measured on: `WORDS` are seen, other labels not."""
+    """Make the study of a unit: labels in `WORDS` are seen, other labels unseen."""
     known = [Label(name, name.title(), seen=True, count=sum(name in row for row in gold)) for name in WORDS]
     parts = {"train": documents(TEXTS, gold), "validation": documents(TEXTS[:9], GOLD[:9]), "test": test}
     recipe = ModelSettings(min_count=1, **settings)

@@ -1,4 +1,4 @@
-"""The commands that pages show have flags that exist; tests of single pages run those that are quick."""
+"""Documented commands use existing flags; tests of single pages run the quick ones."""
 
 import re
 import shlex

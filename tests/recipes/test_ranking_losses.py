@@ -1,4 +1,4 @@
-"""WARP and hinge, against loops over pairs of labels."""
+"""WARP and hinge losses, against loops over pairs of labels."""
 
 import pytest
 import torch

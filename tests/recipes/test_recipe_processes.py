@@ -1,4 +1,4 @@
-"""Two processes on a CPU, started as docs/cli.md says."""
+"""Training with two processes on a CPU, as in docs/cli.md."""
 
 import json
 import os

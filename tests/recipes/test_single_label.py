@@ -1,4 +1,4 @@
-"""Documents with one label each, as the recipes train on them."""
+"""Training on documents with a single label each."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The models of the recipes: over a pretrained encoder, with held-out labels, and the figures they are chosen by."""
+"""Recipes over a pretrained encoder, with held-out labels, and their metrics for choosing epochs."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The recipe as a user runs it, on a few made-up records."""
+"""The biomedical recipe as a user runs it, on a few synthetic records."""
 
 import io
 import json

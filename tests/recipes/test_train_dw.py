@@ -1,4 +1,4 @@
-"""The news recipe as a user runs it, on a few made-up documents in two languages."""
+"""The news recipe as a user runs it, on a few synthetic documents in two languages."""
 
 import gzip
 import json

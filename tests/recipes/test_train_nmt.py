@@ -1,4 +1,4 @@
-"""The recipe for translation, on sentences whose words are translated one by one."""
+"""The translation recipe, on sentences that are translated word by word."""
 
 import itertools
 import json

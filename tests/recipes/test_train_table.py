@@ -1,4 +1,4 @@
-"""The recipe for a table of one's own, as a user runs it on a few made-up rows."""
+"""The table recipe as a user runs it, on a few synthetic rows."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Settings of the recipes from files and flags, and what they write at the end."""
+"""Settings of recipes from files and flags, and their final output files."""
 
 import json
 import os

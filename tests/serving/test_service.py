@@ -1,4 +1,4 @@
-"""The REST API of Annif, spoken by a model."""
+"""The HTTP service with the REST API of Annif."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Run by test_processes.py: trains three steps as one of several processes, and keeps the weights of the first.
+"""Run by test_processes.py: train three steps as one of several processes, and save the weights of the first.
 
 python processes.py OUT MODE..., each MODE of the words one (no processes), ddp or fsdp, shared (labels shared by the
 processes), logits (no chunks), and softmax or decoupled; with trainer, by a Trainer whose last batches are not even; or

@@ -1,4 +1,4 @@
-"""Fits on counts of rounded logits are the fits on all cells, of scores that a real model gives real data."""
+"""Fits on counts of rounded logits equal fits on all cells, for a real model and real data."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Losses without logits are those with logits, in value and in gradient, and do without them."""
+"""Losses without logits equal losses with logits, in value and gradient, without storing logits."""
 
 import pytest
 import torch

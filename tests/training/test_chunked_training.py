@@ -1,4 +1,4 @@
-"""A training step in chunks of labels is the training step with all logits, without the logits."""
+"""A chunked training step equals the step with all logits."""
 
 import pytest
 import torch

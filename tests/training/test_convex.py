@@ -1,4 +1,4 @@
-"""The convex fits find what scikit-learn finds, bear any labels, and hold no more than a block of scores."""
+"""Convex fits equal scikit-learn, accept any labels, and hold only a block of scores in memory."""
 
 from copy import deepcopy
 

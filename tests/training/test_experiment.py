@@ -1,4 +1,4 @@
-"""The steps of an experiment: each can be taken on its own, and none changes the caller's arguments."""
+"""The steps of an experiment work separately and do not change the caller's arguments."""
 
 from pathlib import Path
 

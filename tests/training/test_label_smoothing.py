@@ -1,4 +1,4 @@
-"""`label_smoothing_factor`, with which the Trainer keeps the labels from the model."""
+"""`label_smoothing_factor`, which makes the Trainer withhold labels from the model."""
 
 import pytest
 from torch.nn.functional import cross_entropy

@@ -1,4 +1,4 @@
-"""One document of each language at every step."""
+"""Training rows with a document of each language."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Pages of the form the site has, written here after descriptions of it."""
+"""Pages in the layout of the site, written here from descriptions of it."""
 # ruff: noqa: RUF001 - letters of other scripts are what they look like
 
 import json
