@@ -87,7 +87,7 @@ def test_no_modules_import_each_other_in_a_cycle():
 
 
 def imports_of(path, modules):
-    """Return the modules that a module imports, also inside functions; `_code_that_travels` never runs and is skipped."""
+    """Return the modules that a module imports, also inside functions; `_code_that_travels` never runs."""
     package = path.relative_to(ROOT).parts[:-1]
     names = set()
     nodes = [TREES[path]]

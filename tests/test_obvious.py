@@ -70,7 +70,7 @@ def multi_hot(gold, columns):
 # --- Sets ------------------------------------------------------------------------------------------------------------
 
 
-def test_seen_labels_come_first_and_unknown_ones_are_dropped(several_labels):
+def test_seen_labels_come_first_and_unknown_labels_are_dropped(several_labels):
     assert several_labels.labels.ids == ["a", "b", "c", "d"]
     assert several_labels.labels.seen == [True, True, True, False]
     assert several_labels.num_seen == 3

@@ -112,7 +112,7 @@ def test_non_numeric_pmids_keep_their_position(scanned):
 
 
 @pytest.mark.parametrize("is_parsed", [False, True])
-def test_damaged_files_report_what_is_readable(scanned, monkeypatch, is_parsed):
+def test_damaged_files_report_the_readable_citations(scanned, monkeypatch, is_parsed):
     if is_parsed:
         monkeypatch.setattr(revisions, "_searched", lambda *_: None)
     random_pmids = [random.Random(i).randrange(1, 10**8) for i in range(1009)]

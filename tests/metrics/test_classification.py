@@ -45,7 +45,7 @@ def test_f1_equals_scikit_learn(threshold, gold_share):
 
 
 @pytest.mark.parametrize("form", [np.array, torch.tensor, list])
-def test_each_label_can_have_its_own_threshold(form):
+def test_each_label_can_have_a_separate_threshold(form):
     for seed in range(5):
         scores, gold = batch(seed)
         threshold = np.random.default_rng(seed).random(17)

@@ -101,7 +101,7 @@ def test_negative_zero_ties_with_zero():
         assert result["average_precision"].item() == 0.5
 
 
-def test_infinite_scores_are_ordered_like_very_large_ones():
+def test_infinite_scores_are_ordered_like_very_large_scores():
     for seed in range(5):
         _, gold = batch(seed)
         scores = np.random.default_rng(seed).choice(FEW, gold.shape)

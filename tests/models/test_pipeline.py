@@ -99,7 +99,7 @@ def test_without_candidates_the_stored_labels_are_scored(pipe, parts, label_set)
 
 
 @pytest.mark.parametrize("batch_size", [2, 3, 4])
-def test_answers_do_not_depend_on_batch_order_of_texts_or_order_of_labels(pipe, batch_size):
+def test_answers_do_not_depend_on_batch_size_or_order(pipe, batch_size):
     alone = [pipe(text, CANDIDATES) for text in TEXTS]
     batched = pipe(TEXTS[::-1], CANDIDATES[::-1], batch_size=batch_size)[::-1]
     for one, other in zip(alone, batched, strict=True):

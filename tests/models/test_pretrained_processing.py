@@ -128,7 +128,7 @@ def test_a_tokenizer_without_special_tokens_adds_none():
     assert processor(label_text=["ab"])["label_input_ids"] == [[3]]
 
 
-def test_several_special_tokens_on_either_side_are_kept(pieces):
+def test_several_special_tokens_on_either_side_are_preserved(pieces):
     special = [("[CLS]", CLS), ("[SEP]", SEP)]
     pieces.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] [CLS] $A [SEP] [SEP] [SEP]", special_tokens=special

@@ -41,7 +41,7 @@ def test_an_index_follows_no_link_out_of_its_folder(index, tmp_path, part):
         LabelIndex.from_pretrained(index)
 
 
-def test_an_index_in_the_cache_of_the_hub_is_read_through_its_links(index, tmp_path):
+def test_an_index_in_the_hub_cache_is_read_through_links(index, tmp_path):
     snapshot = tmp_path / "cache" / "snapshots" / "0a1b" / "index"
     snapshot.mkdir(parents=True)
     (tmp_path / "cache" / "blobs").mkdir()
