@@ -22,24 +22,24 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from .models import GileProcessor, Scorer, towers_of, unwrapped
+from .models import GileProcessor, Scorer, get_towers, unwrapped
 from .models.labels_gile import Label, LabelSet
-from .models.languages_gile import check_language, own_columns
+from .models.languages_gile import check_language, get_language_columns
 from .models.scoring_gile import Postings
 from .models.search_gile import (
     SCORES_AT_ONCE,
     TopLabels,
-    best_of,
-    bias_of,
     check_text_codes,
+    compute_scores,
     finite_codes,
+    get_bias,
     join_codes,
     project_label_set,
-    scores_of,
-    top_k_of,
+    search_top_k,
+    select_best,
     wide_type,
 )
-from .models.stored_labels_gile import state_of
+from .models.stored_labels_gile import compute_state
 from .writing import whole_file
 
 INDEX_FILE = "label_index.json"
@@ -182,7 +182,7 @@ class LabelIndex:
         if not hasattr(batch_size, "__index__") or getattr(batch_size, "ndim", False) or batch_size < 1:
             raise ValueError(f"batch_size must be a whole number, at least 1, got {batch_size!r}")
         _check_dtype(dtype)
-        model, gile = unwrapped(model), towers_of(model)
+        model, gile = unwrapped(model), get_towers(model)
         language = check_language(gile.config, language)
         label_language = label_language or language
         was_training = model.training
@@ -194,9 +194,9 @@ class LabelIndex:
                     label_set, codes = _stored(model, language, label_language, batch_size, dtype)
                 else:
                     codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
-                postings_of = getattr(model, "postings_of", lambda labels, _: gile.postings(labels))
-                postings = postings_of(label_set, label_language)
-            bias, made_by = bias_of(gile, language), fingerprint(gile)
+                build = getattr(model, "build_postings", lambda labels, _: gile.postings(labels))
+                postings = build(label_set, label_language)
+            bias, made_by = get_bias(gile, language), fingerprint(gile)
             index = cls(label_set, codes, bias, language, made_by, label_language, postings)
         finally:
             if was_training:
@@ -230,8 +230,8 @@ class LabelIndex:
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
         bias = self._bias(text_codes, lexical_ids)
         if columns is None or not callable(bias):
-            return scores_of(text_codes, codes, bias)
-        return scores_of(text_codes, codes, lambda rows: bias(rows)[:, columns.to(codes.device)])
+            return compute_scores(text_codes, codes, bias)
+        return compute_scores(text_codes, codes, lambda rows: bias(rows)[:, columns.to(codes.device)])
 
     def top_k(
         self, text_codes: Tensor, k: int, approximate: bool = False, lexical_ids: Tensor | None = None
@@ -254,7 +254,7 @@ class LabelIndex:
         """
         if approximate:
             return self._approximate(text_codes, k, lexical_ids)
-        return top_k_of(text_codes, self.codes, self._bias(text_codes, lexical_ids), k)
+        return search_top_k(text_codes, self.codes, self._bias(text_codes, lexical_ids), k)
 
     def _bias(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Any:
         """Returns the `Bias` of the scores of documents."""
@@ -294,12 +294,12 @@ class LabelIndex:
                 scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + (0.0 if callable(bias) else bias)
             if callable(bias):
                 scores += bias(slice(int(rows[0]), int(rows[-1]) + 1)).to(scores).gather(1, columns[rows].clamp(min=0))
-            found.append(best_of(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
+            found.append(select_best(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
         best = TopLabels(*map(torch.cat, zip(*found, strict=True)))
         rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
         if len(rows):  # too few candidates
             own = None if lexical_ids is None else lexical_ids[rows.to(lexical_ids.device)]
-            exact = top_k_of(text_codes[rows], self.codes, self._bias(text_codes[rows], own), k)
+            exact = search_top_k(text_codes[rows], self.codes, self._bias(text_codes[rows], own), k)
             best.scores[rows], best.columns[rows] = exact
         return best
 
@@ -357,7 +357,7 @@ class LabelIndex:
         self.check_fits(model)
         column = self.label_set.column(label_id)
         label_set = self.label_set.rename(label_id, name)
-        if towers_of(model).config.output_layer == "linear":
+        if get_towers(model).config.output_layer == "linear":
             self.label_set = label_set
             return
         new = self._encode([label_set[column]], model, processor)
@@ -372,7 +372,7 @@ class LabelIndex:
             self.search.replace(torch.tensor([column]), new.codes)
 
     def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> "LabelIndex":
-        if towers_of(model).label_rows is not None and getattr(unwrapped(model), "label_set", None) is None:
+        if get_towers(model).label_rows is not None and getattr(unwrapped(model), "label_set", None) is None:
             raise ValueError(
                 f"the model may have learned weights of label {labels[0].id!r}, which a GileModel cannot look up: pass "
                 "the GileForSequenceClassification with its label set"
@@ -519,10 +519,10 @@ def fingerprint(model: Scorer) -> str:
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.
     """
-    gile = towers_of(model)
+    gile = get_towers(model)
     weights = gile.state_dict()
     settings = json.dumps(_settings(gile.config), sort_keys=True, default=str)
-    state = (settings, *state_of(*weights.values()))
+    state = (settings, *compute_state(*weights.values()))
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
         digest = hashlib.blake2b(settings.encode(), digest_size=32)
@@ -553,7 +553,7 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
     order[columns] = torch.arange(len(columns), device=columns.device)
     kept = order[postings.labels] >= 0
     entries = kept[postings.texts.long()]
-    return Postings.of_entries(
+    return Postings.from_entries(
         _features_of_entries(postings)[entries],
         (kept.cumsum(0) - 1)[postings.texts[entries].long()],
         postings.values[entries],
@@ -567,7 +567,7 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     """Appends the postings of further labels."""
     assert new is not None  # both belong to the same model
     new = Postings(*(one.to(postings.labels.device) for one in new))
-    return Postings.of_entries(
+    return Postings.from_entries(
         torch.cat([_features_of_entries(postings), _features_of_entries(new)]),
         torch.cat([postings.texts, new.texts + len(postings.labels)]),
         torch.cat([postings.values, new.values]),
@@ -625,7 +625,7 @@ def _stored(
             "pass label_set=: no label set is stored with this model (a GileForSequenceClassification stores one, "
             "see its set_labels)"
         )
-    own = own_columns(model.config, check_language(model.config, label_language))
+    own = get_language_columns(model.config, check_language(model.config, label_language))
     columns = torch.arange(own.start, own.stop, device=model.device)
     batches = (model.project_stored_labels(batch, language) for batch in columns.split(batch_size))
     codes = join_codes(batches, len(columns), dtype)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .models.configuration_gile import TERMS
-from .models.languages_gile import of_language
+from .models.languages_gile import select_module
 from .models.scoring_gile import CosineTerm, JointInputLabelEmbedding, LinearOutput, Parts, RowTerm, ScoreTerm
 
 
@@ -32,10 +32,10 @@ def literal_scores(
         `(B, L)` logits, of Eq. 12 or Eq. 3.
     """
     if isinstance(layer, LinearOutput):
-        weight, bias = of_language(layer.classifier, language)()
+        weight, bias = select_module(layer.classifier, language)()
         return text_embeds @ weight.T + bias
     assert label_embeds is not None
-    text, label = layer.parts_of(text_embeds), layer.parts_of(label_embeds, label_rows)
+    text, label = layer.split_parts(text_embeds), layer.split_parts(label_embeds, label_rows)
     scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + layer.bias(language)
     none = torch.zeros_like(label["vector"][:, :1])
     columns = {name: (none + layer.weights(name, label)).T for name in TERMS}  # (1, L)
@@ -59,7 +59,7 @@ def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | Non
         return _rows(text, label)
     assert isinstance(term, JointInputLabelEmbedding)
     joint = term.projected_text(text, language)[:, None] * term.projected_label(label, language)  # Eq. 10
-    weight = of_language(term.classifier, language)()[0]
+    weight = select_module(term.classifier, language)()[0]
     return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 belongs to the whole score
 
 

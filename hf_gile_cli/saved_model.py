@@ -143,7 +143,7 @@ def note_unknown_labels(
     if config.languages and not all(label.language or language for label in labels):
         return  # reported later, when the labels are encoded
     if model.gile.label_rows is not None and labels:
-        stored = model.stored_labels.columns_of(labels, language).tolist()
+        stored = model.stored_labels.find_columns(labels, language).tolist()
         labels = [label for label, column in zip(labels, stored, strict=True) if column < 0]
     languages = [label.language or language for label in labels] if config.languages else None
     unknown = unknown_labels(processor, [label.text for label in labels], languages)

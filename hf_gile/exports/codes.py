@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import GileForSequenceClassification, LabelSet
-from ..models.search_gile import bias_of
+from ..models.search_gile import get_bias
 
 WORDS = "the score has lexical terms (config.lexical), which are not inner products of codes"
 LEFT_OUT = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
@@ -66,7 +66,7 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
     if model.label_set is None:
         raise ValueError("the model stores no labels: add some with model.set_labels or hf-gile labels import")
     codes = model.eval().project_stored_labels().float().cpu().clone()
-    return LabelCodes(model.label_set, codes, bias_of(model.gile, None))
+    return LabelCodes(model.label_set, codes, get_bias(model.gile, None))
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..label_index import LabelIndex
-from ..models import GileModel, Scorer, towers_of, unwrapped
+from ..models import GileModel, Scorer, get_towers, unwrapped
 from ..models.labels_gile import LabelSet
 from ..models.languages_gile import check_language
 from ..models.losses_gile import IGNORE, check_excluded
@@ -58,7 +58,7 @@ def evaluate_index(
             not have; there are no documents or no metrics.
     """
     measured = _checked_metrics(index, metrics, max_scores)
-    model, gile = unwrapped(model), towers_of(model)
+    model, gile = unwrapped(model), get_towers(model)
     index.check_fits(gile)
     stored = getattr(model, "label_set", None)
     if label_set is None and (stored is None or stored.ids != index.label_set.ids):

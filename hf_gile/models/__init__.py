@@ -29,7 +29,7 @@ def unwrapped(model: object) -> Any:
     return getattr(model, "module", model)
 
 
-def towers_of(model: object) -> GileModel:
+def get_towers(model: object) -> GileModel:
     """Returns the `GileModel` of a classifier or of any wrapper.
 
     Args:

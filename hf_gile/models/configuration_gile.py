@@ -33,7 +33,7 @@ TERMS: dict[str, dict[str, float]] = {
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """Calibration methods and their parameters."""
 
-# Limit of numbers that are not sizes, far below the overflow of float32.
+# Limit for numbers other than sizes, far below the overflow of float32.
 _LARGEST_NUMBER = 1e9
 
 FORMAT_VERSION = 2
@@ -66,7 +66,7 @@ _LARGEST: dict[str, int] = {
 }
 """Limits of `GileConfig.largest`."""
 
-_MAY_BE_NOTHING = ("bag_size", "label_length", "row_words", "neighbours")
+_MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
 
 checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
 """Additional checks of configurations, which hf_gile adds and which are not uploaded with models."""
@@ -92,18 +92,12 @@ def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
 
 def _field_names(config: type[PreTrainedConfig]) -> set[str]:
     """Returns the names of the fields that a configuration class adds to the base class."""
-    return {one.name for one in fields(config)} - {one.name for one in fields(PreTrainedConfig)}
+    return {item.name for item in fields(config)} - {item.name for item in fields(PreTrainedConfig)}
 
 
-# Further fields that transformers passes to configurations and writes to their files.
-_GENERIC = (
-    "attn_implementation",
-    "auto_map",
-    "custom_pipelines",
-    "experts_implementation",
-    "quantization_config",
-    "use_cache",
-)
+# Other fields that transformers passes to configurations and writes to their files.
+_IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
+_GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "use_cache", *_IMPLEMENTATIONS)
 
 
 def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> None:
@@ -130,11 +124,11 @@ def check_largest(limit: str, value: object, name: str | None = None) -> None:
 
 def _check_fields(config: PreTrainedConfig) -> None:
     """Refuses sizes and numbers that must be a mistake or an attack, and unknown activations."""
-    for one in fields(config):
-        name, value = one.name, getattr(config, one.name)
+    for item in fields(config):
+        name, value = item.name, getattr(config, item.name)
         if name in _LARGEST:
             check_largest(name, len(value) if isinstance(value, list) else value)
-            least = 0 if name in _MAY_BE_NOTHING else 1
+            least = 0 if name in _MAY_BE_ZERO else 1
             if isinstance(value, int) and value < least:
                 raise ValueError(f"{name} must be {'positive' if least else 'at least 0'}, got {value}")
         if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # this form also refuses NaN
@@ -379,7 +373,7 @@ class GileConfig(PreTrainedConfig):
     sub_configs: ClassVar[dict[str, Any]] = {"text_config": GileTextConfig}
     largest: ClassVar[dict[str, int]] = _LARGEST
 
-    text_config: Any = None  # a GileTextConfig, once made
+    text_config: Any = None  # always a GileTextConfig after __post_init__
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
     label_encoder_type: Literal["mean", "text_encoder"] = "mean"
     bag_size: int = 0
@@ -498,11 +492,11 @@ class GileConfig(PreTrainedConfig):
 
     def validate_languages(self) -> None:
         """Checks that languages are valid module names."""
-        for place, language in enumerate(self.languages):
+        for position, language in enumerate(self.languages):
             if not language.isidentifier() or hasattr(nn.ModuleDict(), language):
                 raise ValueError(
-                    f"languages[{place}] must be a name of letters, digits and underscores that does not start with a "
-                    f"digit, such as 'english' or 'pt_br', got {language!r}"
+                    f"languages[{position}] must be a name of letters, digits and underscores that does not start with "
+                    f"a digit, such as 'english' or 'pt_br', got {language!r}"
                 )
         if len(set(self.languages)) != len(self.languages):
             raise ValueError(f"languages must differ, got {self.languages}")
@@ -522,9 +516,9 @@ class GileConfig(PreTrainedConfig):
 
     def validate_term_weights(self) -> None:
         """Checks that weights are finite, and belong to terms of the score and groups that have them."""
-        has = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
-        has["words"] = self.lexical and self.label_rows
-        if self.row_words and not has["words"]:
+        used = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
+        used["words"] = self.lexical and self.label_rows
+        if self.row_words and not used["words"]:
             raise ValueError(
                 f"row_words {self.row_words} would have no effect: set lexical and label_rows, or leave it out"
             )
@@ -536,8 +530,8 @@ class GileConfig(PreTrainedConfig):
                     "term_weights['seen'] would have no effect: seen labels are those with a row, label_rows"
                 )
             for name, weight in weights.items():
-                if group not in TERMS.get(name, ()) or not has.get(name, True):
-                    known = ", ".join(term for term in TERMS if group in TERMS[term] and has.get(term, True))
+                if group not in TERMS.get(name, ()) or not used.get(name, True):
+                    known = ", ".join(term for term in TERMS if group in TERMS[term] and used.get(term, True))
                     raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
@@ -562,11 +556,9 @@ class GileConfig(PreTrainedConfig):
     def validate_format(self) -> None:
         """Checks that this code can read the saved format."""
         if self.format_version != FORMAT_VERSION:
-            hint = (
-                "upgrade hf-gile (pip install -U hf-gile), or load it where hf-gile is not installed"
-                if self.format_version > FORMAT_VERSION
-                else "it predates the release of hf-gile: train or convert it again"
-            )
+            hint = "it predates the release of hf-gile: train or convert it again"
+            if self.format_version > FORMAT_VERSION:
+                hint = "upgrade hf-gile (pip install -U hf-gile), or load it where hf-gile is not installed"
             raise ValueError(
                 f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: {hint}"
             )
@@ -611,20 +603,22 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
                     f"{where}: scale must be positive, or better labels would have worse scores, got {value!r}"
                 )
         if method == "spline" and len(numbers["logits"]) != len(numbers["values"]):
-            sizes = f"{len(numbers['logits'])} logits has a value, got {len(numbers['values'])} values"
-            raise ValueError(f"{where}: every one of the {sizes}")
+            sizes = f"{len(numbers['logits'])} logits and {len(numbers['values'])} values"
+            raise ValueError(f"{where}: there must be as many values as logits, got {sizes}")
 
 
 def _check_knots(name: str, numbers: object) -> None:
+    """Refuses coordinates of spline knots that are not an increasing list of finite numbers."""
     if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
         raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r}")
     steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type used to apply them
-    for place in (~(steps > 0)).nonzero()[:1, 0].tolist():
-        first, second = numbers[place], numbers[place + 1]
-        raise ValueError(f"{name} must be increasing, got {first!r} and then {second!r} at position {place + 1}")
+    for position in (~(steps > 0)).nonzero()[:1, 0].tolist():
+        first, second = numbers[position], numbers[position + 1]
+        raise ValueError(f"{name} must be increasing, got {first!r} and then {second!r} at position {position + 1}")
 
 
 def _is_number(value: object) -> bool:
+    """Checks whether a value is a finite number, not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

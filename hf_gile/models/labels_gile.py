@@ -80,8 +80,8 @@ class LabelSet(Sequence[Label]):
         for row, label in enumerate(self._labels):
             fault, text = _describe_fault(label), None
             if not fault and label.id in self._columns:
-                before = self._columns[label.id] + 1
-                fault = f"id {_SHORT.repr(label.id)} is already used in row {before}; ids must be unique"
+                row_used = self._columns[label.id] + 1
+                fault = f"id {_SHORT.repr(label.id)} is already used in row {row_used}; ids must be unique"
             if not fault:
                 text = label.text if label.language is None else (label.text, label.language)
                 if text in texts:
@@ -172,7 +172,7 @@ class LabelSet(Sequence[Label]):
         languages = [label.language for label in self]
         sizes = Counter(language for language in languages if language is not None)
         blocks = [
-            language for language, before in zip(languages, [None, *languages], strict=False) if language != before
+            language for language, previous in zip(languages, [None, *languages], strict=False) if language != previous
         ]
         if sizes and (len(blocks) != len(sizes) or None in languages):
             raise ValueError(
@@ -182,7 +182,7 @@ class LabelSet(Sequence[Label]):
         return {language: sizes[language] for language in blocks if language is not None}
 
     def id2label(self) -> dict[int, str]:
-        """Unique names by index, as in a Transformers configuration; ids are appended to repeated names."""
+        """Returns unique names by index, as in a Transformers configuration; ids are appended to repeated names."""
         if len(set(self.names)) == len(self):
             return dict(enumerate(self.names))
         counts = Counter(self.names)
@@ -207,8 +207,8 @@ class LabelSet(Sequence[Label]):
                 f"an id must be a string, got {type(label_id).__name__}; pass several ids as in retire(*ids)"
             ) from None
         except KeyError:
-            near = difflib.get_close_matches(str(label_id), self._columns, n=3)
-            hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+            similar = difflib.get_close_matches(str(label_id), self._columns, n=3)
+            hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""
             raise ValueError(f"no label has the id {_SHORT.repr(label_id)} among {len(self)} labels{hint}") from None
 
     def columns(self, label_ids: Iterable[str]) -> list[int]:
@@ -221,8 +221,8 @@ class LabelSet(Sequence[Label]):
 
     def retire(self, *label_ids: str) -> "LabelSet":
         """Returns a label set without these labels."""
-        gone = set(self.columns(label_ids))
-        return LabelSet(label for column, label in enumerate(self._labels) if column not in gone)
+        retired = set(self.columns(label_ids))
+        return LabelSet(label for column, label in enumerate(self._labels) if column not in retired)
 
     def rename(self, label_id: str, name: str) -> "LabelSet":
         """Returns a label set with a renamed label; its id and index do not change."""
@@ -252,8 +252,8 @@ class LabelSet(Sequence[Label]):
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels
 
-    def __getitem__(self, place: Any) -> Any:
-        return LabelSet(self._labels[place]) if isinstance(place, slice) else self._labels[place]
+    def __getitem__(self, item: Any) -> Any:
+        return LabelSet(self._labels[item]) if isinstance(item, slice) else self._labels[item]
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -293,9 +293,10 @@ _DEFAULTS = {field.name: field.default for field in fields(Label)}
 _values = attrgetter(*_TYPES)
 
 
-def _iterable(values: object, what: str) -> Any:
+def _iterable(values: object, message: str) -> Any:
+    """Returns values if they are iterable."""
     if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
-        raise ValueError(f"{what}, got {type(values).__name__}")
+        raise ValueError(f"{message}, got {type(values).__name__}")
     return values
 
 
@@ -320,6 +321,7 @@ def _describe_fault(label: Label) -> str:
 
 
 def _label_from_row(row: object, where: str) -> Label:
+    """Creates a label from a row of a file; `where` is its location, for errors."""
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected a table row with the fields of a label, got {_SHORT.repr(row)}")
     unknown = [] if row.keys() <= _TYPES.keys() else sorted(set(map(str, row)) - set(_TYPES))
@@ -331,10 +333,11 @@ def _label_from_row(row: object, where: str) -> Label:
     return Label(**values)
 
 
-def _checked_suffix(path: str | os.PathLike[str], what: str, other: str) -> Path:
+def _checked_suffix(path: str | os.PathLike[str], verb: str, hint: str) -> Path:
+    """Returns a path if its suffix is `.jsonl`."""
     path = Path(path)
     if path.suffix != ".jsonl":
-        raise ValueError(f"{path}: a label set {what} a .jsonl file; {other}")
+        raise ValueError(f"{path}: a label set {verb} a .jsonl file; {hint}")
     return path
 
 

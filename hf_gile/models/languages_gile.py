@@ -1,7 +1,7 @@
 """Multilingual models: parts shared by languages and parts for each language (section 3.3 of GILE).
 
-A part of the network is either a module shared by all languages, or has a module for each language. `of_language`
-returns the module to use in both cases.
+A part of the network is either a module shared by all languages, or has a module for each language; `select_module`
+supports both.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def per_language(config: PreTrainedConfig, shared: bool, make: Callable[[], nn.M
     return nn.ModuleDict({language: make() for language in config.languages})
 
 
-def of_language(part: nn.Module, language: str | None) -> Any:
+def select_module(part: nn.Module, language: str | None) -> Any:
     """Returns the module for a language from the result of `per_language`."""
     return part[str(language)] if isinstance(part, nn.ModuleDict) else part
 
@@ -49,9 +49,9 @@ def check_language(
     return language
 
 
-def check_tensors(**given: object) -> None:
+def check_tensors(**arguments: object) -> None:
     """Refuses arguments that are not tensors, such as the lists of ids that the processor returns by default."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None and not torch.is_tensor(value):
             raise ValueError(
                 f"{name} must be a tensor, got {type(value).__name__}; the processor returns tensors with "
@@ -65,7 +65,7 @@ def check_shape(name: str, tensor: Tensor | None, *shape: int | str) -> None:
         return
     check_tensors(**{name: tensor})
     sizes = zip(shape, tensor.shape, strict=False)
-    if tensor.dim() != len(shape) or any(isinstance(size, int) and size != its for size, its in sizes):
+    if tensor.dim() != len(shape) or any(isinstance(size, int) and size != actual for size, actual in sizes):
         raise ValueError(
             f"{name} must have shape ({', '.join(map(str, shape))}), got {tuple(tensor.shape)}; the processor saved "
             "with the model returns such tensors"
@@ -76,7 +76,7 @@ Languages = str | Sequence[str] | Tensor | None
 """Language of a batch: a name, a name for each row, or `(B,)` indices into `config.languages`."""
 
 
-def in_each_language(
+def run_by_language(
     config: PreTrainedConfig,
     language: Languages,
     inputs: dict[str, Tensor | None],
@@ -99,8 +99,8 @@ def in_each_language(
         raise ValueError(f"language must be a language, or a language for each row, got {type(language).__name__}")
     check_tensors(**inputs)
     if not isinstance(language, Tensor):
-        positions = [config.languages.index(check_language(config, one)) for one in language]
-        language = torch.tensor(positions, dtype=torch.long)
+        indices = [config.languages.index(check_language(config, name)) for name in language]
+        language = torch.tensor(indices, dtype=torch.long)
     for name, tensor in inputs.items():
         if tensor is not None and (language.dim() != 1 or language.shape != tensor.shape[:1]):
             shapes = f"{tuple(tensor.shape)}, got shape {tuple(language.shape)}"
@@ -113,11 +113,11 @@ def in_each_language(
             f"language must contain indices into {config.languages}, got {sorted(set(language.tolist()))}{hint}"
         )
     groups, results = [], []
-    for place in language.unique().tolist() or [0]:  # an empty batch may have any language
-        rows = (language == place).nonzero().squeeze(1)
+    for index in language.unique().tolist() or [0]:  # an empty batch may have any language
+        rows = (language == index).nonzero().squeeze(1)
         groups.append(rows)
-        own = {name: None if tensor is None else tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
-        results.append(run(config.languages[place], **own))
+        selected = {name: None if tensor is None else tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
+        results.append(run(config.languages[index], **selected))
     if len(groups) == 1:
         return results[0]
     order = torch.cat(groups).argsort()
@@ -129,7 +129,7 @@ def label_space(config: PreTrainedConfig, language: str | None) -> str | None:
     return None if config.share_joint_space or config.output_layer == "linear" else language
 
 
-def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
+def get_language_columns(config: PreTrainedConfig, language: str | None) -> slice:
     """Returns the range of stored labels of a language, or of all labels without `language_labels`.
 
     Labels are grouped by language in the order of `config.languages`, as saved mappings lose their order.

@@ -37,14 +37,14 @@ def label_loss(
         ValueError: If labels do not match the logits or the problem type, or `num_items_in_batch` counts gold labels.
     """
     single = is_single_label(labels, len(logits), config)
-    targets = targets_of(labels, config.num_labels)
+    targets = make_targets(labels, config.num_labels)
     check_candidates(labels, logits, config)
     loss = (cross_entropy if single else binary_cross_entropy)(logits, targets)
-    return in_step(loss, labels, num_items_in_batch, shift_labels)
+    return scale_to_step(loss, labels, num_items_in_batch, shift_labels)
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Multi-label loss of `(B, L)` scores and targets (zeros and ones), summed over labels, averaged over documents.
+    """Computes the multi-label loss of `(B, L)` scores and zeros and ones, a sum over labels, averaged over documents.
 
     Eq. 15 also divides by the number of labels. With many labels, this gives gradients as small as the epsilon of Adam,
     1e-8, which then stops adapting. The sum has the same minimum and works for any number of labels.
@@ -55,7 +55,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Single-label loss of `(B, L)` scores and one-hot targets: softmax over the labels."""
+    """Computes the single-label loss of `(B, L)` scores and one-hot targets, with a softmax over the labels."""
     logits = widened(logits)
     return (logits.logsumexp(-1) - (logits * targets).sum(-1)).mean()
 
@@ -91,7 +91,7 @@ def is_columns(labels: Tensor) -> bool:
     return not labels.is_floating_point() and labels.dtype != torch.bool
 
 
-def targets_of(labels: Tensor, num_labels: int) -> Tensor:
+def make_targets(labels: Tensor, num_labels: int) -> Tensor:
     """Converts labels in any form to `(B, L)` zeros and ones."""
     if is_columns(labels):
         return multi_hot(labels.reshape(len(labels), -1), num_labels)
@@ -152,10 +152,10 @@ def check_candidates(labels: Tensor, logits: Tensor, config: PreTrainedConfig, c
         positions, gold, scores = torch.arange(logits.shape[1]).expand_as(labels), labels > 0, logits
     if config.problem_type == "single_label_classification" and bool((gold.sum(-1) != 1).any()):
         raise ValueError(ONE_GOLD_LABEL)
-    foreign = gold & (scores == torch.finfo(logits.dtype).min)
-    if bool(foreign.any()):
-        row, place = foreign.nonzero()[0].tolist()
-        column = int(positions[row, place])
+    excluded = gold & (scores == torch.finfo(logits.dtype).min)
+    if bool(excluded.any()):
+        row, position = excluded.nonzero()[0].tolist()
+        column = int(positions[row, position])
         raise ValueError(no_candidate(row, column if columns is None else int(columns[column]), config))
 
 
@@ -173,7 +173,7 @@ def no_candidate(row: int, column: int, config: PreTrainedConfig) -> str:
     )
 
 
-def in_step(
+def scale_to_step(
     loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None, shift_labels: Tensor | None
 ) -> Tensor:
     """Scales the mean loss of a batch to its contribution to the mean over all documents of a step."""

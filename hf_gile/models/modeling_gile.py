@@ -1,8 +1,8 @@
 """GILE models for Transformers: `GileModel` with both towers, and a classifier with stored labels.
 
-One legend for every shape: B documents, S sentences, W words, D word-embedding size, H document size, J joint size,
-L labels, C columns scored in a training step, T words of a label, P gold labels of a document. Of a pretrained encoder
-W and T count tokens, S windows of a document, and P is the size of its hidden states.
+Shapes: B documents, S sentences, W words, D word-embedding size, H document size, J joint size, L labels, C labels
+scored in a training step, T words of a label, P gold labels of a document. For a pretrained encoder, W and T count
+tokens, S counts windows, and P is the size of its hidden states.
 
 In a multilingual model (`config.languages`, section 3.3 of the paper), calls specify the language of documents:
 `language="german"`, or a language for each document, as names or a `(B,)` tensor of indices into the list. Labels may
@@ -31,7 +31,7 @@ from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, Label, LabelSet
-from .languages_gile import Languages, check_language, check_shape, check_tensors, in_each_language, label_space
+from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
 from .processing_gile import GileProcessor
 from .scoring_gile import (
@@ -48,7 +48,7 @@ from .scoring_gile import (
     WordWeights,
     ZeroEmbedding,
 )
-from .stored_labels_gile import StoredLabels, check_finite, state_of
+from .stored_labels_gile import StoredLabels, check_finite, compute_state
 from .text_encoders_gile import (
     HierarchicalTransformerEncoder,
     TransformerEncoder,
@@ -83,7 +83,7 @@ class GileModelOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-_STARTS = {
+_INITIALIZED = {
     "cosine_scale": "cosine.factors.scale",
     "embedding_std": "text_encoder.word_embeddings.weight",
     "label_prior": "classifier.bias",
@@ -128,10 +128,10 @@ class GilePreTrainedModel(PreTrainedModel):
                 if "bias" in name:
                     init.zeros_(parameter)
                     continue
-                start = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
+                initialize = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
                 gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
-                # Not into views of the parameter: only the parameter knows whether it was loaded.
-                init.copy_(parameter, torch.cat([start(gate) for gate in gates]))
+                # Not into views of the parameter: only the parameter is marked as loaded.
+                init.copy_(parameter, torch.cat([initialize(gate) for gate in gates]))
         elif isinstance(module, nn.Linear):
             init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
@@ -163,7 +163,7 @@ class GilePreTrainedModel(PreTrainedModel):
         if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
             self.label_input_ids = words.new_zeros(len(words), 0)
             self.config.label_length = 0
-            self.stored_labels.forget()
+            self.stored_labels.clear_cache()
         return resized
 
     @classmethod
@@ -177,7 +177,7 @@ class GilePreTrainedModel(PreTrainedModel):
                 far fewer than configured; or an initial value is passed for weights in the checkpoint.
         """
         wants_info = kwargs.pop("output_loading_info", False)
-        starts = {name: kwargs[name] for name in _STARTS.keys() & kwargs.keys()}
+        initial_values = {name: kwargs[name] for name in _INITIALIZED.keys() & kwargs.keys()}
         folder = pretrained_model_name_or_path
         if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
             raise ValueError(
@@ -199,8 +199,8 @@ class GilePreTrainedModel(PreTrainedModel):
                 f"{folder}: sizes of weights differ from config.json (see the report above), so it is not the "
                 "configuration of these weights; ignore_mismatched_sizes=True initializes such weights again"
             ) from None
-        for name, value in starts.items():
-            weights = {weight for weight, _ in model.named_parameters() if weight.endswith(_STARTS[name])}
+        for name, value in initial_values.items():
+            weights = {weight for weight, _ in model.named_parameters() if weight.endswith(_INITIALIZED[name])}
             if weights - set(info["missing_keys"]):
                 raise ValueError(
                     f"{name}={value} is an initial value, but {folder} has trained weights ({min(weights)}): leave it "
@@ -211,16 +211,16 @@ class GilePreTrainedModel(PreTrainedModel):
         return (model, info) if wants_info else model
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
-        # Missing weights are allocated next: a configuration of few bytes must not exhaust the memory.
+        # Missing weights are allocated next: a small configuration file must not exhaust the memory.
         sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
         missing = {name: sizes[name] for name in missing_keys if name in sizes}
-        held = sum(sizes.values()) - sum(missing.values())
+        loaded = sum(sizes.values()) - sum(missing.values())
         missing |= {name: buffer.numel() for name, buffer in self.named_buffers() if name not in sizes}
-        if sum(missing.values()) > max(GileConfig.largest["missing_weights"], 4 * held):
+        if sum(missing.values()) > max(GileConfig.largest["missing_weights"], 4 * loaded):
             name = max(missing, key=missing.__getitem__)
             raise ValueError(
                 f"config.json needs {missing[name]:,} numbers of {name}, which are missing from the saved weights "
-                f"(these have {held:,} matching numbers), so it is not the configuration of these weights; if "
+                f"(these have {loaded:,} matching numbers), so it is not the configuration of these weights; if "
                 f"intended, set GileConfig.largest['missing_weights'] = {sum(missing.values())} first"
             )
         super()._move_missing_keys_from_meta_to_device(missing_keys, *args, **kwargs)
@@ -245,7 +245,7 @@ class GileModel(GilePreTrainedModel):
         self.label_rows: Any = None  # table of rows of stored labels
         self.word_rows: Any = None
         self.neighbours: Any = None
-        self.output_layer: Any  # both have project_texts and score
+        self.output_layer: Any
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
@@ -317,13 +317,13 @@ class GileModel(GilePreTrainedModel):
         if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
             which = "neither" if input_ids is None else "both"
             raise ValueError(f"pass either input_ids or inputs_embeds, got {which}")
-        places = "BSW" if text.reads_sentences else "BW"
-        check_shape("input_ids", input_ids, *places)
-        check_shape("inputs_embeds", inputs_embeds, *places, "D")
+        dimensions = "BSW" if text.reads_sentences else "BW"
+        check_shape("input_ids", input_ids, *dimensions)
+        check_shape("inputs_embeds", inputs_embeds, *dimensions, "D")
         if pooled_embeds is not None:
             self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
             pooled_embeds = pooled_embeds.to(self.dtype)
-        if input_ids is not None and input_ids.numel() == 0:  # the output of a tokenizer for an empty text, in floats
+        if input_ids is not None and input_ids.numel() == 0:  # tokenizers return floats for an empty text
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
             input_ids, attention_mask = input_ids.new_full(shape, text.pad_token_id, dtype=torch.long), None
         self._check_ids("input_ids", input_ids)
@@ -337,14 +337,14 @@ class GileModel(GilePreTrainedModel):
             mask = attention_mask.bool()
         if mask is not None and self.training and text.word_dropout > 0:
             words = torch.arange(mask.numel(), device=mask.device).view(mask.shape) if input_ids is None else input_ids
-            distinct, places = torch.unique(words, return_inverse=True)
-            read = torch.rand(len(places), len(distinct), device=places.device) >= text.word_dropout
-            mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
+            distinct, positions = torch.unique(words, return_inverse=True)
+            retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
+            mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
         document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
         return self.with_bag(document, input_ids, mask), attentions
 
     def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Appends the bag to vectors, if there is one."""
+        """Appends bag vectors to encoder vectors, if the model has a bag."""
         if self.bag is None:
             return vectors
         if input_ids is None or mask is None:
@@ -352,6 +352,7 @@ class GileModel(GilePreTrainedModel):
         return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1))], dim=-1)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
+        """Refuses precomputed outputs that the model cannot use, or that do not match the other inputs."""
         text = self.config.text_config
         if not text.reads_pretrained:
             raise ValueError(f"pooled_embeds need a pretrained encoder, got {text.text_encoder_type!r}")
@@ -389,7 +390,7 @@ class GileModel(GilePreTrainedModel):
             vectors = rms_normalized(vectors) if text.reads_pretrained else vectors
         else:
             inputs = {"input_ids": label_input_ids, "mask": mask}
-            vectors = in_each_language(self.config, label_language, inputs, self.read_labels)[0]
+            vectors = run_by_language(self.config, label_language, inputs, self.read_labels)[0]
         return self.with_bag(vectors, label_input_ids, mask)
 
     def read_labels(
@@ -460,10 +461,10 @@ class GileModel(GilePreTrainedModel):
         if parameters is None:
             parameters = [*self.label_parameters(), *(() if self.label_rows is None else [self.label_rows.weight])]
         if words is not None:
-            return state_of(*(weight for weight in parameters if id(weight) in tables), rows=words)
+            return compute_state(*(weight for weight in parameters if id(weight) in tables), rows=words)
         kind, weights = self.device.type, repr(self.config.term_weights)
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return autocast, weights, *state_of(*(weight for weight in parameters if id(weight) not in tables))
+        return autocast, weights, *compute_state(*(weight for weight in parameters if id(weight) not in tables))
 
     def label_parameters(self) -> list[nn.Parameter]:
         """Returns the weights that affect label codes, for documents of any language."""
@@ -473,13 +474,13 @@ class GileModel(GilePreTrainedModel):
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     @torch.no_grad()
-    def set_word_rows(self, num_labels: int, ids: Tensor, places: Tensor, weights: Tensor) -> None:
+    def set_word_rows(self, num_labels: int, ids: Tensor, label_indices: Tensor, weights: Tensor) -> None:
         """Sets word rows of stored labels: `(W,)` lexical ids, ascending label indices, and weights."""
-        sizes, self.config.row_words = places.bincount(minlength=num_labels), len(ids)
+        sizes, self.config.row_words = label_indices.bincount(minlength=num_labels), len(ids)
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
     def with_neighbours(self, lexical_ids: Tensor | None, text_embeds: Tensor) -> Tensor | None:
-        """Appends the stored documents nearest to `(B, H)` document vectors to lexical ids, if there are any."""
+        """Appends ids of the stored documents nearest to `(B, H)` document vectors to lexical ids, if stored."""
         if lexical_ids is None or self.neighbours is None:
             return lexical_ids
         return torch.cat([lexical_ids.to(text_embeds.device), self.neighbours(text_embeds)], 1)
@@ -488,9 +489,9 @@ class GileModel(GilePreTrainedModel):
     def postings(
         self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
     ) -> Postings | None:
-        """Returns the postings of L labels for lexical terms; None if these have no weight.
+        """Builds the postings of L labels for lexical terms; None if these have no weight.
 
-        `label_rows` are as in `project_labels`; `columns`, `(L,)`, are the indices of their word rows, -1 for none.
+        `label_rows` are as in `project_labels`; `columns` are `(L,)` indices of their word rows, -1 for none.
         """
         layer = self.output_layer
         if not layer.counts_words:
@@ -532,33 +533,34 @@ class GileModel(GilePreTrainedModel):
         for name in kwargs.keys() - {"output_hidden_states", "output_attentions", "postings"}:  # peft passes the first
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer, config = self.output_layer, self.config
-        scores_its_own = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
-        if not scores_its_own:
+        uses_trained_labels = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
+        if not uses_trained_labels:
             if label_language is None and (language is None or isinstance(language, str)):
                 label_language = language
             label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language)
 
         @cache
         def label_codes(language: str | None) -> Tensor:
-            if scores_its_own:
+            if uses_trained_labels:
                 return layer.label_codes(None, language)
             return layer.project_labels(label_embeds, language)
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             text_embeds, attentions = self.embed_texts(**documents, language=language)
-            codes = label_codes(language if scores_its_own else label_space(config, language))
+            codes = label_codes(language if uses_trained_labels else label_space(config, language))
             logits = layer.score(layer.project_texts(text_embeds, language), codes, language)
             return logits, text_embeds, *attentions
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        logits, text_embeds, *attentions = in_each_language(config, language, documents, score)
+        logits, text_embeds, *attentions = run_by_language(config, language, documents, score)
         logits = with_words(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
-        shown = tuple(attentions) if kwargs.get("output_attentions") else None
-        return GileModelOutput(logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, attentions=shown)
+        returned = tuple(attentions) if kwargs.get("output_attentions") else None
+        return GileModelOutput(logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, attentions=returned)
 
     def _label_embeds(
         self, label_input_ids: Tensor | None, label_embeds: Tensor | None, label_language: Languages
     ) -> Tensor:
+        """Returns label vectors, encoded unless passed; refuses both or neither."""
         self._require_joint_embedding()
         if (label_input_ids is None) == (label_embeds is None):
             raise ValueError(
@@ -587,6 +589,7 @@ class GileModel(GilePreTrainedModel):
             )
 
     def _require_joint_embedding(self) -> None:
+        """Refuses a linear unit, which has no label encoder."""
         if self.config.output_layer == "linear":
             raise ValueError(
                 "output_layer='linear' scores only the labels it was trained on; train a model with "
@@ -605,7 +608,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch and does not scale the loss
 
     def __init__(self, config: GileConfig) -> None:
-        # Registers our pipeline("zero-shot-classification", model=...), also for models with remote code.
+        # Registers our pipeline for pipeline("zero-shot-classification", model=...), also for remote code.
         from .pipeline_gile import LabelScoringPipeline  # noqa: F401
 
         super().__init__(config)
@@ -660,15 +663,15 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         if self.config.output_layer == "linear":
             if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
-                ours = f"{self.config.num_labels}{self.config.language_labels or ''}"
+                expected = f"{self.config.num_labels}{self.config.language_labels or ''}"
                 raise ValueError(
-                    f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has {ours}: "
-                    "a linear unit keeps the labels it was trained on; make the model with config.num_labels to fit "
+                    f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has {expected}: "
+                    "a linear unit scores only the labels it was trained on; for a new model, set config.num_labels "
                     "(and config.language_labels, if it has languages)"
                 )
             if self.label_set is not None and label_set.ids != self.label_set.ids:
                 raise ValueError(
-                    "a linear unit keeps the ids of the labels it was trained on, and their order; names may change"
+                    "the ids of labels of a linear unit and their order cannot change after training; names may change"
                 )
         else:
             if label_input_ids is None:
@@ -683,20 +686,21 @@ class GileForSequenceClassification(GilePreTrainedModel):
             check_shape("label_input_ids", label_input_ids, len(label_set), "T")
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
             if self.gile.label_rows is not None:
-                self._keep_rows(label_set)
+                self._reorder_rows(label_set)
             self.config.label_length = self.label_input_ids.shape[1]
             self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
-        self.stored_labels.forget()
+        self.stored_labels.clear_cache()
 
-    def _keep_rows(self, label_set: LabelSet) -> None:
+    def _reorder_rows(self, label_set: LabelSet) -> None:
+        """Moves rows of stored labels to the indices of these labels in a new label set."""
         table = self.gile.label_rows
         if self.label_set is None and len(label_set) == len(table.weight):
-            return  # only their number is known, not their labels
-        before = {} if self.label_set is None else {one: column for column, one in enumerate(self.label_set.ids)}
-        columns = torch.tensor([before.get(one, -1) for one in label_set.ids])
+            return  # the rows are already in this order, as only the number of labels is known
+        old = {} if self.label_set is None else {label_id: column for column, label_id in enumerate(self.label_set.ids)}
+        columns = torch.tensor([old.get(label_id, -1) for label_id in label_set.ids])
         new = table.weight.data.new_zeros(len(columns), table.weight.shape[1])
         new[columns >= 0] = table.weight.data[columns[columns >= 0].to(new.device)]
         if new.shape == table.weight.shape:
@@ -706,21 +710,21 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if self.gile.word_rows is not None:
             self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
-    def rows_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
-        """Returns `(C, H + 1)` rows of C labels, zeros for other labels; None for a model without rows.
+    def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
+        """Returns `(C, H + 1)` rows of C labels, zeros for labels without a row; None for a model without rows.
 
         `language` is the default language of labels.
         """
         table = self.gile.label_rows
         if table is None:
             return None
-        columns = self.stored_labels.columns_of(labels, language).to(self.device)
+        columns = self.stored_labels.find_columns(labels, language).to(self.device)
         return table(columns.clamp(min=0)) * (columns >= 0)[:, None]
 
-    def postings_of(self, labels: Sequence[Label], language: str | None = None) -> Postings | None:
-        """Returns the postings of any labels, with the word rows of stored ones; see `GileModel.postings`."""
-        columns = self.stored_labels.columns_of(labels, language)
-        return self.gile.postings(labels, self.rows_of(labels, language), columns)
+    def build_postings(self, labels: Sequence[Label], language: str | None = None) -> Postings | None:
+        """Builds the postings of any labels, with the word rows of stored labels; see `GileModel.postings`."""
+        columns = self.stored_labels.find_columns(labels, language)
+        return self.gile.postings(labels, self.get_label_rows(labels, language), columns)
 
     @can_return_tuple
     def forward(
@@ -784,7 +788,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         others = {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
-        result, *attentions = in_each_language(self.config, language, documents | others, read)
+        result, *attentions = run_by_language(self.config, language, documents | others, read)
         logits, loss = None if loss_of_codes else result, None
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
@@ -792,27 +796,27 @@ class GileForSequenceClassification(GilePreTrainedModel):
             has_others = excluded_columns is not None or self.config.language_labels
             scores = without_infinities(result) if has_others else result
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        shown = tuple(attentions) if output_attentions else None
-        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=shown)
+        returned = tuple(attentions) if output_attentions else None
+        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=returned)
 
-    def _check_loss_arguments(self, labels: Tensor | None, given: dict[str, Any]) -> None:
+    def _check_loss_arguments(self, labels: Tensor | None, arguments: dict[str, Any]) -> None:
         """Refuses unknown arguments of the loss, and a loss of `Trainer` that would be wrong."""
-        if not given or torch.compiler.is_compiling():
+        if not arguments or torch.compiler.is_compiling():
             return
         try:
-            inspect.signature(self.loss_function).bind_partial(**given)
+            inspect.signature(self.loss_function).bind_partial(**arguments)
         except TypeError as error:
             raise TypeError(
                 f"forward() {error}, which the loss does not accept either; to train on sampled labels, set "
                 "model.loss_function = hf_gile.training.GileLoss()"
             ) from None
-        if labels is None and self.training and given.keys() & {"shift_labels", "num_items_in_batch"}:
+        if labels is None and self.training and arguments.keys() & {"shift_labels", "num_items_in_batch"}:
             # Trainer then computes a softmax itself, which is correct for a single gold label among all stored labels.
             kind = self.config.problem_type
-            asked = "problem_type, which is not set" if kind is None else "model.loss_function"
+            setting = "problem_type, which is not set" if kind is None else "model.loss_function"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
-                    f"label_smoothing_factor withholds labels from the model, but its loss depends on {asked}: set "
+                    f"label_smoothing_factor withholds labels from the model, but its loss depends on {setting}: set "
                     "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func does so on purpose, set "
                     "config.problem_type = 'multi_label_classification'"
                 )
@@ -830,56 +834,56 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if self.config.output_layer == "linear":
             if not self.config.languages:
                 return self.gile.output_layer.label_codes(columns)
-            codes = torch.cat([self.gile.output_layer.label_codes(None, one) for one in self.config.languages])
+            codes = torch.cat([self.gile.output_layer.label_codes(None, unit) for unit in self.config.languages])
             return codes if columns is None else codes[columns]
         if torch.compiler.is_exporting():
-            return self.stored_labels.exported(("codes", language))
+            return self.stored_labels.get_exported(("codes", language))
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 
         def make() -> Tensor:
-            every = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(_LABELS_AT_ONCE)
+            chunks = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(_LABELS_AT_ONCE)
             with torch.inference_mode(False), torch.no_grad():  # so that torch.export accepts the codes
-                return torch.cat([self.project_stored_labels(some, language) for some in every])
+                return torch.cat([self.project_stored_labels(chunk, language) for chunk in chunks])
 
         if any(weight.is_meta for weight in self.gile.label_parameters()):  # offloaded until modules are called
             return make()
-        return self.stored_labels.made_once(("codes", language), self.label_input_ids, self.gile.label_state, make)
+        return self.stored_labels.get_or_compute(("codes", language), self.label_input_ids, self.gile.label_state, make)
 
     def stored_postings(self) -> Postings | None:
-        """The postings of the stored labels, see `GileModel.postings`; they are made once while the idf stays."""
+        """Returns the postings of the stored labels, cached by idf and word rows; see `GileModel.postings`."""
         gile, labels, table = self.gile, self.label_set, self.gile.label_rows
         if not gile.output_layer.counts_words:
             return None
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
         named = labels or [Label(name, name) for name in self.config.id2label.values()]
-        fitted = () if gile.word_rows is None else (one for one in gile.word_rows.parameters() if not one.is_meta)
-        made_of = (labels, *state_of(gile.output_layer.lexical(), *fitted))
-        postings = self.stored_labels.postings(made_of, partial(gile.postings, named, columns=torch.arange(len(named))))
+        tensors = () if gile.word_rows is None else (x for x in gile.word_rows.parameters() if not x.is_meta)
+        state = (labels, *compute_state(gile.output_layer.lexical(), *tensors))
+        postings = self.stored_labels.postings(state, partial(gile.postings, named, columns=torch.arange(len(named))))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
-        """What belongs to stored labels in `(C,)` columns, by default to all: arguments of `GileModel.project_labels`.
+        """Returns the arguments of `GileModel.project_labels` for `(C,)` stored labels, by default all.
 
         Raises:
-            ValueError: No label set is stored.
+            ValueError: If no label set is stored.
         """
-        # A label has words, or was not loaded.
+        # Each stored label has words.
         if bool((self.label_input_ids[:1] == self.config.text_config.pad_token_id).all()):
             raise ValueError(
-                "no label set is stored in this model, or its checkpoint was saved without one (by GileModel, for "
-                "example), or resize_token_embeddings took words of its labels away: call model.set_labels(label_set, "
+                "no label set is stored in this model, or its checkpoint was saved without labels (for example, by "
+                "GileModel), or resize_token_embeddings removed words of its labels: call model.set_labels(label_set, "
                 "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
             )
 
-        def of_columns(numbers: Tensor) -> Tensor:
-            return numbers if columns is None else numbers[columns]
+        def select(tensor: Tensor) -> Tensor:
+            return tensor if columns is None else tensor[columns]
 
-        inputs = {"label_input_ids": of_columns(self.label_input_ids)}
+        inputs = {"label_input_ids": select(self.label_input_ids)}
         if self.gile.label_rows is not None:
             inputs["label_rows"] = self.gile.label_rows.weight if columns is None else self.gile.label_rows(columns)
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            inputs["label_language"] = of_columns(self.stored_labels.languages.to(self.label_input_ids.device))
+            inputs["label_language"] = select(self.stored_labels.languages.to(self.label_input_ids.device))
         return inputs
 
     def save_pretrained(
@@ -894,9 +898,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         for_hub = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
         hub = {name: kwargs.pop(name) for name in for_hub if name in kwargs}
         if is_main_process:
-            Path(save_directory, UNFINISHED_SAVE).unlink(
-                missing_ok=True
-            )  # the interrupted save is older than this model
+            Path(save_directory, UNFINISHED_SAVE).unlink(missing_ok=True)  # an interrupted save of an older model
         super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
         file = Path(save_directory) / LABELS_FILE
         if is_main_process:
@@ -905,7 +907,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             else:
                 file.unlink(missing_ok=True)  # from another model saved here before
         if push_to_hub:
-            # Not by super(), which would push before labels are saved.
+            # Not in super(), which would push before labels are saved.
             repo_id = hub.pop("repo_id", Path(save_directory).name)
             self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
 

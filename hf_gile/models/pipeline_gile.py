@@ -22,12 +22,12 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .labels_gile import LabelSet
-from .languages_gile import check_language, own_columns
+from .languages_gile import check_language, get_language_columns
 from .losses_gile import widened
 from .processing_gile import GileProcessor, pad_rows
 from .scoring_gile import Postings
-from .search_gile import Bias, Choice, TopLabels, best_labels, bias_of, project_label_set
-from .stored_labels_gile import state_of
+from .search_gile import Bias, Choice, TopLabels, best_labels, get_bias, project_label_set
+from .stored_labels_gile import compute_state
 
 LONG_TEXTS = ("cut", "max", "mean")
 """Ways to handle texts that are longer than a model reads."""
@@ -83,9 +83,9 @@ class Options:
             if not isinstance(value, bool) and (value is not None or name != "multi_label"):
                 raise ValueError(f"{name} must be True or False, got {value!r:.100}")
         for name in ("top_k", "shortlist"):
-            most = getattr(self, name)
-            if most is not None and (not hasattr(most, "__index__") or isinstance(most, bool) or most < 1):
-                raise ValueError(f"{name} must be a whole number, at least 1, got {most!r:.100}")
+            limit = getattr(self, name)
+            if limit is not None and (not hasattr(limit, "__index__") or isinstance(limit, bool) or limit < 1):
+                raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r:.100}")
         threshold: Any = self.threshold
         is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
         is_number = isinstance(threshold, int | float | Real) and not isinstance(threshold, bool)
@@ -133,10 +133,7 @@ class LabelScoringPipeline(Pipeline):
     """
 
     _load_processor = True
-    _load_tokenizer = False
-    _load_image_processor = False
-    _load_video_processor = False
-    _load_feature_extractor = False
+    _load_tokenizer = _load_image_processor = _load_video_processor = _load_feature_extractor = False
 
     def __init__(self, *args: Any, label_cache_bytes: int = LABEL_CACHE_BYTES, **kwargs: Any) -> None:
         self._cache = LabelCache()
@@ -189,10 +186,10 @@ class LabelScoringPipeline(Pipeline):
                 asked for evidence, or scores are NaN.
         """
         texts = _checked_texts(inputs, self.processor)
-        if not _one_set_for_each_text(candidate_labels):
+        if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
-        is_one = isinstance(texts, str)
-        texts = [texts] if is_one else texts
+        is_single = isinstance(texts, str)
+        texts = [texts] if is_single else texts
         if not isinstance(texts, list):
             raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
         if len(texts) != len(candidate_labels):
@@ -202,7 +199,7 @@ class LabelScoringPipeline(Pipeline):
             )
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
         answers = super().__call__([_Request(*pair) for pair in pairs], **options)
-        return answers[0] if is_one else answers
+        return answers[0] if is_single else answers
 
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
         """Saves the model and its processor for `pipeline(model=folder, trust_remote_code=True)`."""
@@ -231,7 +228,7 @@ class LabelScoringPipeline(Pipeline):
         return {}, chosen, {}
 
     def preprocess(self, inputs: object) -> dict[str, Any]:
-        """Wraps a text, since `_forward` tokenizes whole batches."""
+        """Wraps a text in a request, since `_forward` tokenizes whole batches."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
     def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
@@ -240,63 +237,61 @@ class LabelScoringPipeline(Pipeline):
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
         if labels is not None:
-            requests = [
-                request if request.labels is not None else replace(request, labels=labels) for request in requests
-            ]
+            requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
         options = Options(**chosen)
         read = self._read([request.text for request in requests], options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
-        for place, request in enumerate(requests):
-            by_labels.setdefault(id(request.labels), []).append(place)
+        for position, request in enumerate(requests):
+            by_labels.setdefault(id(request.labels), []).append(position)
         best: list[Any] = [None] * len(requests)
         for positions in by_labels.values():
-            own = requests[positions[0]].labels
-            label_set, of_labels = getattr(own, "label_set", own), self.model.config.id2label
+            candidates = requests[positions[0]].labels
+            label_set, names = getattr(candidates, "label_set", candidates), self.model.config.id2label
             if label_set is not None:
-                of_labels = self._cache.fact(label_set, "names", None, label_set.id2label)
-            answers = self._best_labels(own, read, positions, options, state)
-            for place, answer in zip(positions, answers, strict=True):
-                said = _said(label_set or self.model.label_set, of_labels, answer.columns.tolist(), options)
-                best[place] = said | {"scores": answer.scores}
+                names = self._cache.fact(label_set, "names", None, label_set.id2label)
+            answers = self._best_labels(candidates, read, positions, options, state)
+            for position, answer in zip(positions, answers, strict=True):
+                described = _describe(label_set or self.model.label_set, names, answer.columns.tolist(), options)
+                best[position] = described | {"scores": answer.scores}
         columns = {"request": requests, "best": best, "known": read.known, "evidence": read.evidence}
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
     def _read(self, texts: list[Any], options: Options) -> "_ReadTexts":
-        """Encodes texts. First pieces form a batch, so that codes of short texts do not depend on `long_texts`."""
+        """Encodes texts. First pieces are a batch, so that codes of short texts do not depend on `long_texts`."""
         processor, language = self.processor, options.language
         if options.return_evidence:
             _check_attends(self.model.config)
         inputs = processor(texts, language=language)
         documents, words = inputs["input_ids"], inputs.get("lexical_ids")
         codes, attentions, text_embeds = self._encoded(documents, options)
-        looked: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
+        attention: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
         known = list(map(processor.knows, documents))
-        pieces: dict[int, list[Tensor]] = {}
+        piece_codes: dict[int, list[Tensor]] = {}
         whole = options.long_texts != "cut"
         if whole:
-            of_texts = processor.pieces(texts, language)
-            known = [any(map(processor.knows, own)) for own in of_texts]
+            pieces = processor.pieces(texts, language)
+            known = [any(map(processor.knows, parts)) for parts in pieces]
             # With a long sentence, the first piece differs from the truncated text.
-            firsts = [own[0] == document for own, document in zip(of_texts, documents, strict=True)]
-            rest = [(place, piece) for place, own in enumerate(of_texts) for piece in own[firsts[place] :]]
-            for place, _ in rest:
-                pieces[place] = [codes[place]] if firsts[place] else []
-                looked[place] = looked[place] if firsts[place] else []
+            is_encoded = [parts[0] == document for parts, document in zip(pieces, documents, strict=True)]
+            rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[is_encoded[row] :]]
+            for row, _ in rest:
+                piece_codes[row] = [codes[row]] if is_encoded[row] else []
+                attention[row] = attention[row] if is_encoded[row] else []
             size = max(_PIECES_AT_ONCE, len(texts))
             for start in range(0, len(rest), size):
-                some = rest[start : start + size]
-                more, attentions, _ = self._encoded([piece for _, piece in some], options)
-                for row, (place, _) in enumerate(some):
-                    pieces[place].append(more[row])
-                    looked[place] += attentions[row : row + 1]
+                batch = rest[start : start + size]
+                batch_codes, attentions, _ = self._encoded([piece for _, piece in batch], options)
+                for index, (row, _) in enumerate(batch):
+                    piece_codes[row].append(batch_codes[index])
+                    attention[row] += attentions[index : index + 1]
         evidence: list[Any] = [None] * len(texts)
         if options.return_evidence:
             written = processor.pieces(texts, language, whole=whole, written=True)
-            evidence = [_evidence(*of_text) for of_text in zip(written, looked, strict=True)]
-        of_pieces = {place: torch.stack(own) for place, own in pieces.items()}
+            evidence = [_evidence(*pair) for pair in zip(written, attention, strict=True)]
+        stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
         words = words and self.model.gile.with_neighbours(pad_rows(words, -1), text_embeds)
-        return _ReadTexts(codes, of_pieces, words, evidence, known)
+        return _ReadTexts(codes, stacked, words, evidence, known)
 
     def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]], Tensor]:
         """Returns `(B, J)` text codes of documents of ids, their attention if requested, and `(B, H)` vectors."""
@@ -310,7 +305,7 @@ class LabelScoringPipeline(Pipeline):
     def _best_labels(
         self, labels: object, read: "_ReadTexts", positions: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
-        """The answers to the texts in some positions, of which all are scored with the same labels."""
+        """Selects the labels of the texts at some positions, which are scored against the same labels."""
         config, words = self.model.config, read.lexical_ids
         codes, bias, first = self._cached_codes(labels, options, state)
         multi_label, top_k, threshold = options.multi_label, options.shortlist or options.top_k, options.threshold
@@ -318,30 +313,27 @@ class LabelScoringPipeline(Pipeline):
             multi_label = config.problem_type != "single_label_classification"
         if threshold == "stored" and not multi_label:
             threshold, top_k = None, 1
-        own = slice(first, first + len(codes))
-        of = (labels, own, options.label_language or options.language)
-        least: Any = self._of_labels("thresholds", *of) if threshold == "stored" else threshold
-        seen = self._of_labels("seen", *of) if config.calibration else None
-        choice = Choice(
-            multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
-        )
+        columns = slice(first, first + len(codes))
+        arguments = (labels, columns, options.label_language or options.language)
+        thresholds: Any = self._label_facts("thresholds", *arguments) if threshold == "stored" else threshold
+        seen = self._label_facts("seen", *arguments) if config.calibration else None
+        top_k = None if top_k is None else int(top_k)
+        choice = Choice(multi_label, top_k, thresholds, options.force_label, config.calibration, seen)
         answers: dict[int, TopLabels] = {}
         postings = self._cached_postings(labels, options, state)
 
-        def added(some: list[int]) -> Bias:
-            return bias if postings is None else lambda rows: bias + postings.scores(words[some][rows])[:, own]
+        def addend(texts: list[int]) -> Bias:
+            return bias if postings is None else lambda rows: bias + postings.scores(words[texts][rows])[:, columns]
 
-        long = [place for place in positions if place in read.pieces]
-        if len(long) < len(
-            positions
-        ):  # score all texts, so that short texts have the same scores as with long_texts="cut"
-            answers |= zip(positions, best_labels(read.codes[positions], codes, added(positions), choice), strict=True)
+        long = [row for row in positions if row in read.pieces]
+        if len(long) < len(positions):  # all texts, so that scores of short texts are as with long_texts="cut"
+            answers |= zip(positions, best_labels(read.codes[positions], codes, addend(positions), choice), strict=True)
         if long:
-            pieces = [widened(read.pieces[place]) for place in long]
+            pieces = [widened(read.pieces[row]) for row in long]
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
-            answers |= zip(long, best_labels(means, codes, added(long), choice), strict=True)
-        return [TopLabels(answers[place].scores, answers[place].columns + first) for place in positions]
+            answers |= zip(long, best_labels(means, codes, addend(long), choice), strict=True)
+        return [TopLabels(answers[row].scores, answers[row].columns + first) for row in positions]
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Converts the best labels of a document to names and numbers."""
@@ -366,13 +358,13 @@ class LabelScoringPipeline(Pipeline):
         if hasattr(labels, "check_fits"):
             labels.check_fits(self.model, (language, label_language))
             return labels.codes, labels.bias, 0
-        bias = bias_of(gile, language)
+        bias = get_bias(gile, language)
         if labels is None:
-            own = own_columns(config, check_language(config, label_language))
-            return self.model.project_stored_labels(language=language)[own], bias, own.start
+            columns = get_language_columns(config, check_language(config, label_language))
+            return self.model.project_stored_labels(language=language)[columns], bias, columns.start
         check_language(config, label_language)
 
-        def make() -> tuple[Tensor, Tensor]:
+        def project() -> tuple[Tensor, Tensor]:
             words: list[Tensor] = []
             codes = project_label_set(
                 self.model, self.processor, labels, language, options.label_language, seen_words=words
@@ -380,37 +372,37 @@ class LabelScoringPipeline(Pipeline):
             return codes, torch.cat(words).unique()
 
         languages = (language, options.label_language)
-        return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), make), bias, 0
+        return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), project), bias, 0
 
-    def _cached_postings(self, labels: object, options: Options, state: Callable[[], Any]) -> Postings | None:
+    def _cached_postings(self, labels: Any, options: Options, state: Callable[[], Any]) -> Postings | None:
         """Returns the postings of labels; None if lexical terms are not used."""
-        model, given, language = self.model, labels, options.label_language or options.language  # type: Any, Any, Any
+        model, language = self.model, options.label_language or options.language
         if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:
             return model.stored_postings() if labels is None else getattr(labels, "postings", None)
 
-        def make() -> Postings | None:
-            return model.postings_of(given, check_language(model.config, language))
+        def build() -> Postings | None:
+            return model.build_postings(labels, check_language(model.config, language))
 
-        made_of = (state(), state_of(model.gile.output_layer.lexical.idf), language)
-        return self._cache.fact(given, "postings", made_of, make)
+        inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), language)
+        return self._cache.fact(labels, "postings", inputs_state, build)
 
-    def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
+    def _label_facts(self, name: str, labels: Any, columns: slice, language: str | None) -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
         stored, label_set = model.label_set, getattr(labels, "label_set", labels)
 
-        def make() -> Any:
-            of_labels = getattr(model.stored_labels, name)
-            numbers = of_labels(label_set, check_language(model.config, language))[own].to(model.device)
-            is_one = name == "thresholds" and bool((numbers == numbers[0]).all())
-            return numbers[0].item() if is_one else numbers
+        def compute() -> Any:
+            method = getattr(model.stored_labels, name)
+            values = method(label_set, check_language(model.config, language))[columns].to(model.device)
+            is_single = name == "thresholds" and bool((values == values[0]).all())
+            return values[0].item() if is_single else values
 
-        of = stored if label_set is None else label_set
-        if of is None:  # a linear unit without label set
-            return make()
+        key = stored if label_set is None else label_set
+        if key is None:  # a linear unit without label set
+            return compute()
         # Not the label set itself, which would never be released.
-        state = (stored and weakref.ref(stored), own, language, sorted(model.config.thresholds.items()))
-        return self._cache.fact(of, name if label_set is None else f"given {name}", state, make)
+        state = (stored and weakref.ref(stored), columns, language, sorted(model.config.thresholds.items()))
+        return self._cache.fact(key, name if label_set is None else f"passed {name}", state, compute)
 
 
 class _ZeroShot(ZeroShotClassificationPipeline):
@@ -433,9 +425,10 @@ class _ZeroShot(ZeroShotClassificationPipeline):
 PIPELINE_REGISTRY.supported_tasks["zero-shot-classification"]["impl"] = _ZeroShot
 
 
-def _one_set_for_each_text(labels: object) -> bool:
+def _has_set_for_each_text(labels: object) -> bool:
+    """Checks whether candidate labels are a list of label sets, one for each text."""
     return isinstance(labels, list | tuple) and any(
-        isinstance(own, list | tuple | Mapping) or hasattr(own, "texts") or hasattr(own, "check_fits") for own in labels
+        isinstance(x, list | tuple | Mapping) or hasattr(x, "texts") or hasattr(x, "check_fits") for x in labels
     )
 
 
@@ -465,12 +458,15 @@ def _checked_texts(inputs: Any, processor: GileProcessor) -> Any:
 
 
 def _checked(texts: Iterable[Any], processor: GileProcessor) -> Iterator[Any]:
-    for place, text in enumerate(texts):
-        processor.check_text(text, f"text[{place}]")
+    """Yields texts after checking each."""
+    for position, text in enumerate(texts):
+        processor.check_text(text, f"text[{position}]")
         yield text
 
 
 class _CheckedDataset(Dataset[Any]):
+    """A dataset that checks each text when it is read."""
+
     def __init__(self, texts: Any, processor: GileProcessor) -> None:
         self.texts = texts
         self.processor = processor
@@ -478,36 +474,36 @@ class _CheckedDataset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.texts)
 
-    def __getitem__(self, place: int) -> Any:
-        text = self.texts[place]
-        self.processor.check_text(text, f"text[{place}]")
+    def __getitem__(self, position: int) -> Any:
+        text = self.texts[position]
+        self.processor.check_text(text, f"text[{position}]")
         return text
 
 
 class _ReadTexts(NamedTuple):
     """Encoded texts."""
 
-    codes: Tensor  # (B, J), of the truncated texts
+    codes: Tensor  # (B, J), codes of the truncated texts
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
-    lexical_ids: Any  # (B, F), of whole texts, or None
-    evidence: list[Any]  # of each text, or None
-    known: list[bool]  # whether each text, as far as read, has a known word
+    lexical_ids: Any  # (B, F) for whole texts, or None
+    evidence: list[Any]  # evidence for each text, or None
+    known: list[bool]  # whether the part of each text that is read has a known word
 
 
-def _said(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
-    """What an answer says of its labels; of a linear unit, more may not be known than the names."""
-    said: dict[str, Any] = {"labels": [names[column] for column in columns], "scores": None}  # in this order
+def _describe(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
+    """Returns the entries of an answer that describe its labels; `labels` is None if only names are known."""
+    answer: dict[str, Any] = {"labels": [names[column] for column in columns], "scores": None}  # in this order
     if options.return_parents:
-        above = [[one for one in labels[column].broader if one in labels] if labels else () for column in columns]
-        said["parents"] = [[names[labels.column(one)] for one in ids] for ids in above]
+        parents = [[x for x in labels[column].broader if x in labels] if labels else () for column in columns]
+        answer["parents"] = [[names[labels.column(parent)] for parent in ids] for ids in parents]
     if options.shortlist is not None:
-        said["shortlist"] = "\n".join(
-            f"- {names[one]}" + (labels[one].text.removeprefix(labels[one].name) if labels else "") for one in columns
-        )
-    return said
+        descriptions = [labels[j].text.removeprefix(labels[j].name) if labels else "" for j in columns]
+        answer["shortlist"] = "\n".join(f"- {names[j]}{text}" for j, text in zip(columns, descriptions, strict=True))
+    return answer
 
 
 def _check_attends(config: PreTrainedConfig) -> None:
+    """Refuses a model without attention."""
     kind, pooling = config.text_config.text_encoder_type, config.text_config.pooling
     if kind in ("nn", "hnn") or (kind != "hierarchical_transformer" and pooling != "attention"):
         has = f"text_encoder_type {kind!r} averages words" if kind in ("nn", "hnn") else f"its pooling is {pooling!r}"
@@ -524,10 +520,10 @@ def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]
     of a word are added. Pieces have equal weight: the weights of sentences are divided by the number of pieces.
     """
     sentences = []
-    for piece, (of_words, *of_sentences) in zip(pieces, attentions, strict=True):
-        rows = piece if of_sentences else [piece]
-        row_weights = of_words.float().tolist() if of_sentences else [of_words.float().tolist()]
-        shares = of_sentences[0].float().tolist() if of_sentences else [1.0]
+    for piece, (over_words, *over_sentences) in zip(pieces, attentions, strict=True):
+        rows = piece if over_sentences else [piece]
+        row_weights = over_words.float().tolist() if over_sentences else [over_words.float().tolist()]
+        shares = over_sentences[0].float().tolist() if over_sentences else [1.0]
         for row, weights, share in zip(rows, row_weights, shares, strict=False):
             tokens = groupby(zip(row, weights, strict=False), key=lambda token: token[0])
             words = [[word[1], sum(weight for _, weight in parts)] for word, parts in tokens if word is not None]
@@ -549,8 +545,8 @@ class LabelCache:
         self._lock = threading.Lock()
         # By label set and languages: the state of the model, the codes, and the words of the labels.
         self._codes: OrderedDict[tuple[Any, ...], tuple[Any, Tensor, Tensor]] = OrderedDict()
-        # While the codes of a label set are cached, its names are mapped to it.
-        self._given: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        # Maps names to their label set while its codes are cached.
+        self._by_names: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._facts: weakref.WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -581,13 +577,13 @@ class LabelCache:
         is_mapping = isinstance(labels, Mapping)
         names: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
         try:
-            label_set = self._given.get((is_mapping, names))
+            label_set = self._by_names.get((is_mapping, names))
         except TypeError:  # unhashable values are not labels, which the label set reports
             label_set = None
         if label_set is None:
             are_labels = names and not is_mapping and all(hasattr(label, "text") for label in names)
             label_set = LabelSet(names) if are_labels else LabelSet.from_names(dict(names) if is_mapping else names)
-            self._given[is_mapping, names] = label_set
+            self._by_names[is_mapping, names] = label_set
         return label_set
 
     def fact(self, label_set: LabelSet, name: str, state: object, make: Callable[[], Any]) -> Any:
@@ -620,17 +616,18 @@ class LabelCache:
                     self._codes.move_to_end(key)
             return known[1]
         codes, words = make()
-        made_of = state(words)
+        words_state = state(words)
         with self._lock:
             self._drop(key)
             if codes.nbytes <= self.max_bytes:
-                self._codes[key] = made_of, codes, words
+                self._codes[key] = words_state, codes, words
                 self.num_bytes += codes.nbytes
             while self._codes and codes.nbytes <= self.max_bytes < self.num_bytes:
                 self._drop(next(iter(self._codes)))
         return codes
 
     def _drop(self, key: tuple[Any, ...]) -> None:
-        gone = self._codes.pop(key, None)
-        if gone is not None:
-            self.num_bytes -= gone[1].nbytes
+        """Removes codes from the cache, if cached."""
+        dropped = self._codes.pop(key, None)
+        if dropped is not None:
+            self.num_bytes -= dropped[1].nbytes

@@ -33,7 +33,7 @@ _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words"
 _WORD = re.compile(
     "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0eff\u1000-\u109f\u1780-\u17d3]{1,64}"
 )
-_BATCH = 10_000  # texts encoded together, since the output of a tokenizer needs many times the memory of ids
+_BATCH = 10_000  # texts encoded together: the output of a tokenizer needs much more memory than ids
 
 
 class GileProcessor(ProcessorMixin):
@@ -95,7 +95,7 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            raise ValueError(f"tokenizer must be a transformers tokenizer, got {_shown(tokenizer)}")
+            raise ValueError(f"tokenizer must be a transformers tokenizer, got {_format_value(tokenizer)}")
         backend = getattr(tokenizer, "backend_tokenizer", None)
         self._is_pretrained = backend is None or not isinstance(backend.model, models.WordLevel)
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
@@ -220,18 +220,15 @@ class GileProcessor(ProcessorMixin):
         if text is None and label_text is None:
             raise ValueError("pass text (documents), label_text (labels), or both; got neither")
         if return_tensors not in (None, "pt"):
-            raise ValueError(f"return_tensors must be 'pt' or None, got {_shown(return_tensors)}")
+            raise ValueError(f"return_tensors must be 'pt' or None, got {_format_value(return_tensors)}")
         data: dict[str, Any] = {}
         if text is not None:
             text = list(text) if isinstance(text, Iterator) else text
             documents = [self._document(row) for row in self._rows(text, language)]
-            if return_tensors:
-                data.update(self.pad_documents(documents))
-            else:
-                data["input_ids"] = documents
+            data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
             if self.lexical:
                 texts = [text] if isinstance(text, str) else text
-                words = [lexical_ids(one if isinstance(one, str) else " ".join(one)) for one in texts]
+                words = [lexical_ids(row if isinstance(row, str) else " ".join(row)) for row in texts]
                 data["lexical_ids"] = pad_rows(words, -1) if return_tensors else words
         if label_text is not None:
             if label_language is None and isinstance(language, str):
@@ -294,21 +291,21 @@ class GileProcessor(ProcessorMixin):
         if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
             raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
         what = "a list of sentences, each a list of word ids" if self.reads_sentences else "a list of word ids"
-        for place, document in enumerate(documents):
+        for position, document in enumerate(documents):
             rows = [document]
             if self.reads_sentences:
                 rows = list(document) if _is_row(document) else [None]
             if not all(_is_row(row) and all(hasattr(word, "__index__") for word in row) for row in rows):
                 raise ValueError(
-                    f"document {place} of the batch must be {what}, as the processor returns it without "
-                    f"return_tensors, got {_shown(document)}"
+                    f"document {position} of the batch must be {what}, as the processor returns it without "
+                    f"return_tensors, got {_format_value(document)}"
                 )
 
     def knows(self, document: Any) -> bool:
         """Checks whether a document of ids, not padded, has a known word."""
-        around = slice(len(self._front), -len(self._back) or None)
-        nothing = {*self._back, self.tokenizer.unk_token_id}
-        return not all(nothing.issuperset(one[around]) for one in (document if self.reads_sentences else [document]))
+        content = slice(len(self._front), -len(self._back) or None)
+        unknown = {*self._back, self.tokenizer.unk_token_id}
+        return not all(unknown.issuperset(row[content]) for row in (document if self.reads_sentences else [document]))
 
     def _rows(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
         """Returns all ids of each text or of its non-empty sentences, or the written words instead."""
@@ -318,22 +315,22 @@ class GileProcessor(ProcessorMixin):
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
         languages = self._languages(language, len(texts), "language")
-        for place, text in enumerate(texts):
-            self.check_text(text, f"text[{place}]")
+        for position, text in enumerate(texts):
+            self.check_text(text, f"text[{position}]")
         if not self.reads_sentences:
             return self._words([_gap(self.text_prompt) + text for text in texts], languages, written)
         documents = [split_sentences(text) if isinstance(text, str) else list(text) for text in texts]
         sizes = list(map(len, documents))
-        of_sentences = list(chain.from_iterable(map(repeat, languages, sizes)))
-        words = iter(self._words(list(chain.from_iterable(documents)), of_sentences, written))
+        sentence_languages = list(chain.from_iterable(map(repeat, languages, sizes)))
+        words = iter(self._words(list(chain.from_iterable(documents)), sentence_languages, written))
         return [[sentence for sentence in islice(words, size) if sentence] for size in sizes]
 
     def check_text(self, text: Any, name: str) -> None:
         """Checks a document: a text, or for models that read sentences, a list of sentences. `name` is for errors."""
-        is_list = isinstance(text, list | tuple) and all(isinstance(one, str) for one in text)
+        is_list = isinstance(text, list | tuple) and all(isinstance(sentence, str) for sentence in text)
         if isinstance(text, str) or (is_list and self.reads_sentences):
-            for one in [text] if isinstance(text, str) else text:
-                _check_characters(one, name)
+            for sentence in [text] if isinstance(text, str) else text:
+                _check_characters(sentence, name)
             return
         what = "a text or a list of sentences" if self.reads_sentences else "a text"
         hint = ""
@@ -348,7 +345,7 @@ class GileProcessor(ProcessorMixin):
     def _document(self, row: list[Any], written: bool = False) -> list[Any]:
         """Truncates a text to what the model reads."""
         if not self.reads_sentences:
-            return self._cut(row, self.max_words, written)
+            return self._truncate(row, self.max_words, written)
         if not self._is_pretrained:
             return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
         return self._windows(row, self.max_sentences, written)[: self.max_sentences]
@@ -356,37 +353,39 @@ class GileProcessor(ProcessorMixin):
     def _pieces(self, row: list[Any], written: bool) -> list[Any]:
         """Splits a text into documents that the model reads."""
         if not self.reads_sentences:
-            return [self._cut(part, self.max_words, written) for part in _parts(row, self.max_words - self._specials)]
+            limit = self.max_words - self._num_special_tokens
+            return [self._truncate(part, self.max_words, written) for part in _split(row, limit)]
         if self._is_pretrained:
-            return _parts(self._windows(row, None, written), self.max_sentences)
-        return _parts([part for one in row for part in _parts(one, self.max_sentence_words)], self.max_sentences)
+            return _split(self._windows(row, None, written), self.max_sentences)
+        sentences = [part for sentence in row for part in _split(sentence, self.max_sentence_words)]
+        return _split(sentences, self.max_sentences)
 
-    def _windows(self, sentences: list[list[Any]], most: int | None, written: bool) -> list[list[Any]]:
-        """Returns the windows of a document, or the first `most`."""
-        room = self.max_sentence_words - self._specials
+    def _windows(self, sentences: list[list[Any]], max_windows: int | None, written: bool) -> list[list[Any]]:
+        """Returns the windows of a document; stops after `max_windows`."""
+        limit = self.max_sentence_words - self._num_special_tokens
         windows: list[list[Any]] = []
         for sentence in sentences:
-            if windows and len(windows[-1]) + len(sentence) <= room:
+            if windows and len(windows[-1]) + len(sentence) <= limit:
                 windows[-1] += sentence
             else:
-                windows += _parts(sentence, room)
-            if most is not None and len(windows) > most:
+                windows += _split(sentence, limit)
+            if max_windows is not None and len(windows) > max_windows:
                 break
         # An empty document is a window of special tokens, as some encoders fail for a batch without tokens.
-        return [self._cut(window, self.max_sentence_words, written) for window in windows or [[]]]
+        return [self._truncate(window, self.max_sentence_words, written) for window in windows or [[]]]
 
     @property
-    def _specials(self) -> int:
-        """Returns the number of special tokens around a text."""
+    def _num_special_tokens(self) -> int:
+        """Number of special tokens around a text."""
         return len(self._front) + len(self._back)
 
-    def _cut(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
+    def _truncate(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
         """Truncates a text, and adds the prompt and special tokens."""
         front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)
-        return [*front, *words[: limit - self._specials], *back]
+        return [*front, *words[: limit - self._num_special_tokens], *back]
 
-    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, of: str) -> tuple[list[int], list[int]]:
-        """Returns the special tokens before and after a text or a label."""
+    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, kind: str) -> tuple[list[int], ...]:
+        """Returns the special tokens before and after a text or a label, by `kind`."""
         if tokenizer.pad_token_id is None:
             raise ValueError(
                 "the tokenizer has no padding token: set one that does not occur in texts, as in "
@@ -400,61 +399,62 @@ class GileProcessor(ProcessorMixin):
         front, back = whole[:start], whole[start + len(words) :]
         if prompt:  # trailing white space is moved to the text, as many tokenizers strip it
             front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
-        of_text = "max_sentence_words" if self.reads_sentences else "max_words"
-        name = of_text if of == "text" else "max_label_words"
-        if getattr(self, name) <= len(front) + len(back):
+        text_limit = "max_sentence_words" if self.reads_sentences else "max_words"
+        name = text_limit if kind == "text" else "max_label_words"
+        limit, size = getattr(self, name), len(front) + len(back)
+        if limit <= size:
             what = f"special tokens and those of the prompt {prompt!r:.100}" if prompt else "special tokens"
-            raise ValueError(
-                f"{name} must be more than the {len(front) + len(back)} {what} around a {of}, got {getattr(self, name)}"
-            )
+            raise ValueError(f"{name} must be more than the {size} {what} around a {kind}, got {limit}")
         return front, back
 
     def _labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
+        """Returns the truncated ids of label texts, with special tokens and without unknown words."""
         if isinstance(label_text, str | Mapping) or not isinstance(label_text, Iterable):
-            raise ValueError(f"label_text must be a list of label texts, got {_shown(label_text)}")
+            raise ValueError(f"label_text must be a list of label texts, got {_format_value(label_text)}")
         texts = list(label_text)
         if len(texts) == 0:
             raise ValueError("label_text is an empty list; pass at least one label")
-        for place, text in enumerate(texts):
+        for position, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"label_text[{place}] must be a non-empty text, got {_shown(text)}")
-            _check_characters(text, f"label_text[{place}]")
+                raise ValueError(f"label_text[{position}] must be a non-empty text, got {_format_value(text)}")
+            _check_characters(text, f"label_text[{position}]")
         labels = []
         unknown = self.tokenizer.unk_token_id
         languages = self._languages(language, len(texts), "label_language")
-        room = self.max_label_words - len(self._label_front) - len(self._back)
+        limit = self.max_label_words - len(self._label_front) - len(self._back)
         for words in self._words([_gap(self.label_prompt) + text for text in texts], languages):
             # Unknown words would make labels similar; pretrained encoders have no unknown words.
             known = words if self._is_pretrained else [word for word in words if word != unknown]
             # A label without letters and digits, such as an emoji, becomes an unknown word.
-            nothing = [] if unknown is None else [unknown]
-            labels.append([*self._label_front, *(known or words or nothing)[:room], *self._back])
+            fallback = [] if unknown is None else [unknown]
+            labels.append([*self._label_front, *(known or words or fallback)[:limit], *self._back])
         return labels
 
     def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
         """Returns the language of each text."""
         if language is not None and (not isinstance(language, Iterable) or getattr(language, "ndim", 1) == 0):
-            raise ValueError(f"{name} must be a language, or a language for each text, got {_shown(language)}")
+            raise ValueError(f"{name} must be a language, or a language for each text, got {_format_value(language)}")
         languages = [language] * size if language is None or isinstance(language, str) else list(language)
         if len(languages) != size:
             raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
-        return [check_language(self, one, name) for one in languages]
+        return [check_language(self, item, name) for item in languages]
 
     def _words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[list[Any]]:
+        """Returns all ids of texts in their languages, or the written words instead."""
         words: list[list[Any]] = [[]] * len(texts)
         if self._is_pretrained:  # language-independent
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
-            positions = [place for place, other in enumerate(languages) if other == language]
+            positions = [position for position, other in enumerate(languages) if other == language]
             encode = self._written if written else self._encoded
-            rows = encode([texts[place] for place in positions], self._own_tokenizer(language))
-            for place, row in zip(positions, rows, strict=True):
-                words[place] = row
+            rows = encode([texts[position] for position in positions], self._language_tokenizer(language))
+            for position, row in zip(positions, rows, strict=True):
+                words[position] = row
         return words
 
-    def _encoded(self, texts: list[str], own: Tokenizer | None) -> list[list[int]]:
+    def _encoded(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[int]]:
         """Returns all ids of texts, without special tokens."""
-        tokenizer = self._backend(own)
+        tokenizer = self._backend(language_tokenizer)
         if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = []
@@ -463,10 +463,11 @@ class GileProcessor(ProcessorMixin):
             ids += [encoding.ids for encoding in encodings]
         return ids
 
-    def _backend(self, own: Tokenizer | None) -> Tokenizer | None:
+    def _backend(self, language_tokenizer: Tokenizer | None) -> Tokenizer | None:
         """Returns the fast tokenizer without limits; None for a Python tokenizer."""
-        tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
-        # It keeps the limits of the last call; ours are applied to its output. (Set only if needed, since other
+        shared = getattr(self.tokenizer, "backend_tokenizer", None)
+        tokenizer = shared if language_tokenizer is None else language_tokenizer
+        # Removes the limits of previous calls, as ours are applied to its output. (Changed only if needed, since other
         # threads may be encoding.)
         if tokenizer is not None and tokenizer.truncation is not None:
             tokenizer.no_truncation()
@@ -474,49 +475,49 @@ class GileProcessor(ProcessorMixin):
             tokenizer.no_padding()
         return tokenizer
 
-    def _written(self, texts: list[str], own: Tokenizer | None) -> list[list[Any]]:
+    def _written(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[Any]]:
         """Returns `(position, word)` for each id; words are numbered across all texts."""
         positions = count()
-        tokenizer = self._backend(own)
+        tokenizer = self._backend(language_tokenizer)
         if tokenizer is None:  # it does not return offsets
-            named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, own))
+            named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, language_tokenizer))
             return [[(next(positions), token) for token in row] for row in named]
         rows: list[list[Any]] = []
         for text in texts:
             encoding = tokenizer.encode(text, add_special_tokens=False)
             words: list[list[int]] = []  # start, end, number of tokens
-            before, last = 0, None
+            end_of_last, last = 0, None
             for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
                 # Some tokenizers treat a whole text as a word.
-                if not words or number != last or text[before:end][:1].isspace():
+                if not words or number != last or text[end_of_last:end][:1].isspace():
                     words.append([start, end, 0])
-                words[-1][1] = before = max(words[-1][1], end)
+                words[-1][1] = end_of_last = max(words[-1][1], end)
                 words[-1][2] += 1
                 last = number
             row: list[Any] = []
-            before = 0
+            end_of_last = 0
             for start, end, size in words:
                 # For a number replaced by NUM, the offset covers only the last character.
-                front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[before:start])
+                front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[end_of_last:start])
                 word = (front[0] if front else "") + text[start:end].strip()
                 row += [(next(positions), word)] * size
-                before = end
+                end_of_last = end
             rows.append(row)
         return rows
 
-    def _own_tokenizer(self, language: str | None) -> Tokenizer | None:
+    def _language_tokenizer(self, language: str | None) -> Tokenizer | None:
         """Returns the tokenizer of a language, without prefixes; None if the vocabulary is shared."""
         if language is not None and language not in self._tokenizers:
             shared, name = self.tokenizer.backend_tokenizer, f"{language}:"
             vocabulary = shared.get_vocab()
-            own = {word.removeprefix(name): row for word, row in vocabulary.items() if word.startswith(name)}
-            if not own and any(word.startswith(f"{other}:") for other in self.languages for word in vocabulary):
+            words = {word.removeprefix(name): row for word, row in vocabulary.items() if word.startswith(name)}
+            if not words and any(word.startswith(f"{other}:") for other in self.languages for word in vocabulary):
                 raise ValueError(f"the tokenizer has no words of {language}: none starts with {name!r}")
             for word in (self.tokenizer.pad_token, self.tokenizer.unk_token):
-                own[word] = vocabulary[word]
-            tokenizer = Tokenizer(models.WordLevel(own, unk_token=self.tokenizer.unk_token))
+                words[word] = vocabulary[word]
+            tokenizer = Tokenizer(models.WordLevel(words, unk_token=self.tokenizer.unk_token))
             tokenizer.normalizer, tokenizer.pre_tokenizer = shared.normalizer, shared.pre_tokenizer
-            self._tokenizers[language] = tokenizer if len(own) > 2 else None
+            self._tokenizers[language] = tokenizer if len(words) > 2 else None
         return self._tokenizers.get(language)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -525,22 +526,25 @@ class GileProcessor(ProcessorMixin):
 
 
 def _check_config(config: PreTrainedConfig) -> None:
+    """Refuses a configuration of another kind of model."""
     if not hasattr(config, "text_config"):
         hint = "; pass model.config" if hasattr(config, "config") else ""
         raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
 
 
 def _is_row(value: object) -> bool:
+    """Checks whether a value is a list, tuple, array or tensor."""
     return isinstance(value, list | tuple | np.ndarray | Tensor) and (not hasattr(value, "ndim") or value.ndim > 0)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Formats an invalid value for messages, truncated if long."""
     text = f"{type(value).__name__} {value!r}"
     return text if len(text) < 100 else type(value).__name__
 
 
 def _check_characters(text: str, name: str) -> None:
+    """Refuses a text with lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -555,7 +559,7 @@ def _gap(prompt: str) -> str:
     return prompt[len(prompt.rstrip()) :]
 
 
-def _parts(row: list[Any], size: int) -> list[list[Any]]:
+def _split(row: list[Any], size: int) -> list[list[Any]]:
     """Splits a row into parts of a size; an empty row gives an empty part."""
     return [row[start : start + size] for start in range(0, max(1, len(row)), size)]
 
@@ -603,10 +607,11 @@ def lexical_features(text: str) -> list[int]:
 
 @lru_cache(1 << 15)
 def _features(word: str) -> tuple[int, ...]:
+    """Returns the hashes of a word and of its n-grams."""
     size = 2 if word[0] >= "\u2e80" else 4
     parts = [word[start : start + size] for start in range(len(word) - size + 1)] if len(word) > size else []
     words = [zlib.crc32(part.encode()) << 1 for part in (word, *parts)]
-    return tuple((number | (place > 0)) % LEXICAL_BUCKETS for place, number in enumerate(words))
+    return tuple((number | (position > 0)) % LEXICAL_BUCKETS for position, number in enumerate(words))
 
 
 def split_sentences(text: str) -> list[str]:

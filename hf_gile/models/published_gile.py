@@ -1,16 +1,16 @@
-"""The hierarchical attention network as the published Keras checkpoints of idiap/gile and idiap/mhan compute it.
+"""The hierarchical attention network of the published Keras checkpoints of idiap/gile and idiap/mhan.
 
-Their graph is not that of the paper, and a checkpoint gives its published scores only in its own graph. All that is
-particular to it is in this file, which travels only with models that `hf_gile.conversion.from_keras` has made; the
-clean encoders are elsewhere.
+Its graph differs from that of the paper, and checkpoints only reproduce the published scores in this graph. All
+differences are implemented in this file, which is saved only with models from `hf_gile.conversion.from_keras`; other
+encoders do not have these quirks.
 
-1. Nothing is masked. A document is always `max_sentences` sentences of `max_sentence_words` words; where it has none
-   stands a zero vector, which goes through encoders and attention like any word.
-2. The attention is softmax(act(u . act(W h + c) + b)): a bias on the score, and the activation around it.
-3. GRUs have hard sigmoid gates, and the reset gate acts before the recurrent product.
-4. The GRU over words runs on through the whole document and does not start afresh at a sentence.
-5. The backward GRU's states stand in the order in which they were made: beside the forward state of the first word
-   stands the backward state of the last.
+1. Nothing is masked. A document always has `max_sentences` sentences of `max_sentence_words` words; missing words are
+   zero vectors, which encoders and attention treat like any word.
+2. The attention is softmax(act(u . act(W h + c) + b)): its scores have a bias and an activation.
+3. GRUs have hard sigmoid gates, and the reset gate is applied before the recurrent product.
+4. The GRU over words continues through the whole document; its state is not reset between sentences.
+5. The states of the backward GRU are in the order of computation: the forward state of the first word is concatenated
+   with the backward state of the last word.
 
 Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequences of T items, D word-embedding size,
 H document size.
@@ -24,7 +24,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .configuration_gile import GileConfig, check_largest
-from .languages_gile import of_language, per_language
+from .languages_gile import per_language, select_module
 from .modeling_gile import GileForSequenceClassification, GileModel
 from .text_encoders_gile import WordEncoder
 
@@ -35,7 +35,7 @@ class PublishedGru(nn.Module):
         z, r = clip(0.2 (W x + U s + b) + 0.5, 0, 1)        update and reset gate
         s' = z s + (1 - z) act(W_h x + U_h (r s) + b_h)     the next state
 
-    `inputs` holds W and b of z, r and the candidate, in this order; `gates` U of z and r; `candidate` U_h.
+    `inputs` contains W and b of z, r and the candidate, in this order; `gates` is U of z and r; `candidate` is U_h.
 
     Args:
         input_size: Size of an input vector.
@@ -51,16 +51,16 @@ class PublishedGru(nn.Module):
         self.activation = ACT2FN[activation]
 
     def forward(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """Reads sequences.
+        """Computes the states of sequences.
 
         Args:
             vectors: `(N, D)` vectors.
             positions: `(R, T)` rows of `vectors` at each position.
 
         Returns:
-            `(R, T, H)` states, one after each vector.
+            `(R, T, H)` states after each vector.
         """
-        # Each vector is projected once, whatever its position; only the recurrence runs step by step.
+        # Each vector is projected once, at any number of positions; only the recurrence runs step by step.
         inputs = self.inputs(vectors)[positions.T]  # (T, R, 3 H)
         size = self.candidate.in_features
         state = inputs.new_zeros(len(positions), size)
@@ -89,12 +89,12 @@ class PublishedDenseEncoder(nn.Module):
         self.activation = ACT2FN[text.hidden_act]
 
     def forward(self, vectors: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes every vector once; arguments and results as those of `PublishedRecurrentEncoder`."""
+        """Encodes each vector once; arguments and results are as in `PublishedRecurrentEncoder`."""
         return self.activation(self.dense(vectors)), positions
 
 
 class PublishedRecurrentEncoder(nn.Module):
-    """One GRU, or one in each direction (quirk 5).
+    """A GRU, or a GRU in each direction (quirk 5).
 
     Args:
         config: A `GileConfig`.
@@ -119,7 +119,7 @@ class PublishedRecurrentEncoder(nn.Module):
         Returns:
             `(M, H)` hidden states, and `(R, T)` rows of these.
         """
-        orders = (positions, positions.flip(1))  # the states of the second are not reversed again: quirk 5
+        orders = (positions, positions.flip(1))  # states of the second are not flipped back: quirk 5
         hidden = torch.cat([gru(vectors, order) for gru, order in zip(self.directions, orders, strict=False)], dim=-1)
         return hidden.flatten(0, 1), torch.arange(positions.numel(), device=positions.device).reshape(positions.shape)
 
@@ -150,15 +150,15 @@ class PublishedAttention(nn.Module):
         """
         scores = self.activation(self.context(self.activation(self.projection(hidden)))).squeeze(-1)
         weights = scores[positions].softmax(-1)
-        # A weighted sum of rows without building (R, T, H). Autocast runs the softmax in float32, and not the rest.
+        # A weighted sum of rows without building (R, T, H). Autocast runs only the softmax in float32.
         pooled = functional.embedding_bag(positions, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
         return pooled, weights
 
 
 class PublishedHierarchicalEncoder(WordEncoder):
-    """The words of each sentence, then the sentences, as published (see the top of this file).
+    """Encodes the words of each sentence, then the sentences, as published (see the docstring of this file).
 
-    Languages share parts of it as `config.sharing` says: the encoders g_w and g_s, the attention a_w and a_s.
+    `config.sharing` selects the parts shared by languages: the encoders g_w and g_s, the attention a_w and a_s.
 
     Args:
         config: A `GileConfig`.
@@ -183,40 +183,42 @@ class PublishedHierarchicalEncoder(WordEncoder):
         Args:
             word_vectors: `(N, D)` vectors of the distinct words.
             positions: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
-            mask: `(B, S, W)` booleans, true where there is a word; other positions are read as zero vectors.
-            language: The language of all documents, in a model that has languages.
+            mask: `(B, S, W)` booleans, true for words; other positions are read as zero vectors.
+            language: Language of all documents, for a multilingual model.
 
         Returns:
             `(B, H)` document vectors, and in a tuple the `(B, S, W)` word attention and the `(B, S)` sentence
-            attention. As nothing is masked, some of their weight falls on padding, and some of it behind S and W.
+            attention. As nothing is masked, part of the attention is on padding, also beyond S and W.
 
         Raises:
-            ValueError: More sentences or words than the model reads.
+            ValueError: If there are more sentences or words than the model reads.
         """
-        documents, *given = positions.shape
-        more = [most - size for most, size in zip(self.size, given, strict=True)]
-        if min(more) < 0:
+        documents, sentences, words = positions.shape
+        padding = (self.size[0] - sentences, self.size[1] - words)
+        if min(padding) < 0:
             raise ValueError(
                 f"this model reads {self.size[0]} sentences of {self.size[1]} words (max_sentences and "
-                f"max_sentence_words), got documents of {given[0]} sentences of {given[1]} words: truncate them"
+                f"max_sentence_words), got documents of {sentences} sentences of {words} words: truncate them"
             )
-        # One more vector, of zeros, for every place without a word, up to the size that the graph has (quirk 1).
+        # A zero vector is appended for positions without a word, up to the size of the graph (quirk 1).
         positions = positions.masked_fill(~mask, len(word_vectors))
-        positions = functional.pad(positions, (0, more[1], 0, more[0]), value=len(word_vectors))
+        positions = functional.pad(positions, (0, padding[1], 0, padding[0]), value=len(word_vectors))
         vectors = functional.pad(word_vectors, (0, 0, 0, 1))
 
-        words, positions = of_language(self.word_encoder, language)(vectors, positions.flatten(1))
-        sentences, word_weights = of_language(self.word_attention, language)(words, positions.reshape(-1, self.size[1]))
-        positions = torch.arange(len(sentences), device=positions.device).reshape(documents, -1)
-        hidden, positions = of_language(self.sentence_encoder, language)(sentences, positions)
-        document, sentence_weights = of_language(self.sentence_attention, language)(hidden, positions)
-        word_weights = word_weights.reshape(documents, *self.size)[:, : given[0], : given[1]]
-        return document, (word_weights, sentence_weights[:, : given[0]])
+        hidden, positions = select_module(self.word_encoder, language)(vectors, positions.flatten(1))
+        vectors, word_weights = select_module(self.word_attention, language)(
+            hidden, positions.reshape(-1, self.size[1])
+        )
+        positions = torch.arange(len(vectors), device=positions.device).reshape(documents, -1)
+        hidden, positions = select_module(self.sentence_encoder, language)(vectors, positions)
+        document, sentence_weights = select_module(self.sentence_attention, language)(hidden, positions)
+        word_weights = word_weights.reshape(documents, *self.size)[:, :sentences, :words]
+        return document, (word_weights, sentence_weights[:, :sentences])
 
 
 @strict
 class PublishedGileConfig(GileConfig):
-    """Configuration of a converted model: that of a HAN with attention, which reads as many words as its graph has.
+    """Configuration of a converted model: a HAN with attention and a fixed number of sentences and words.
 
     Args:
         recurrent_act: Activation of the candidate state of a GRU (`gruact` of the published code).
@@ -256,7 +258,7 @@ class PublishedGileConfig(GileConfig):
 
 
 class PublishedGileModel(GileModel):
-    """A `GileModel` that computes what a published checkpoint does."""
+    """A `GileModel` with the graph of the published checkpoints."""
 
     config_class = PublishedGileConfig
 
@@ -267,7 +269,7 @@ class PublishedGileModel(GileModel):
 
 
 class PublishedGileForSequenceClassification(GileForSequenceClassification):
-    """A `GileForSequenceClassification` that computes what a published checkpoint does."""
+    """A `GileForSequenceClassification` with the graph of the published checkpoints."""
 
     config_class = PublishedGileConfig
     towers_class = PublishedGileModel

@@ -1,7 +1,7 @@
 """From document and label vectors to scores, term by term.
 
 The score is that of a linear unit, or the sum of the joint embedding, cosines, rows of stored labels, and words. All
-terms but words are inner products, so that documents and labels have a code each.
+terms except words are inner products of a text code and a label code.
 
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
@@ -18,20 +18,20 @@ from transformers.activations import ACT2FN
 
 from .configuration_gile import GROUPS, TERMS
 from .labels_gile import Label
-from .languages_gile import of_language, per_language
+from .languages_gile import per_language, select_module
 from .processing_gile import LEXICAL_BUCKETS, lexical_features
 from .text_encoders_gile import rms_normalized
 
 
 class ZeroEmbedding(nn.Embedding):
-    """A table of numbers that start at zero."""
+    """An embedding table initialized with zeros."""
 
 
 class Neighbours(ZeroEmbedding):
-    """The vectors of N training documents, centred and of length 1, with their mean in the last row: `(N + 1, H)`."""
+    """Centred unit vectors of N training documents, and their mean in the last row: `(N + 1, H)`."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Returns the 50 nearest of N documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), shares of cos^2."""
+        """Returns the 50 nearest documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), weighted by cos^2."""
         h = functional.normalize(functional.normalize(h.to(self.weight), dim=-1) - self.weight[-1], dim=-1)
         cosines, nearest = (h @ self.weight[:-1].T).topk(min(50, len(self.weight) - 1))
         squares = cosines.clamp(min=0).square()
@@ -40,15 +40,15 @@ class Neighbours(ZeroEmbedding):
 
 
 class BagEmbedding(nn.Embedding):
-    """The token vectors of a bag; a class of its own because they start random and of length 1 on average."""
+    """The token vectors of a bag; a separate class, as they are initialized with random vectors of length about 1."""
 
 
 class TokenBag(nn.Module):
-    """A text as the weighted sum of the vectors of its distinct tokens, scaled to a root mean square of 1.
+    """Encodes a text as the weighted sum of the vectors of its distinct tokens, with a root mean square of 1.
 
         bag(text) = sum_t exp(weight_t) (1 + log count_t) vector_t, normalised
 
-    Vectors start random and nearly orthogonal: with log idf as weights, inner products start as cosines of tf-idf.
+    Random initial vectors are nearly orthogonal: with log idf as weights, inner products are initially tf-idf cosines.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -63,92 +63,92 @@ class TokenBag(nn.Module):
         distinct, counts = torch.unique((rows + input_ids)[mask], return_counts=True)
         tokens = distinct % self.vocab_size
         starts = torch.searchsorted(distinct, rows[:, 0].contiguous())
-        words, places = torch.unique(tokens, return_inverse=True)
-        weights = self.log_weights(words).squeeze(-1).exp()[places]
+        words, positions = torch.unique(tokens, return_inverse=True)
+        weights = self.log_weights(words).squeeze(-1).exp()[positions]
         weights = weights * (1 + counts.to(weights.dtype).log())
         vectors = self.vectors(words)
-        total = functional.embedding_bag(places, vectors, starts, mode="sum", per_sample_weights=weights)
+        total = functional.embedding_bag(positions, vectors, starts, mode="sum", per_sample_weights=weights)
         return rms_normalized(total)
 
 
 Parts = dict[str, Tensor]
-"""Parts of vectors or of codes that stand side by side, by their names."""
+"""Named parts of vectors or codes, which are concatenated."""
 
 WORD_TERMS = ("match", "coverage", "words")
-"""The terms that compare words, in their order in `Postings`."""
+"""Terms that compare words, in the order of `Postings`."""
 
 CODE_PARTS = ("joint", "encoder", "bag", "constant")
-"""The parts of a code, in their order."""
+"""Parts of a code, in order."""
 
 
 class ScoreTerm(nn.Module):
-    """A term of the score: the inner product of a part of the text code and a part of the label code.
+    """A term of the score: the inner product of parts of the text code and parts of the label code.
 
-    Terms read document and label vectors, "vector", and their parts: "encoder", what the encoder made, and "bag". "row"
-    is the row of labels, where they have such. Terms write parts of codes by their names. Where several write the same
-    part of a label code, it is the sum.
+    The inputs are the vectors of documents or labels, "vector", and their parts "encoder" (the output of the encoder)
+    and "bag"; "row" contains the rows of labels, if any. The results are named parts of codes. Parts of a label code
+    with the same name are added.
     """
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
-        """The documents' side, `(B, width)` of each part of a text code."""
+        """Computes the parts of text codes, `(B, width)` each."""
         raise NotImplementedError
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
-        """The labels' side, `(L, width)` of each part of a label code."""
+        """Computes the parts of label codes, `(L, width)` each."""
         raise NotImplementedError
 
 
 class WordWeights(nn.Module):
-    """The idf of lexical features, fitted on training documents: labels that these have would teach to do without."""
+    """The idf of lexical features, fitted on training documents, not trained: seen labels do not need shared words."""
 
     def __init__(self) -> None:
         super().__init__()
-        # A parameter, for buffers of a module without any are not initialised; it never requires a gradient.
+        # A parameter, since transformers does not initialize modules that only have buffers.
         self.idf = nn.Parameter(torch.ones(LEXICAL_BUCKETS), requires_grad=False)
 
     def forward(self) -> Tensor:
-        """All of them."""
+        """Returns the idf of all features."""
         return self.idf
 
 
 class WordRows(nn.Module):
-    """Of each stored label the words that tell of it, and what each adds to its share of documents, row after row."""
+    """A sparse weight matrix: for each stored label, the lexical ids of its words and their weights, row by row."""
 
     def __init__(self, sizes: Tensor, ids: Tensor, weight: Tensor) -> None:
         super().__init__()
-        self.sizes, self.ids = (nn.Parameter(one.int(), requires_grad=False) for one in (sizes, ids))
+        self.sizes, self.ids = (nn.Parameter(table.int(), requires_grad=False) for table in (sizes, ids))
         self.weight = nn.Parameter(weight.float(), requires_grad=False)
 
     def forward(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Lexical ids in the rows of `(C,)` labels, which of these each is of, and weights; none of a column -1."""
+        """Returns the lexical ids, positions in `columns` and weights of the rows of `(C,)` labels; -1 has no row."""
         if bool((self.sizes < 0).any()) or int(self.sizes.sum()) != len(self.ids):
-            raise ValueError(f"sizes of rows of words do not add up to their {len(self.ids)} words: a damaged model")
-        chosen = columns.clamp(min=0).to(self.ids.device)
-        sizes = self.sizes[chosen].long() * (columns >= 0).to(chosen.device)
-        words = _runs((self.sizes.cumsum(0) - self.sizes)[chosen], sizes)
-        places = torch.arange(len(chosen), device=chosen.device).repeat_interleave(sizes)
-        return self.ids[words], places, self.weight[words]
+            raise ValueError(f"sizes of word rows do not add up to their {len(self.ids)} words: the model is damaged")
+        rows = columns.clamp(min=0).to(self.ids.device)
+        sizes = self.sizes[rows].long() * (columns >= 0).to(rows.device)
+        words = _concatenate_ranges((self.sizes.cumsum(0) - self.sizes)[rows], sizes)
+        positions = torch.arange(len(rows), device=rows.device).repeat_interleave(sizes)
+        return self.ids[words], positions, self.weight[words]
 
 
 class Postings(NamedTuple):
-    """In which texts of labels each word stands: the terms of a score that compare words, exact and sparse.
+    """Inverted index of label texts: computes the score terms that compare words, exactly and sparsely.
 
         match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
-        coverage(d, l) = 1 if all words of a name of l stand in d, else 0
+        coverage(d, l) = 1 if d contains all words of a name of l, else 0
         words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s| + sum_n share_n w_n)), w the row of l, if any (`WordRows`)
 
-    The texts t of a label are its name, each synonym, and its description, of which words alone count, at a share of
-    0.6. f are lexical features of both d and t, without those of less than a tenth of the weight of the text's
-    heaviest; counts end at 2,048. n are `Neighbours` of d. Below 50 words, match and coverage shrink with the length.
+    The texts t of a label are its name, its synonyms, and its description (words only, with share_t = 0.6). f are
+    lexical features of both d and t with at least a tenth of the weight of the heaviest feature of t; counts are capped
+    at 2,048. n are `Neighbours` of d. For documents below 50 words, match and coverage are scaled down by the length.
 
     Args:
-        features: `(F,)` lexical features of any text, ascending, each once.
-        starts: `(F + 1,)` where the entries of each begin, and where the last ones end.
-        texts: `(E,)` a text that has it, entry by entry.
-        values: `(E,)` what it adds to match there, of a document that is full of it; or w_f of a row.
-        labels: `(T,)` the label of each text.
-        words: `(T,)` the number of words that coverage asks for; 0 of descriptions, never covered; -1 of rows.
-        weights: `(3, L)` what match, coverage and rows of words count for each label.
+        features: `(F,)` distinct lexical features of all texts, in ascending order.
+        starts: `(F + 1,)` offsets of the first entry of each feature, and the number of entries.
+        texts: `(E,)` index of a text with the feature.
+        values: `(E,)` addend of match for s_f = 1, or w_f of a row.
+        labels: `(T,)` label index of each text.
+        words: `(T,)` number of words that coverage requires; 0 for descriptions, which are never covered; -1 for rows.
+        weights: `(3, L)` weights of match, coverage and words for each label.
     """
 
     features: Tensor
@@ -163,118 +163,119 @@ class Postings(NamedTuple):
     def build(
         cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, ...] | None = None
     ) -> "Postings":
-        """Makes the postings of L labels, with the idf of a `WordWeights` and what a `WordRows` says of them."""
-        entered: list[tuple[frozenset[int], int, float]] = []
+        """Builds the postings of L labels from the idf of `WordWeights` and the output of `WordRows` for them."""
+        label_texts: list[tuple[frozenset[int], int, float]] = []
         for column, label in enumerate(labels):
             names = {frozenset(lexical_features(name)): 1.0 for name in (label.name, *label.synonyms)}
             described = frozenset(number for number in lexical_features(label.description) if number % 2 == 0)
-            entered += [(text, column, share) for text, share in ({described: 0.6} | names).items() if text]
-        texts = [text for text, *_ in entered]
-        owners, shares = [column for _, column, _ in entered], [share for *_, share in entered]
+            label_texts += [(text, column, share) for text, share in ({described: 0.6} | names).items() if text]
+        texts = [text for text, *_ in label_texts]
+        labels_of_texts = torch.tensor([column for _, column, _ in label_texts], dtype=torch.long)
+        shares = torch.tensor([share for *_, share in label_texts])
         rows = torch.arange(len(texts)).repeat_interleave(torch.tensor(list(map(len, texts)), dtype=torch.long))
         features = torch.tensor(list(chain.from_iterable(texts)), dtype=torch.long)
-        squares, of_text = idf.detach().cpu().float().square()[features], torch.tensor(shares)
+        squares = idf.detach().cpu().float().square()[features]
         total = torch.zeros(len(texts)).index_add_(0, rows, squares).clamp(min=1e-9)
         heaviest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares, "amax")
-        values = squares * (of_text / total**0.6)[rows]
-        counts = squares >= 0.1 * heaviest[rows]
-        is_word = counts & (features % 2 == 0) & (of_text == 1)[rows]
+        values = squares * (shares / total**0.6)[rows]
+        is_used = squares >= 0.1 * heaviest[rows]
+        is_word = is_used & (features % 2 == 0) & (shares == 1)[rows]
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
-        owner = torch.tensor(owners, dtype=torch.long)
-        entries: tuple[Tensor, ...] = features[counts], rows[counts], values[counts]
+        entries: tuple[Tensor, ...] = features[is_used], rows[is_used], values[is_used]
         if word_rows is not None:
-            numbers, columns, amounts = (table.detach().cpu() for table in word_rows)
-            added, row = columns.unique(return_inverse=True)
-            more = numbers.long(), row + len(owner), amounts.float()
-            entries = tuple(map(torch.cat, zip(entries, more, strict=True)))
-            owner, words = torch.cat([owner, added]), torch.cat([words, words.new_full((len(added),), -1)])
-        return cls.of_entries(*(one.to(weights.device) for one in (*entries, owner, words, weights)))
+            ids, positions, row_weights = (table.detach().cpu() for table in word_rows)
+            row_labels, row = positions.unique(return_inverse=True)
+            row_entries = ids.long(), row + len(texts), row_weights.float()
+            entries = tuple(map(torch.cat, zip(entries, row_entries, strict=True)))
+            labels_of_texts = torch.cat([labels_of_texts, row_labels])
+            words = torch.cat([words, words.new_full((len(row_labels),), -1)])
+        return cls.from_entries(*(tensor.to(weights.device) for tensor in (*entries, labels_of_texts, words, weights)))
 
     @classmethod
-    def of_entries(cls, features: Tensor, texts: Tensor, values: Tensor, *of_texts: Tensor) -> "Postings":
-        """Sorts entries, each with its `(E,)` feature; `of_texts` are the other fields."""
+    def from_entries(cls, features: Tensor, texts: Tensor, values: Tensor, *other_fields: Tensor) -> "Postings":
+        """Sorts entries by their `(E,)` features; `other_fields` are labels, words and weights."""
         order = features.argsort(stable=True)
         distinct, sizes = torch.unique_consecutive(features[order], return_counts=True)
         starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-        return cls(distinct.int(), starts, texts[order].int(), values[order], *of_texts)
+        return cls(distinct.int(), starts, texts[order].int(), values[order], *other_fields)
 
     @torch.compiler.disable
     @torch.no_grad()
     def scores(self, ids: Tensor | None, number: int | None = None) -> Tensor:
-        """What shared words add to the scores of documents, `(B, L)`, of their lexical ids, padded with -1, `(B, F)`.
+        """Computes `(B, L)` addends of scores from `(B, F)` lexical ids of documents, padded with -1.
 
         Raises:
-            ValueError: These are not the ids of B documents, where that `number` is said.
+            ValueError: If `ids` is not a tensor, or `number` is passed and differs from B.
         """
         if not torch.is_tensor(ids) or number not in (None, len(ids)):
             raise ValueError(
-                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor makes "
-                "with return_tensors='pt'; pipeline 'text-classification' does with tokenizer=<this processor>"
+                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor "
+                "returns with return_tensors='pt'; for pipeline 'text-classification', pass tokenizer=<this processor>"
             )
         return self.terms(ids.to(self.labels.device)).mul_(self.weights[:, None]).sum(0)
 
     @torch.no_grad()
     def terms(self, ids: Tensor) -> Tensor:
-        """Match, coverage and words of documents with all labels, `(3, B, L)`; `ids` as in `scores`."""
+        """Computes match, coverage and words of documents for all labels, `(3, B, L)`; `ids` as in `scores`."""
         terms = self.values.new_zeros(3, len(ids), self.weights.shape[1])
         match, coverage, words = terms
         row_texts = (self.words < 0).nonzero()[:, 0]
         for row, padded in enumerate(ids):
-            own, near = padded[padded >= 0], -2 - padded[padded < -1]
-            asked, counts = own % LEXICAL_BUCKETS, own // LEXICAL_BUCKETS + 1
-            shares, is_word = counts / (counts + 1), asked % 2 == 0
-            share, length = (counts[is_word].sum() / 50).clamp(max=1), shares.square().sum().sqrt().clamp(min=1e-9)
-            shares = torch.cat([shares, length * (near % 4096) / 4095])
-            asked = torch.cat([asked, LEXICAL_BUCKETS + near // 4096]).int()
-            is_word = functional.pad(is_word, (0, len(near)))
-            start, end = (self.starts[torch.searchsorted(self.features, asked, right=right)] for right in (False, True))
-            entries = _runs(start, sizes := end - start)
+            word_ids, neighbours = padded[padded >= 0], -2 - padded[padded < -1]
+            features, counts = word_ids % LEXICAL_BUCKETS, word_ids // LEXICAL_BUCKETS + 1
+            shares, is_word = counts / (counts + 1), features % 2 == 0
+            factor, norm = (counts[is_word].sum() / 50).clamp(max=1), shares.square().sum().sqrt().clamp(min=1e-9)
+            shares = torch.cat([shares, norm * (neighbours % 4096) / 4095])
+            features = torch.cat([features, LEXICAL_BUCKETS + neighbours // 4096]).int()
+            is_word = functional.pad(is_word, (0, len(neighbours)))
+            start, end = (self.starts[torch.searchsorted(self.features, features, right=x)] for x in (False, True))
+            entries = _concatenate_ranges(start, sizes := end - start)
             values = self.values.index_select(0, entries) * shares.repeat_interleave(sizes)
             texts = self.texts.index_select(0, entries).long()
-            of_texts = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
-            words[row, self.labels[row_texts]] = of_texts[row_texts] / length
-            of_texts[row_texts] = 0.0
-            match[row].scatter_reduce_(0, self.labels, of_texts, "amax")
-            texts = self.texts.index_select(0, _runs(start[is_word], sizes[is_word])).long()
+            sums = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
+            words[row, self.labels[row_texts]] = sums[row_texts] / norm
+            sums[row_texts] = 0.0
+            match[row].scatter_reduce_(0, self.labels, sums, "amax")
+            texts = self.texts.index_select(0, _concatenate_ranges(start[is_word], sizes[is_word])).long()
             number = torch.zeros_like(self.words).scatter_add_(0, texts, texts.new_ones(len(texts)).to(self.words))
-            needed = self.words[texts]
-            coverage[row, self.labels[texts[(needed > 0) & (number[texts] >= needed)]]] = 1.0
-            match[row] *= share
-            coverage[row] *= share
+            required = self.words[texts]
+            coverage[row, self.labels[texts[(required > 0) & (number[texts] >= required)]]] = 1.0
+            match[row] *= factor
+            coverage[row] *= factor
         word_evidence(words)
         return terms
 
 
 def word_evidence(shares: Tensor) -> Tensor:
-    """The term "words", log(1 + 200 max(0, share)), of what rows of words sum up to; in place."""
+    """Computes the term "words", log(1 + 200 max(0, share)), in place from the weighted sums of word rows."""
     return shares.clamp_(min=0).mul_(200).log1p_()
 
 
-def _runs(starts: Tensor, sizes: Tensor) -> Tensor:
-    """The numbers from each start on, as many as its size says."""
+def _concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
+    """Concatenates ranges of integers with these starts and sizes."""
     numbers = (starts - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
     return numbers.add_(torch.arange(len(numbers), device=numbers.device))
 
 
-def _scaled(text: Parts) -> Parts:
-    """The parts of h, each with a root mean square of 1: what cosines and rows meet."""
+def _normalize_parts(text: Parts) -> Parts:
+    """Scales the parts of h to a root mean square of 1, for cosines and rows."""
     return {name: rms_normalized(text[name]) for name in ("encoder", "bag")}
 
 
 class CosineScale(nn.Module):
-    """The factors c of the cosines, one for each part of the vectors; they start at `config.cosine_scale`."""
+    """The factors c of the cosines, one for each part of the vectors, initially `config.cosine_scale`."""
 
     def __init__(self, parts: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.zeros(parts))
 
     def forward(self, part: int) -> Tensor:
-        """The factor of a part, a scalar."""
+        """Returns the factor of a part, a scalar."""
         return self.scale[part]
 
 
 class CosineTerm(ScoreTerm):
-    """c cos(h_part, e_part), summed over the parts, that of the encoder and that of the bag, which have one size."""
+    """c cos(h_part, e_part), summed over the parts, encoder and bag, in which h and e must have equal sizes."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -282,34 +283,34 @@ class CosineTerm(ScoreTerm):
         self.factors = CosineScale(len(self.widths))
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`."""
-        return _scaled(text)
+        """Computes the parts of text codes; see `ScoreTerm`."""
+        return _normalize_parts(text)
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`; of a part of e that cannot be compared, zeros."""
+        """Computes the parts of label codes; zeros for a part of e whose size differs from that of h."""
         parts = {}
-        for place, (name, width) in enumerate(self.widths.items()):
+        for index, (name, width) in enumerate(self.widths.items()):
             part = label[name]
             if part.shape[1] == width:
-                parts[name] = rms_normalized(part) * (self.factors(place) / max(width, 1))
+                parts[name] = rms_normalized(part) * (self.factors(index) / max(width, 1))
             else:
                 parts[name] = part.new_zeros(len(part), width)
         return parts
 
 
 class RowTerm(ScoreTerm):
-    """r . h + b_l of a label with a row, which is r with b_l behind it; h has a root mean square of 1 in each part."""
+    """r . h + b_l for a label with a row, (r, b_l); each part of h is scaled to a root mean square of 1."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         self.sizes = (config.text_config.encoder_size, config.bag_size)
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`; b_l is of the part "constant", a one of every text."""
-        return _scaled(text) | {"constant": torch.ones_like(text["vector"][:, :1])}
+        """Computes the parts of text codes; the part "constant" is 1 and is multiplied by b_l."""
+        return _normalize_parts(text) | {"constant": torch.ones_like(text["vector"][:, :1])}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`; zeros of labels without rows."""
+        """Splits rows into the parts of label codes; zeros for labels without a row."""
         vectors = label["vector"]
         rows = label["row"] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
         encoder, bag = self.sizes
@@ -318,9 +319,9 @@ class RowTerm(ScoreTerm):
 
 
 class ClassificationUnit(nn.Module):
-    """The last weights before the logit: w and b of a joint space, or W and b of labels, which are parts of codes.
+    """The weights before the logit, which are parts of codes: w and b of a joint space, or W and b of labels.
 
-    This is not an `nn.Linear`: an adapter such as LoRA would change its product without effect.
+    This is not an `nn.Linear`, because adapters such as LoRA change its `forward`, which codes do not use.
     """
 
     def __init__(self, size: int, rows: int = 1) -> None:
@@ -329,19 +330,19 @@ class ClassificationUnit(nn.Module):
         self.bias = nn.Parameter(torch.zeros(rows))
 
     def forward(self, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """`(C, size)` weights and `(C,)` numbers b of the `(C,)` rows wanted, by default of all."""
+        """Returns `(C, size)` weights and `(C,)` biases of these `(C,)` rows, by default all."""
         return (self.weight, self.bias) if rows is None else (self.weight[rows], self.bias[rows])
 
 
 class BiasUnit(nn.Module):
-    """The b of a bilinear unit, which has no w: without it, every label would start at a probability of a half."""
+    """The bias b of a bilinear unit, which has no w; without b, all initial probabilities would be 0.5."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
 
     def forward(self) -> tuple[None, Tensor]:
-        """No w, and b, `(1,)`."""
+        """Returns None instead of w, and b, `(1,)`."""
         return None, self.bias
 
 
@@ -356,13 +357,13 @@ PROJECTIONS = {
 
 
 class JointTerm(ScoreTerm):
-    """The score of the paper, in a joint input-label space; a part of `JointInputLabelEmbedding`, which says more."""
+    """The score of the paper, in a joint input-label space; see `JointInputLabelEmbedding`."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         labels, documents = PROJECTIONS[config.output_layer]
         bilinear = config.output_layer.startswith("bilinear")
-        # What is not projected sets the size of the space.
+        # If only one side is projected, the other determines the size of the space.
         size = config.joint_size if labels and documents else config.label_size if documents else config.document_size
 
         def projection(inputs: int, bias: bool) -> nn.Module:
@@ -379,41 +380,42 @@ class JointTerm(ScoreTerm):
         )
 
     def projected_text(self, text: Parts, language: str | None) -> Tensor:
-        """`(B, J)` numbers h', Eq. 8."""
+        """Computes `(B, J)` projected documents h', Eq. 8."""
         if self.input_projection is None:
             return text["vector"]
-        h = self.input_activation(of_language(self.input_projection, language)(self.dropout(text["vector"])))
-        return self._deeper(h, self.input_layers, language)
+        h = self.input_activation(select_module(self.input_projection, language)(self.dropout(text["vector"])))
+        return self._apply_layers(h, self.input_layers, language)
 
     def projected_label(self, label: Parts, language: str | None) -> Tensor:
-        """`(L, J)` numbers e', Eq. 7."""
+        """Computes `(L, J)` projected labels e', Eq. 7."""
         if self.label_projection is None:
             return label["vector"]
-        e = self.activation(of_language(self.label_projection, language)(self.dropout(label["vector"])))
-        return self._deeper(e, self.label_layers, language)
+        e = self.activation(select_module(self.label_projection, language)(self.dropout(label["vector"])))
+        return self._apply_layers(e, self.label_layers, language)
 
-    def _deeper(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
+    def _apply_layers(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
+        """Applies the residual layers of a projection to codes."""
         for layer in layers:
-            codes = codes + self.activation(of_language(layer, language)(self.dropout(codes)))
+            codes = codes + self.activation(select_module(layer, language)(self.dropout(codes)))
         return codes
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`; the weights w of Eq. 11 are applied here."""
-        weight = of_language(self.classifier, language)()[0]
+        """Computes the part of text codes, which includes the weights w of Eq. 11."""
+        weight = select_module(self.classifier, language)()[0]
         projected = self.projected_text(text, language)
         return {"joint": projected if weight is None else projected * weight[0]}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`."""
+        """Computes the part of label codes; see `ScoreTerm`."""
         return {"joint": self.projected_label(label, language)}
 
     def bias(self, language: str | None = None) -> Tensor:
-        """`(1,)`, the b of the score, for documents of a language."""
-        return of_language(self.classifier, language)()[1]
+        """Returns the bias b of the score for documents of a language, `(1,)`."""
+        return select_module(self.classifier, language)()[1]
 
 
 class JointInputLabelEmbedding(JointTerm):
-    """Scores any label of a document in a joint input-label space, and by the terms that stand beside it.
+    """Scores documents against any labels in a joint input-label space, and by further terms.
 
     | `config.output_layer` | score(h, e) | |
     | --- | --- | --- |
@@ -427,12 +429,12 @@ class JointInputLabelEmbedding(JointTerm):
     matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
-    e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1 there are further layers
-    behind U and V, x + act(W x + b).
+    e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1, further layers
+    x + act(W x + b) follow U and V.
 
-    Beside it stand `cosine` and `rows`, where the configuration has them. The score is the sum of all, each times its
-    weight in `config.term_weights` for a label of its group: seen labels have a row, others have none. Terms that
-    compare words are no inner product of codes, and are added to it: `Postings`.
+    If configured, `cosine` and `rows` are further terms. The score is the sum of all terms, each multiplied by its
+    weight in `config.term_weights` for the group of the label: seen labels have a row, unseen labels do not. Terms that
+    compare words are not inner products of codes, and are added separately (`Postings`).
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -445,50 +447,50 @@ class JointInputLabelEmbedding(JointTerm):
 
     @property
     def terms(self) -> dict[str, ScoreTerm]:
-        """The terms of codes, by their names."""
+        """Terms that are inner products of codes, by name."""
         terms = {"joint": self, "cosine": self.cosine, "rows": self.rows}
         return {name: term for name, term in terms.items() if term is not None}
 
     def weights(self, term: str, label: Parts) -> Tensor | float:
-        """What a term is multiplied with, `(L, 1)`, or a number that is the weight for all labels."""
-        chosen = self.config.term_weights
-        seen, unseen = (chosen.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for group in ("seen", "unseen"))
+        """Returns the weights of a term, `(L, 1)`, or a number if all labels have the same weight."""
+        weights = self.config.term_weights
+        seen, unseen = (weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for group in ("seen", "unseen"))
         if term == "rows" or "row" not in label or seen == unseen:
             return float(seen if term == "rows" else unseen)
-        numbers = label["vector"].new_tensor([unseen, seen])
-        return numbers[label["row"].any(-1).long()][:, None]
+        by_group = label["vector"].new_tensor([unseen, seen])
+        return by_group[label["row"].any(-1).long()][:, None]
 
     @property
     def counts_words(self) -> bool:
-        """Whether scores have terms that compare words, and any of them counts."""
-        groups, chosen = GROUPS if self.rows is not None else ("unseen",), self.config.term_weights
+        """Whether any term that compares words has a weight other than zero."""
+        groups, weights = GROUPS if self.rows is not None else ("unseen",), self.config.term_weights
         terms = [(term, group) for term in WORD_TERMS for group in groups]
         return self.lexical is not None and any(
-            chosen.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for term, group in terms
+            weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for term, group in terms
         )
 
     def word_weights(self, number: int, label_rows: Tensor | None = None) -> Tensor:
-        """`(3, L)` what match, coverage and words count for L labels, of which rows may be known."""
+        """Returns `(3, L)` weights of match, coverage and words for a `number` L of labels, with or without rows."""
         assert self.lexical is not None
-        some = torch.zeros(number, 1, device=self.lexical().device)
-        label = {"vector": some} if label_rows is None else {"vector": some, "row": label_rows}
-        columns = [torch.zeros_like(some) + self.weights(term, label) for term in WORD_TERMS]
+        zeros = torch.zeros(number, 1, device=self.lexical().device)
+        label = {"vector": zeros} if label_rows is None else {"vector": zeros, "row": label_rows}
+        columns = [zeros + self.weights(term, label) for term in WORD_TERMS]
         return torch.cat(columns, 1).T.contiguous()
 
     @property
     def _has_constant(self) -> bool:
-        """Whether labels differ in what is added to their scores."""
+        """Whether label codes include an additive constant."""
         return self.rows is not None or any("offset" in weights for weights in self.config.term_weights.values())
 
     def project_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
     ) -> Tensor:
-        """The labels' side of the score, Eq. 7: `(L, J)` codes of `(L, D)` label vectors, for documents of a language.
+        """Computes `(L, J)` codes of `(L, D)` label vectors, Eq. 7, for documents of a language.
 
-        They are act(U e + b_u), and behind it the labels' side of the other terms; `label_rows` are `(L, H + 1)`.
+        A code is act(U e + b_u), followed by the parts of the other terms; `label_rows` are `(L, H + 1)`.
         """
         codes: Parts = {}
-        label = self.parts_of(label_embeds, label_rows)
+        label = self.split_parts(label_embeds, label_rows)
         for name, term in self.terms.items():
             weight = self.weights(name, label)
             for part, code in term.label_part(label, language).items():
@@ -499,19 +501,19 @@ class JointInputLabelEmbedding(JointTerm):
             codes["constant"] = codes.get("constant", 0) + offset
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
-    def parts_of(self, vectors: Tensor, label_rows: Tensor | None = None) -> Parts:
-        """Vectors, h or e, their parts, and the rows of labels that have such."""
+    def split_parts(self, vectors: Tensor, label_rows: Tensor | None = None) -> Parts:
+        """Returns vectors h or e, their parts, and the rows of labels, if any, as inputs of the terms."""
         encoder = vectors.shape[1] - self.bag_size
         parts = {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
         return parts if label_rows is None else parts | {"row": label_rows}
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
-        """The documents' side of the score, Eq. 8: `(B, J)` codes of `(B, H)` document vectors.
+        """Computes `(B, J)` codes of `(B, H)` document vectors, Eq. 8.
 
-        They are w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
+        A code is w * act(V h + b_v), followed by the parts of the other terms.
         """
         codes: Parts = {}
-        text = self.parts_of(text_embeds)
+        text = self.split_parts(text_embeds)
         for term in self.terms.values():
             codes |= term.text_part(text, language)
         if self._has_constant:
@@ -519,14 +521,14 @@ class JointInputLabelEmbedding(JointTerm):
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """The `(B, L)` scores of documents and labels by their codes, Eq. 12."""
+        """Computes `(B, L)` scores of text codes and label codes, Eq. 12."""
         return functional.linear(text_codes, label_codes) + self.bias(language)
 
 
 class LinearOutput(nn.Module):
-    """The typical linear unit: `W h + b`, one row of W and one number of b for each label (Eq. 3).
+    """The typical linear unit `W h + b`, with a row of W and a bias for each label (Eq. 3).
 
-    It scores only the labels it was trained on, without further terms. Each language has a unit for its labels.
+    It scores only the labels it was trained on, without further terms. Each language has a separate unit.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -538,14 +540,14 @@ class LinearOutput(nn.Module):
     counts_words = False
 
     def label_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """`(C, H + 1)` rows of W with b behind them, learned codes; `columns` count in those of the language."""
-        weight, bias = of_language(self.classifier, language)(columns)
+        """Returns `(C, H + 1)` learned codes: rows of W and b; `columns` are indices into labels of the language."""
+        weight, bias = select_module(self.classifier, language)(columns)
         return torch.cat([weight, bias[:, None]], -1)
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
-        """The `(B, H)` document vectors with a one behind them, which picks up b; languages differ in their labels."""
+        """Appends a 1 to `(B, H)` document vectors, which is multiplied by b; `language` has no effect."""
         return functional.pad(text_embeds, (0, 1), value=1.0)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """The `(B, L)` logits of `(B, H + 1)` text codes and `(L, H + 1)` label codes."""
+        """Computes `(B, L)` logits of `(B, H + 1)` text codes and `(L, H + 1)` label codes."""
         return functional.linear(text_codes, label_codes)

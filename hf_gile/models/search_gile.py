@@ -1,4 +1,4 @@
-"""Label codes: computed from label texts, searched exactly in bounded memory, with the choice of answers.
+"""Label codes: computing them from label texts, searching them exactly in bounded memory, and selecting labels.
 
 Shapes: B documents, P pieces of a document, L labels, C labels of a batch, J joint size, K labels returned.
 """
@@ -20,35 +20,34 @@ from .stored_labels_gile import is_finite
 
 _logger = logging.get_logger(__name__)
 
-# Documents and labels of a block of scores at most: on a CPU so that a block stays in its cache.
+# Maximum numbers of documents and labels of a block of scores; on a CPU, a block fits into its cache.
 _CPU_BLOCK = (256, 1 << 12)
 _GPU_BLOCK = (1 << 9, 1 << 17)
 
 SCORES_AT_ONCE = 1 << 24
-"""Scores that exist at once, of as many documents (one at least) with all labels."""
+"""Maximum number of scores in memory, or the number of labels if that is larger."""
 
 Bias = float | Tensor | Callable[[slice], Tensor]
-"""What is added to scores: a number, `(B, L)` numbers, or what makes these for some of the documents."""
+"""Addend of scores: a number, a `(B, L)` tensor, or a function that returns the rows of some documents."""
 
 
 class TopLabels(NamedTuple):
-    """The best labels of documents, best first, ties by column: `(B, K)` or `(K,)` logits or probabilities, columns."""
+    """Best labels of documents, in order: `(B, K)` or `(K,)` logits or probabilities, and indices, which break ties."""
 
     scores: Tensor
     columns: Tensor
 
 
 @torch.no_grad()
-def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
-    """The `(B, L)` scores of documents and labels by their codes, in 32 bits (64, where either codes have as many)."""
+def compute_scores(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
+    """Computes `(B, L)` scores of text codes and label codes, in float32, or float64 if either is float64."""
     check_text_codes(text_codes, codes)
     if callable(bias):
-        return torch.cat([scores_of(*part) for part in _parts(text_codes, codes, bias)])
+        return torch.cat([compute_scores(*part) for part in _parts(text_codes, codes, bias)])
     if codes.dtype == wide_type(text_codes, codes):
         with torch.autocast(codes.device.type, enabled=False):
-            return torch.addmm(
-                torch.as_tensor(bias, dtype=codes.dtype, device=codes.device), text_codes.to(codes), codes.T
-            )
+            addend = torch.as_tensor(bias, dtype=codes.dtype, device=codes.device)
+            return torch.addmm(addend, text_codes.to(codes), codes.T)
     scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
     for _ in _blocks(text_codes, codes, bias, scores):
         pass
@@ -56,41 +55,41 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
 
 
 @torch.no_grad()
-def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels:
+def search_top_k(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels:
     """Returns the `min(k, L)` best labels of each document, without storing all scores (except for k above L / 2)."""
     k = min(check_text_codes(text_codes, codes, k), len(codes))
     if 2 * k > len(codes):  # most labels are returned anyway
-        scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
+        scores, columns = compute_scores(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
-    return top_k_of_each(text_codes, codes, bias, k, [None])[0]
+    return search_top_k_by_group(text_codes, codes, bias, k, [None])[0]
 
 
 @torch.no_grad()
-def top_k_of_each(
+def search_top_k_by_group(
     text_codes: Tensor, codes: Tensor, bias: Bias, k: int, groups: Sequence[Tensor | None]
 ) -> list[TopLabels]:
     """Returns the `min(k, L)` best labels of each document for each group of labels, `(L,)` bool or None for all.
 
-    Minus infinity fills the rows of a smaller group.
+    The results of groups with fewer labels are padded with minus infinity.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
     if callable(bias):
-        parts = [top_k_of_each(*part, k, groups) for part in _parts(text_codes, codes, bias)]
-        return [TopLabels(*map(torch.cat, zip(*own, strict=True))) for own in zip(*parts, strict=True)]
-    others = [None if group is None else ~group.to(codes.device) for group in groups]
+        parts = [search_top_k_by_group(*part, k, groups) for part in _parts(text_codes, codes, bias)]
+        return [TopLabels(*map(torch.cat, zip(*results, strict=True))) for results in zip(*parts, strict=True)]
+    masks = [None if group is None else ~group.to(codes.device) for group in groups]
     scores = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
     answers = [TopLabels(scores.clone(), torch.zeros_like(scores, dtype=torch.long)) for _ in groups]
-    for rows, labels, block in _blocks(text_codes, codes, bias, fewest=k):
-        for best, excluded in zip(answers, others, strict=True):
-            own = block if excluded is None else block.masked_fill(excluded[labels], -torch.inf)
-            _improve(best.scores[rows], best.columns[rows], own, labels.start)
+    for rows, labels, block in _blocks(text_codes, codes, bias, min_labels=k):
+        for best, mask in zip(answers, masks, strict=True):
+            scores = block if mask is None else block.masked_fill(mask[labels], -torch.inf)
+            _merge(best.scores[rows], best.columns[rows], scores, labels.start)
     return answers
 
 
 def _parts(
     text_codes: Tensor, codes: Tensor, bias: Callable[[slice], Tensor]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yields documents in parts, each with the values to add to its scores."""
+    """Yields parts of the documents with all label codes and the addends of their scores."""
     size = max(1, SCORES_AT_ONCE // len(codes))
     for start in range(0, max(1, len(text_codes)), size):
         rows = slice(start, min(start + size, len(text_codes)))
@@ -112,88 +111,88 @@ def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
 
 
 def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
-    """The type of scores of these codes: 32 bits, or 64 where either have as many."""
-    # Scores of 16 bits would put most of a million labels in ties.
+    """Returns the type of the scores: float32, or float64 if either codes are float64."""
+    # In 16 bits, most of a million labels would have equal scores.
     return torch.promote_types(torch.promote_types(text_codes.dtype, codes.dtype), torch.float32)
 
 
 def _blocks(
-    text_codes: Tensor, codes: Tensor, bias: float | Tensor, into: Tensor | None = None, fewest: int = 1
+    text_codes: Tensor, codes: Tensor, bias: float | Tensor, out: Tensor | None = None, min_labels: int = 1
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yields blocks of scores, the first of `fewest` labels or more: documents, labels, what lasts until the next."""
+    """Yields blocks of scores, the first with at least `min_labels`: rows, labels, and a tensor that is reused."""
     wide = wide_type(text_codes, codes)
-    # A GPU multiplies 16 bits and sums in 32.
+    # A GPU multiplies 16-bit numbers and sums in float32.
     native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
     text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
-    documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
-    size, documents = documents * most, min(documents, len(text_codes))
-    most = max(fewest, min(len(codes), size // max(1, documents), 8 * most))
+    documents, num_labels = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
+    size, documents = documents * num_labels, min(documents, len(text_codes))
+    num_labels = max(min_labels, min(len(codes), size // max(1, documents), 8 * num_labels))
     # Reused memory stays in the cache as well.
-    room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
-    converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
-    for start in range(0, len(codes), most):
-        labels = slice(start, min(start + most, len(codes)))
-        own = codes[labels]
+    buffer = text_codes.new_empty(0 if out is not None else documents * num_labels, dtype=wide)
+    converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else num_labels, codes.shape[1])
+    for start in range(0, len(codes), num_labels):
+        labels = slice(start, min(start + num_labels, len(codes)))
+        label_codes = codes[labels]
         if len(converted):
-            own = converted[: len(own)].copy_(own)
+            label_codes = converted[: len(label_codes)].copy_(label_codes)
         for first in range(0, len(text_codes), max(1, documents)):
             rows = slice(first, min(first + documents, len(text_codes)))
-            shape = (rows.stop - rows.start, len(own))
-            block = room[: shape[0] * shape[1]].view(shape) if into is None else into[rows, labels]
+            shape = (rows.stop - rows.start, len(label_codes))
+            block = buffer[: shape[0] * shape[1]].view(shape) if out is None else out[rows, labels]
             if native:
-                torch.mm(text_codes[rows], own.T, out_dtype=wide, out=block)
+                torch.mm(text_codes[rows], label_codes.T, out_dtype=wide, out=block)
             else:
-                torch.mm(text_codes[rows], own.T, out=block)
+                torch.mm(text_codes[rows], label_codes.T, out=block)
             yield rows, labels, block.add_(bias[rows, labels] if torch.is_tensor(bias) else bias)
 
 
-def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
-    """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
+def _merge(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
+    """Merges scores of a chunk of labels, starting at index `first`, into the best so far, in place.
 
-    The first chunk has at least k labels; the n-th has about k / n better ones, which are sorted. Ties do not count.
+    The first chunk has at least k labels; the n-th has about k / n better labels, which are sorted. Ties are ignored.
     """
     k = best.shape[1]
     if first == 0:
-        found_best = best_of(scores, torch.arange(scores.shape[1], device=scores.device).expand_as(scores), k)
+        merged = select_best(scores, torch.arange(scores.shape[1], device=scores.device).expand_as(scores), k)
     else:
-        rows, positions = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # as written, what is not a number shows
+        rows, positions = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # not `scores > best`: includes NaN
         if len(rows) == 0:
             return
         counts = rows.bincount(minlength=len(scores))
         slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
-        found = scores.new_full((len(scores), int(counts.max())), -torch.inf)
-        columns = torch.zeros_like(found, dtype=torch.long)
-        found[rows, slots] = scores[rows, positions]
+        better = scores.new_full((len(scores), int(counts.max())), -torch.inf)
+        columns = torch.zeros_like(better, dtype=torch.long)
+        better[rows, slots] = scores[rows, positions]
         columns[rows, slots] = positions + first
-        found_best = best_of(torch.cat([best, found], dim=1), torch.cat([best_columns, columns], dim=1), k)
-    best.copy_(found_best.scores)
-    best_columns.copy_(found_best.columns)
+        merged = select_best(torch.cat([best, better], dim=1), torch.cat([best_columns, columns], dim=1), k)
+    best.copy_(merged.scores)
+    best_columns.copy_(merged.columns)
 
 
-def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
-    """The k best of `(B, C)` scores, in which equal ones stand in the order of their columns, `(B, C)`."""
-    found = scores.topk(min(k + 1, scores.shape[1]))
-    # topk takes any of equal scores, in any order.
-    order = found.indices[:, :k].sort().values
-    cut = (found.values[:, k - 1] == found.values[:, -1]).nonzero().squeeze(1)
-    if len(cut) and scores.shape[1] > k:
-        order[cut] = scores[cut].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
-    best, again = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
-    return TopLabels(best, columns.gather(1, order.gather(1, again)))
+def select_best(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
+    """Selects the k best of `(B, C)` scores with `(B, C)` label indices; equal scores must be in order of these."""
+    top = scores.topk(min(k + 1, scores.shape[1]))
+    # topk selects any of equal scores, in any order.
+    order = top.indices[:, :k].sort().values
+    ties = (top.values[:, k - 1] == top.values[:, -1]).nonzero().squeeze(1)
+    if len(ties) and scores.shape[1] > k:
+        order[ties] = scores[ties].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
+    best, ranking = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
+    return TopLabels(best, columns.gather(1, order.gather(1, ranking)))
 
 
 def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> Tensor:
-    """Calibrates logits: `sigmoid` (or for single-label problems `softmax`) then gives probabilities to be trusted.
+    """Calibrates logits, so that `sigmoid` (or `softmax` for single-label problems) gives reliable probabilities.
 
-    Minus infinity stays: the label is not a candidate. Of a label's logit x, by the method of its group:
+    Minus infinity is unchanged: the label is not a candidate. The logit x of a label is mapped by its group's method:
 
         platt     scale * x + offset
-        spline    the line through the points (logits[k], values[k]); outside of them x, shifted
+        spline    the line through the points (logits[k], values[k]); outside of them x plus a constant
 
-    Both are increasing, so the order of scores stays within each group. A group without one uses that of the other.
+    Both are increasing, so the order within each group does not change. A missing group uses that of the other.
 
     Args:
-        logits: `(..., C)` logits of a model; of half precision, they are taken to float32 first.
+        logits: `(..., C)` logits of a model; half precision is converted to float32.
         seen: `(C,)` bool, whether each label was trained on: `StoredLabels.seen`.
         calibration: As in `GileConfig.calibration`, fitted by `hf_gile.training.calibrate`.
 
@@ -215,28 +214,29 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
     return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, calibration["unseen"]))
 
 
-def _apply(logits: Tensor, own: Mapping[str, Any]) -> Tensor:
-    if own["method"] == "platt":
-        return logits * own["scale"] + own["offset"]
-    knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in ("logits", "values"))
-    one, infinite = knots.new_ones(1), knots.new_full((1,), torch.inf)
-    slopes = torch.cat([one, values.diff() / knots.diff(), one])
+def _apply(logits: Tensor, method: Mapping[str, Any]) -> Tensor:
+    """Applies the calibration of a group to logits."""
+    if method["method"] == "platt":
+        return logits * method["scale"] + method["offset"]
+    knots, values = (logits.new_tensor(method[name]) for name in ("logits", "values"))
+    slope_1, infinite = knots.new_ones(1), knots.new_full((1,), torch.inf)
+    slopes = torch.cat([slope_1, values.diff() / knots.diff(), slope_1])
     interval = torch.bucketize(logits, knots, right=True)  # 0 is below the first knot
-    before = (interval - 1).clamp(min=0)
-    moved = values[before] + slopes[interval] * (logits - knots[before])
-    # Rounding must not carry a logit over the knot behind it.
+    knot = (interval - 1).clamp(min=0)
+    moved = values[knot] + slopes[interval] * (logits - knots[knot])
+    # Rounding must not move a logit beyond the next knot.
     return torch.minimum(moved, torch.cat([values, infinite])[interval])
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of labels for an answer.
+    """Rules to select the labels of an answer.
 
     Args:
-        is_multi_label: Whether each label is scored on its own, by a sigmoid; else by a softmax over all labels.
+        is_multi_label: Whether labels are scored independently by a sigmoid; otherwise by a softmax over all labels.
         top_k: Maximum number of labels of an answer; by default unlimited.
-        threshold: The lowest probability: one for all labels, or `(L,)` one for each; None for none.
-        force_label: Whether a document gets its best label if none reaches the threshold.
+        threshold: Lowest probability, for all labels or `(L,)` for each; by default unlimited.
+        force_label: Whether a document gets its best label if no label reaches the threshold.
         calibration: As `GileConfig.calibration`.
         seen: `(L,)` bool, whether each label was trained on; only read with a calibration.
     """
@@ -251,20 +251,20 @@ class Choice:
 
 @torch.no_grad()
 def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias, choice: Choice) -> list[TopLabels]:
-    """Chooses labels for documents, exactly; of one probability, that of the better logit, then of the lower column.
+    """Selects labels of documents exactly; equal probabilities are sorted by logit, then by label index.
 
-    Where each label is scored on its own and one threshold serves all, a search finds the best, as calibration keeps
-    the order within a group. Otherwise all scores are made, of some documents at a time.
+    If labels are scored independently with the same threshold, the best are searched, as calibration does not change
+    the order within a group. Otherwise all scores are computed, for some documents at a time.
 
     Args:
-        text_codes: `(B, J)` codes of documents; or for each `(P, J)` codes of its pieces, the best of which gives a
-            label its score.
+        text_codes: `(B, J)` text codes, or `(P, J)` codes of the pieces of each document; the score of a label is then
+            that of the best piece.
         codes: `(L, J)` label codes.
-        bias: What is added.
-        choice: The choice of labels.
+        bias: Addend of scores.
+        choice: Rules to select labels.
 
     Returns:
-        Probabilities and columns of the labels of each document.
+        Probabilities and indices of the labels of each document.
     """
     is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
     if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
@@ -273,31 +273,32 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias
     size = max(1, SCORES_AT_ONCE // len(codes))
     for start in range(0, len(text_codes), size):
         logits = _logits(text_codes[start : start + size], codes, size)
-        added = bias(slice(start, start + len(logits))).to(logits) if callable(bias) else bias
-        answers += _choose(logits + added, choice)
+        addend = bias(slice(start, start + len(logits))).to(logits) if callable(bias) else bias
+        answers += _choose(logits + addend, choice)
     return answers
 
 
 def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choice, k: int) -> list[TopLabels]:
+    """Selects at most k labels of documents without storing all scores."""
     seen = choice.seen if choice.calibration else None
     if seen is None or bool(seen.all() | ~seen.any()):
-        logits, columns = top_k_of(text_codes, codes, bias, k)
+        logits, columns = search_top_k(text_codes, codes, bias, k)
         if seen is not None:
             logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
     else:
-        groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen])
-        # Calibration keeps the order within each group, so the best are among the best of both.
+        groups = search_top_k_by_group(text_codes, codes, bias, k, [seen, ~seen])
+        # Calibration does not change the order within a group, so the best are among the best of both groups.
         raw = torch.cat([group.scores for group in groups], dim=-1)
         is_seen = torch.arange(raw.shape[1]) < groups[0].scores.shape[1]
         logits = calibrated(raw, is_seen, choice.calibration)
         columns = torch.cat([group.columns for group in groups], dim=-1)
         order = columns.argsort(dim=-1)
         order = order.gather(1, raw.gather(1, order).argsort(dim=-1, descending=True, stable=True))
-        logits, columns = best_of(logits.gather(1, order), columns.gather(1, order), min(k, len(codes)))
+        logits, columns = select_best(logits.gather(1, order), columns.gather(1, order), min(k, len(codes)))
     answers = []
     for scores, labels in zip(logits.sigmoid(), columns, strict=True):
         if choice.threshold is not None:
-            passing = ~(scores < choice.threshold)  # as written, what is not a number shows
+            passing = ~(scores < choice.threshold)  # not `>=`: includes NaN
             passing[0] |= choice.force_label  # the best
             scores, labels = scores[passing], labels[passing]
         answers.append(TopLabels(scores, labels))
@@ -305,22 +306,22 @@ def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choic
 
 
 def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, size: int) -> Tensor:
-    """`(B, L)` inner products of documents, or the best of their pieces; of `size` pieces at a time."""
+    """Computes `(B, L)` inner products of documents, or the maxima over their pieces, `size` pieces at a time."""
     if torch.is_tensor(text_codes):
-        return scores_of(text_codes, codes, 0.0)
-    best = scores_of(torch.stack([pieces[0] for pieces in text_codes]), codes, 0.0)
-    owners = [place for place, pieces in enumerate(text_codes) for _ in pieces[1:]]
-    if owners:
+        return compute_scores(text_codes, codes, 0.0)
+    best = compute_scores(torch.stack([pieces[0] for pieces in text_codes]), codes, 0.0)
+    documents = [document for document, pieces in enumerate(text_codes) for _ in pieces[1:]]
+    if documents:
         rest = torch.cat([pieces[1:] for pieces in text_codes])
         for start in range(0, len(rest), size):
-            scores = scores_of(rest[start : start + size], codes, 0.0)
-            for row, place in enumerate(owners[start : start + size]):
-                torch.maximum(best[place], scores[row], out=best[place])
+            scores = compute_scores(rest[start : start + size], codes, 0.0)
+            for row, document in enumerate(documents[start : start + size]):
+                torch.maximum(best[document], scores[row], out=best[document])
     return best
 
 
 def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
-    """The labels of each row of `(B, L)` logits."""
+    """Selects the labels of each row of `(B, L)` logits."""
     logits = raw if choice.seen is None else calibrated(raw, choice.seen, choice.calibration)
     scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
     threshold = choice.threshold
@@ -330,22 +331,22 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
         order = _ranking(logits, raw)[:, : choice.top_k]
         return [TopLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]
     else:
-        passing = ~(logits < logits.topk(choice.top_k).values[:, -1:])  # as written, what is not a number shows
-    found = []
-    for row, kept in enumerate(passing):
-        most = choice.top_k
-        if choice.force_label and not bool(kept.any()):
-            kept, most = ~(logits[row] < logits[row].max()), 1
-        own = kept.nonzero().squeeze(1)
-        own = own[_ranking(logits[row, own], raw[row, own])][:most]
-        found.append(TopLabels(scores[row, own], own))
-    return found
+        passing = ~(logits < logits.topk(choice.top_k).values[:, -1:])  # not `>=`: includes NaN
+    answers = []
+    for row, mask in enumerate(passing):
+        limit = choice.top_k
+        if choice.force_label and not bool(mask.any()):
+            mask, limit = ~(logits[row] < logits[row].max()), 1
+        columns = mask.nonzero().squeeze(1)
+        columns = columns[_ranking(logits[row, columns], raw[row, columns])][:limit]
+        answers.append(TopLabels(scores[row, columns], columns))
+    return answers
 
 
 def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
-    """`(..., C)` positions from the best logit on.
+    """Returns `(..., C)` positions sorted by calibrated logit, best first.
 
-    Where calibration is flat, its rounding makes many scores one: what they were before it decides, in the search too.
+    A flat calibration rounds many logits to the same number; the `raw` logits then decide, as in the search.
     """
     order = raw.argsort(dim=-1, descending=True, stable=True)
     if logits is raw:
@@ -353,8 +354,8 @@ def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
     return order.gather(-1, logits.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
 
 
-def bias_of(gile: PreTrainedModel, language: str | None) -> float:
-    """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own."""
+def get_bias(gile: PreTrainedModel, language: str | None) -> float:
+    """Returns the constant b of scores for documents in a language; 0 for a linear unit, whose codes contain it."""
     if gile.config.output_layer == "linear":
         return 0.0
     return gile.output_layer.bias(language).item()
@@ -370,12 +371,12 @@ def project_label_set(
     dtype: torch.dtype | None = None,
     seen_words: list[Tensor] | None = None,
 ) -> Tensor:
-    """The `(L, J)` codes of labels by their words and what the model has learned of them.
+    """Computes `(L, J)` codes of labels from their texts, and from the rows of stored labels.
 
-    Arguments are those of `LabelIndex.build`; `seen_words` gets the distinct words of each batch.
+    Arguments are as in `LabelIndex.build`; the distinct words of each batch are appended to `seen_words`.
 
     Raises:
-        ValueError: A model with a linear unit, no processor, an unknown language, or codes with NaN or infinity.
+        ValueError: For a linear unit, an unknown language, or codes with NaN or infinity, or without a processor.
     """
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
@@ -384,39 +385,39 @@ def project_label_set(
         raise ValueError("pass processor=, the GileProcessor saved with the model: it tokenizes label texts")
     processor.check_fits(gile.config)
     default = label_language or language
-    tokenizer = processor.tokenizer
-    nothing = torch.tensor([one for one in (tokenizer.unk_token_id, tokenizer.pad_token_id) if one is not None])
+    special_ids = (processor.tokenizer.unk_token_id, processor.tokenizer.pad_token_id)
+    special = torch.tensor([token_id for token_id in special_ids if token_id is not None])
     unknown: list[int] = []
 
     def batches() -> Iterator[Tensor]:
         for start in range(0, len(label_set), batch_size):
             labels = [label_set[column] for column in range(start, min(start + batch_size, len(label_set)))]
-            # A label that names its own language is read in that.
+            # The language of a label takes precedence.
             languages = [label.language or default for label in labels] if gile.config.languages else None
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt")
-            is_nothing = torch.isin(words["label_input_ids"], nothing).all(-1)
-            unknown.extend((start + is_nothing.nonzero()[:, 0]).tolist())
+            is_unknown = torch.isin(words["label_input_ids"], special).all(-1)
+            unknown.extend((start + is_unknown.nonzero()[:, 0]).tolist())
             words = words.to(gile.device)
             if seen_words is not None:
                 seen_words.append(words["label_input_ids"].unique())
-            rows = model.rows_of(labels, default) if hasattr(model, "rows_of") else None
+            rows = model.get_label_rows(labels, default) if hasattr(model, "get_label_rows") else None
             yield gile.project_labels(**words, language=language, label_language=languages, label_rows=rows)
 
     codes = join_codes(batches(), len(label_set), dtype)
     if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
         names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-        of = f"label{'s' if len(unknown) > 1 else ''} {names}{more}"
-        _logger.warning(f"the model knows no word of the {of}, and scores all such labels alike")
+        what = f"label{'s' if len(unknown) > 1 else ''} {names}{more}"
+        _logger.warning(f"the model knows no word of the {what}, and scores all such labels alike")
     return codes
 
 
 def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
-    """Copies batches of `(C, J)` label codes into one tensor, `(L, J)`, where `size` is L; by default of their type.
+    """Copies batches of `(C, J)` label codes into a tensor, `(L, J)`, where `size` is L; `dtype` is by default theirs.
 
     Raises:
-        ValueError: A code contains NaN or infinity.
+        ValueError: If a code contains NaN or infinity.
     """
     codes: Tensor | None = None
     start = 0
@@ -439,9 +440,9 @@ def finite_codes(codes: Tensor) -> Tensor:
     for start in range(0, len(codes), 4096):
         part = codes[start : start + 4096]
         if not is_finite(part):
-            fine = part.isfinite().all(-1)
+            is_valid = part.isfinite().all(-1)
             raise ValueError(
-                f"the code of label {start + int((~fine).nonzero()[0])} contains NaN or infinity in "
+                f"the code of label {start + int((~is_valid).nonzero()[0])} contains NaN or infinity in "
                 f"{codes.dtype}; use torch.bfloat16, which has the range of float32"
             )
     return codes

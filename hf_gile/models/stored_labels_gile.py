@@ -1,6 +1,6 @@
-"""The labels that a classifier stores: which they are, whose candidates they are, what was made of them and of what.
+"""Stored labels of a classifier: lookup, masks of candidates, and caches of label codes.
 
-Shapes: B documents, L stored labels, C of them or of any others.
+Shapes: B documents, L stored labels, C stored or other labels.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,80 +14,79 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 
 from .labels_gile import Label, LabelSet
-from .languages_gile import check_language, own_columns
+from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
 
 
 class StoredLabels:
-    """Looks stored labels up, masks those that are no candidates, and keeps what was made of their words.
+    """Looks up stored labels, masks labels that are not candidates, and caches tensors computed from label texts.
 
-    `label_set` is None of a classifier that knows no more of them than their names.
+    `label_set` is None if only the names of the labels are known.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
         self.config = config
         self.label_set: LabelSet | None = None
-        self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
-        # What was made, its version, the state of what it was made of, and the words of that, each once.
-        self._made: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}
+        self._index: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
+        # Cached tensors, their versions, the states of their inputs, and the distinct words of these.
+        self._cache: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}
         self._postings: tuple[Any, Any] = ((), None)
 
     @property
     def languages(self) -> Tensor:
-        """`(L,)` indices into `config.languages`; empty if labels name no language."""
-        sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
+        """`(L,)` indices into `config.languages`; empty if labels have no language."""
+        sizes = torch.tensor([self.config.language_labels.get(language, 0) for language in self.config.languages])
         return torch.arange(len(sizes)).repeat_interleave(sizes)
 
-    def columns_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
-        """The `(C,)` columns that labels have among the stored ones, -1 for others.
+    def find_columns(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
+        """Returns the `(C,)` indices of labels among the stored labels, -1 for other labels.
 
-        A label is a stored one if it has its id, or its text and language; `language` is that of labels that name none.
+        Labels match a stored label by id, or by text and language; `language` is the default language of labels.
         """
         columns = [-1] * len(labels)
         if self.label_set is not None:
-            if self._places is None or self._places[0] is not self.label_set:
+            if self._index is None or self._index[0] is not self.label_set:
                 by_id = {label.id: column for column, label in enumerate(self.label_set)}
                 by_text = {(label.text, label.language): column for column, label in enumerate(self.label_set)}
-                self._places = self.label_set, by_id, by_text
-            _, by_id, by_text = self._places
-            # Stored labels that serve all languages name none, and neither do those of a model that has none.
+                self._index = self.label_set, by_id, by_text
+            _, by_id, by_text = self._index
+            # Stored labels for all languages have no language.
             default = language if self.config.language_labels else None
-            for place, label in enumerate(labels):
+            for row, label in enumerate(labels):
                 column = by_id.get(label.id)
-                columns[place] = by_text.get((label.text, label.language or default), -1) if column is None else column
+                columns[row] = by_text.get((label.text, label.language or default), -1) if column is None else column
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """Which of C labels, or of the stored ones, the model was trained on: `(C,)` bool, as the label set says.
+        """Returns whether the model was trained on each label, `(C,)` bool, according to the label set.
 
-        Without one, as a linear unit can be, the stored labels are those it was trained on. `language` is that of
-        labels that name none.
+        Stored labels, the default, all count as seen without a label set. `language` is the default of labels.
         """
         if self.label_set is None:
             return torch.full((self.config.num_labels if labels is None else len(labels),), labels is None)
         seen = torch.tensor(self.label_set.seen)
         if labels is None:
             return seen
-        columns = self.columns_of(labels, language)
+        columns = self.find_columns(labels, language)
         return seen[columns.clamp(min=0)] & (columns >= 0)
 
     def thresholds(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """From which probability, after calibration, each of C labels, or of the stored ones, counts as assigned.
+        """Returns the lowest calibrated probability at which each label is assigned; arguments are as in `seen`.
 
         Returns:
-            `(C,)` float32: the threshold of the stored label, or of the label itself if it is not stored; else that of
-            its group in `config.thresholds`, else that of the other group, else 0.5.
+            `(C,)` float32: the threshold of the stored label, or of the label itself if it is not stored; otherwise
+            that of its group in `config.thresholds`, that of the other group, or 0.5.
         """
         by_group = self.config.thresholds
         groups = [by_group.get(group, next(iter(by_group.values()), 0.5)) for group in ("unseen", "seen")]
         thresholds = [groups[seen] for seen in self.seen(labels, language).tolist()]
-        columns = [] if labels is None else self.columns_of(labels, language).tolist()
+        columns = [] if labels is None else self.find_columns(labels, language).tolist()
         stored = self.label_set
-        for place, label in enumerate(stored or () if labels is None else labels):
-            column = -1 if labels is None else columns[place]
+        for row, label in enumerate(stored or () if labels is None else labels):
+            column = -1 if labels is None else columns[row]
             threshold = (label if stored is None or column < 0 else stored[column]).threshold
             if threshold is not None:
-                thresholds[place] = threshold
+                thresholds[row] = threshold
         return torch.tensor(thresholds, dtype=torch.float32)
 
     def masked(
@@ -97,22 +96,22 @@ class StoredLabels:
         excluded_columns: Tensor | None = None,
         columns: Tensor | None = None,
     ) -> Tensor:
-        """Gives labels that are no candidates minus infinity, a probability of zero.
+        """Masks the scores of labels that are not candidates with minus infinity, a probability of zero.
 
         Args:
             logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
-            language: The language whose labels are candidates, where stored labels name theirs.
-            excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100.
-            columns: `(C,)` columns scored.
+            language: Language of the candidates, if stored labels have languages.
+            excluded_columns: `(B, E)` indices of labels that are not candidates of a document, padded with -100.
+            columns: `(C,)` indices of the scored labels; by default all.
 
         Raises:
-            ValueError: An excluded column is out of range, or there is not one row for each document.
+            ValueError: If an excluded index is out of range, or there is not a row for each document.
         """
         number = self.config.num_labels
         if self.config.language_labels:
-            own = own_columns(self.config, check_language(self.config, language))
-            every = torch.arange(number, device=logits.device) if columns is None else columns
-            logits = logits.masked_fill((every < own.start) | (every >= own.stop), -torch.inf)
+            candidates = get_language_columns(self.config, check_language(self.config, language))
+            scored = torch.arange(number, device=logits.device) if columns is None else columns
+            logits = logits.masked_fill((scored < candidates.start) | (scored >= candidates.stop), -torch.inf)
         if excluded_columns is None:
             return logits
         check_excluded(excluded_columns, len(logits), number)
@@ -120,69 +119,69 @@ class StoredLabels:
         mask = mask.scatter_(1, excluded_columns.masked_fill(excluded_columns < 0, number), True)[:, :number]
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
 
-    def made_once(
-        self, name: Hashable, words: Tensor, label_state: Callable[..., Any], make: Callable[[], Tensor]
+    def get_or_compute(
+        self, name: Hashable, words: Tensor, label_state: Callable[..., Any], compute: Callable[[], Tensor]
     ) -> Tensor:
-        """What `make` makes of `(L, T)` words of labels, made once while what it is made of stays as it is.
+        """Returns the result of `compute` for `(L, T)` words of labels, cached while its inputs do not change.
 
-        `label_state`, that of `GileModel`, says what that is beside the words. What a caller has changed is made again.
+        `label_state` is that of `GileModel`. A tensor that the caller has changed in place is computed again.
         """
-        if name in self._made:
-            made, version, made_of, distinct = self._made[name]
-            if made._version == version and made_of == (label_state(), label_state(distinct), state_of(words)):
-                return made
+        if name in self._cache:
+            result, version, state, distinct = self._cache[name]
+            if result._version == version and state == (label_state(), label_state(distinct), compute_state(words)):
+                return result
         distinct = words.unique()
-        made_of, made = (label_state(), label_state(distinct), state_of(words)), make()
-        self._made[name] = made, made._version, made_of, distinct
-        return made
+        state, result = (label_state(), label_state(distinct), compute_state(words)), compute()
+        self._cache[name] = result, result._version, state, distinct
+        return result
 
-    def postings(self, made_of: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """The postings of the stored labels, made once while what they are made of stays equal."""
-        if self._postings[0] != made_of:
-            self._postings = made_of, make()
+    def postings(self, state: tuple[Any, ...], build: Callable[[], Any]) -> Any:
+        """Returns the postings of the stored labels, built again if the state of their inputs changes."""
+        if self._postings[0] != state:
+            self._postings = state, build()
         return self._postings[1]
 
-    def exported(self, name: Hashable) -> Tensor:
-        """What `made_once` keeps under a name, for a model that is being exported and cannot make it.
+    def get_exported(self, name: Hashable) -> Tensor:
+        """Returns a cached result of `get_or_compute`, which cannot be computed while a model is exported.
 
         Raises:
-            ValueError: There is nothing.
+            ValueError: If it is not cached.
         """
-        if name not in self._made:
+        if name not in self._cache:
             raise ValueError(
-                "an exported model holds the codes of its labels as constants: call it once, in evaluation mode and "
+                "an exported model contains its label codes as constants: call it once, in evaluation mode and "
                 "without gradients, before torch.export"
             )
-        return self._made[name][0]
+        return self._cache[name][0]
 
-    def forget(self) -> None:
-        """Forgets what was made of labels."""
-        self._made = {}
+    def clear_cache(self) -> None:
+        """Clears cached results of `get_or_compute`."""
+        self._cache = {}
 
 
 reads_weights: ContextVar[bool] = ContextVar("reads_weights", default=True)
-"""Whether `state_of` reads tensors; else it compares version counters, enough where weights are only loaded."""
+"""Whether `compute_state` reads tensors; version counters are sufficient if weights do not change after loading."""
 
 
 @torch.compiler.disable
 @torch.no_grad()
-def state_of(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
-    """What stays equal while tensors, or `(R,)` rows of them, hold the same: a number computed from all bits.
+def compute_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
+    """Computes a fingerprint of all bits of tensors, or of `(R,)` rows, to detect changes.
 
-    Versions of tensors do not tell: a fused optimizer, and writing into `.data`, leave them as they are.
+    Version counters are not sufficient: fused optimizers and writes to `.data` do not increment them.
     """
-    if not reads_weights.get() and not any(one.is_inference() for one in tensors):
-        return tuple((one.data_ptr(), one._version) for one in tensors)
-    on: dict[torch.device, list[Tensor]] = {}
+    if not reads_weights.get() and not any(tensor.is_inference() for tensor in tensors):
+        return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+    by_device: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
-        # Of weights that processes share, this process's part.
+        # For weights sharded across processes, the local shard.
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        on.setdefault(tensor.device, []).append(local.detach() if rows is None else local.detach()[rows])
-    return *((one.device, one.dtype, one.shape) for one in tensors), *(_content(some).item() for some in on.values())
+        by_device.setdefault(tensor.device, []).append(local.detach() if rows is None else local.detach()[rows])
+    return *((x.device, x.dtype, x.shape) for x in tensors), *(_hash(group).item() for group in by_device.values())
 
 
-def _content(tensors: Sequence[Tensor]) -> Tensor:
-    """A sum modulo 2^64 of the bits, each 64 of them times an odd number of their place: no single change escapes."""
+def _hash(tensors: Sequence[Tensor]) -> Tensor:
+    """Sums 64-bit words times odd factors by position, modulo 2^64, so that any single change is detected."""
     device = tensors[0].device
     for level in _factors(device):
         size, parts = 8 * len(level), []
@@ -195,38 +194,39 @@ def _content(tensors: Sequence[Tensor]) -> Tensor:
         wholes = [*(whole for whole, _ in parts), functional.pad(tail, (0, -len(tail) % size))]
         rows = [whole.view(torch.int64).view(-1, len(level)) for whole in wholes]
         if device.type == "cpu":
-            tensors = [torch.cat([some.mv(level) for some in rows])]
-        else:  # other devices have no such product of whole numbers
-            tensors = [torch.cat([(part * level).sum(1) for some in rows for part in some.split(1 << 13)])]
+            tensors = [torch.cat([matrix.mv(level) for matrix in rows])]
+        else:  # other devices do not support matrix products of integers
+            tensors = [torch.cat([(part * level).sum(1) for matrix in rows for part in matrix.split(1 << 13)])]
     return tensors[0].sum()
 
 
 @cache
 def _factors(device: torch.device) -> Tensor:
+    """Returns the random odd factors of `_hash`, a row for each level."""
     generator = torch.Generator().manual_seed(0)
     return (torch.randint(1 << 62, (3, 512), generator=generator, device="cpu") * 2 + 1).to(device)
 
 
 def is_finite(numbers: Tensor) -> bool:
-    """Whether numbers, of any shape and type, are all finite."""
+    """Checks whether all numbers of a tensor are finite."""
     if not numbers.is_floating_point():
         return True
-    # Of a sum that is finite, all is; it takes a fortieth of the time of a look at each.
+    # If the sum is finite, so are all numbers; it takes a fortieth of the time of checking each.
     total = numbers.sum(dtype=torch.promote_types(numbers.dtype, torch.float32))
     return bool(total.isfinite()) or bool(numbers.isfinite().all())
 
 
 def check_finite(weights: Mapping[str, Any], name: str) -> None:
-    """Refuses weights with NaN or infinity; weights on other devices or quantized ones are not checked.
+    """Refuses weights with NaN or infinity; quantized weights and weights on the meta device are not checked.
 
     Raises:
-        ValueError: A weight has such a number; the message names it, and the weights by `name`.
+        ValueError: If a weight contains NaN or infinity; the message names it, and the weights by `name`.
     """
     for key, weight in weights.items():
         is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type != "meta"
         if is_plain and weight.dtype.itemsize > 1 and not is_finite(weight):
-            place = (~weight.isfinite()).nonzero()[0].tolist()
+            index = (~weight.isfinite()).nonzero()[0].tolist()
             raise ValueError(
-                f"{name}: {key} contains {weight[tuple(place)].item()} at {place}, so all scores would be NaN: the "
+                f"{name}: {key} contains {weight[tuple(index)].item()} at {index}, so all scores would be NaN: the "
                 "file is damaged, or training diverged; use an earlier checkpoint"
             )

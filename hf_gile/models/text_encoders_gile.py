@@ -1,11 +1,11 @@
-"""From words to a document vector: the encoders of the paper's tables, NN, HNN, WAN and HAN, and pretrained ones.
+"""Encoders of documents: NN, HNN, WAN and HAN of the paper, and pretrained encoders.
 
-A dense encoder sees one word at a time, so its output for a word does not depend on the position. The encoders of words
-therefore take the distinct words of a batch, and their positions: a batch of 16,000 words has about 5,000 distinct
-ones, and encodes only these. A recurrent encoder reads every word at its position, and never the padding.
+A dense encoder processes words separately, so its output for a word does not depend on the position. Word encoders
+therefore take the distinct words of a batch and their positions: a batch of 16,000 words has about 5,000 distinct
+words, and only these are encoded. A recurrent encoder reads the word at each position except padding.
 
-Pretrained encoders give vectors of very different lengths, so pooled hidden states are scaled to a root mean square of
-1: then all encoders work with the same head and learning rate.
+The vectors of pretrained encoders have very different lengths, so pooled hidden states are scaled to a root mean square
+of 1: then all encoders work with the same head and learning rate.
 
 Shapes: B documents, S sentences or windows, W words or tokens, N distinct words of the batch, R sequences of T items
 (the words of documents or of sentences, the sentences of documents), D word-embedding size, P size of the hidden states
@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import PackedSequence
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
-from .languages_gile import of_language, per_language
+from .languages_gile import per_language, select_module
 from .losses_gile import widened
 
 
@@ -31,12 +31,12 @@ def rms_normalized(vectors: Tensor) -> Tensor:
     return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
 
 
-def weighted_sum(vectors: Tensor, places: Tensor, weights: Tensor) -> Tensor:
-    """`(R, D)` sums of the rows of `(N, D)` vectors that `(R, T)` places name, times `(R, T)` weights."""
-    if torch.compiler.is_compiling():  # compilers and exports handle products better
-        return (weights[:, None] @ vectors[places]).squeeze(1)
+def weighted_sum(vectors: Tensor, positions: Tensor, weights: Tensor) -> Tensor:
+    """Computes `(R, D)` sums of rows of `(N, D)` vectors at `(R, T)` positions, with `(R, T)` weights."""
+    if torch.compiler.is_compiling():  # matrix products are better supported by compilers and exports
+        return (weights[:, None] @ vectors[positions]).squeeze(1)
     # Never builds (R, T, D).
-    return functional.embedding_bag(places, vectors, per_sample_weights=weights, mode="sum")
+    return functional.embedding_bag(positions, vectors, per_sample_weights=weights, mode="sum")
 
 
 class DenseEncoder(nn.Module):
@@ -47,43 +47,43 @@ class DenseEncoder(nn.Module):
         self.dense = nn.Linear(input_size, hidden_size)
         self.activation = ACT2FN[activation]
 
-    def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, vectors: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Encodes every position separately: `(N, H)` hidden states, and the unchanged positions."""
-        return self.activation(self.dense(vectors)), places
+        return self.activation(self.dense(vectors)), positions
 
 
 class RecurrentEncoder(nn.Module):
     """The recurrent encoder g of Eq. 1: a GRU over each sequence, or one in each direction.
 
-    Sequences are packed: a state depends on its own sequence alone, whatever the padding and whatever else is in the
-    batch. `hidden_size` is that of each direction.
+    Sequences are packed, so a state depends only on its sequence, not on padding or on the rest of the batch.
+    `hidden_size` is that of each direction.
     """
 
     def __init__(self, input_size: int, hidden_size: int, bidirectional: bool) -> None:
         super().__init__()
         self.gru = nn.GRU(input_size, hidden_size, bidirectional=bidirectional)
 
-    def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes sequences, without what is masked, also between others; arguments as those of `AttentionPooling`.
+    def forward(self, vectors: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Encodes sequences and skips masked positions; arguments are as in `AttentionPooling`.
 
         Returns:
-            `(M, H)` hidden states of the M places that are not masked, and `(R, T)` rows of these (0 where masked).
+            `(M, H)` hidden states of the M positions that are not masked, and `(R, T)` rows of these (0 if masked).
         """
-        if not bool(mask.any()):  # still uses the weights, because processes that share a step must agree
+        if not bool(mask.any()):  # still uses the weights: in distributed training, all processes must
             mask = torch.zeros_like(mask)
             mask[0, 0] = True
         lengths = mask.sum(1)
         longest_first = lengths.argsort(descending=True, stable=True)
         in_front = mask.long().argsort(dim=1, descending=True, stable=True)
         steps = torch.arange(int(lengths.max()), device=mask.device)
-        there = steps[:, None] < lengths[longest_first]  # (steps, R): the order of a packed sequence
+        has_step = steps[:, None] < lengths[longest_first]  # (steps, R): the order of a packed sequence
         flat = (longest_first[:, None] * mask.shape[1] + in_front[longest_first]).T[: len(steps)]
-        taken = flat[there]
-        packed = PackedSequence(vectors[places.flatten()[taken]], there.sum(1).cpu())
+        read = flat[has_step]
+        packed = PackedSequence(vectors[positions.flatten()[read]], has_step.sum(1).cpu())
         hidden = self.gru(packed)[0].data
-        rows = torch.zeros_like(places).flatten()
-        rows[taken] = torch.arange(len(taken), device=rows.device)
-        return hidden, rows.reshape(places.shape)
+        rows = torch.zeros_like(positions).flatten()
+        rows[read] = torch.arange(len(read), device=rows.device)
+        return hidden, rows.reshape(positions.shape)
 
 
 class AttentionPooling(nn.Module):
@@ -98,53 +98,53 @@ class AttentionPooling(nn.Module):
         self.context = nn.Linear(attention_size, 1, bias=False)
         self.activation = ACT2FN[activation]
 
-    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Averages hidden states by attention.
 
         Args:
             hidden: `(N, H)` hidden states.
-            places: `(R, T)` rows of `hidden` at each position.
+            positions: `(R, T)` rows of `hidden` at each position.
             mask: `(R, T)` booleans, true where there is a word or a sentence.
 
         Returns:
             `(R, H)` weighted averages and `(R, T)` weights: zero on padding, summing to one over the rest. If
             everything is masked, all weights and the average are zero.
         """
-        scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)[places]  # (R, T)
+        scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)[positions]  # (R, T)
         # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1) * mask
-        # Autocast runs the softmax in float32, and not the rest.
-        return weighted_sum(hidden, places, weights.to(hidden.dtype)), weights
+        # Autocast runs only the softmax in float32.
+        return weighted_sum(hidden, positions, weights.to(hidden.dtype)), weights
 
 
 class MeanPooling(nn.Module):
-    """The mean of the items of each sequence, or the sum, as of the published BioASQ models; nothing is learned."""
+    """The mean of the items of each sequence, or the sum, as in the published BioASQ models; it has no weights."""
 
     def __init__(self, is_sum: bool = False) -> None:
         super().__init__()
         self.is_sum = is_sum
 
-    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Averages hidden states; arguments and results as those of `AttentionPooling`, weights of a sum are 1."""
+    def forward(self, hidden: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Averages or sums hidden states; arguments and results as in `AttentionPooling`; weights of a sum are 1."""
         weights = mask.to(hidden.dtype)
         if not self.is_sum:
             weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
-        return weighted_sum(hidden, places, weights), weights
+        return weighted_sum(hidden, positions, weights), weights
 
 
 class FirstToken(nn.Module):
-    """The state of the first token, which many pretrained encoders were trained to use as a summary."""
+    """The hidden state of the first token, which many pretrained encoders are trained to use as a summary."""
 
-    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes the first states; arguments and results as those of `AttentionPooling`."""
-        weights = torch.zeros_like(places, dtype=hidden.dtype)
+    def forward(self, hidden: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Selects the first states; arguments and results are as in `AttentionPooling`."""
+        weights = torch.zeros_like(positions, dtype=hidden.dtype)
         weights[:, 0] = 1
-        return hidden[places[:, 0]], weights * mask
+        return hidden[positions[:, 0]], weights * mask
 
 
 def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
-    """The encoder g of Eq. 1 that a configuration asks for, of each language, for vectors of a size."""
+    """Creates the configured encoder g of Eq. 1 for vectors of a size, shared or for each language."""
     text = config.text_config
 
     def make() -> nn.Module:
@@ -156,34 +156,30 @@ def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
 
 
 def make_pooling(config: PreTrainedConfig, kind: str, size: int) -> nn.Module:
-    """The pooling of hidden states of a size, of a kind of `text_config.pooling`; of each language, with weights."""
+    """Creates the pooling of a `text_config.pooling` kind for hidden states of a size, shared or for each language."""
     if kind == "cls":
         return FirstToken()
     if kind != "attention":
         return MeanPooling(is_sum=kind == "sum")
-    text = config.text_config
-    return per_language(
-        config,
-        config.sharing in ("attention", "both"),
-        lambda: AttentionPooling(size, text.attention_size, text.hidden_act),
-    )
+    text, shared = config.text_config, config.sharing in ("attention", "both")
+    return per_language(config, shared, lambda: AttentionPooling(size, text.attention_size, text.hidden_act))
 
 
 def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int) -> Tensor:
-    """The label encoder of section 2.2: `(L, D)` means of the word vectors of labels, zero for one without words.
+    """Computes the label encoder of section 2.2: `(L, D)` means of word vectors, zero for labels without words.
 
-    `input_ids` are `(L, T)`, padded; the padding index of the table may be missing, so it is named.
+    `input_ids` are `(L, T)`, padded with `pad_token_id`, as the table may have no padding index.
     """
-    words, places = torch.unique(input_ids, return_inverse=True)
-    vectors = table(words)  # by a call: an adapter may have changed the table, or have moved it
+    words, positions = torch.unique(input_ids, return_inverse=True)
+    vectors = table(words)  # not table.weight: an adapter may have wrapped or moved the table
     weights = (input_ids != pad_token_id).to(vectors.dtype)
-    return weighted_sum(vectors, places, weights / weights.sum(-1, keepdim=True).clamp(min=1))
+    return weighted_sum(vectors, positions, weights / weights.sum(-1, keepdim=True).clamp(min=1))
 
 
 class WordEncoder(nn.Module):
-    """Documents of words: an encoder and attention over words (WAN), or over words and then over sentences (HAN).
+    """Encodes documents by an encoder and attention over words (WAN), or over words and then over sentences (HAN).
 
-    NN and HNN have averages instead of attention (section 4.1.1). The same word vectors read labels (section 2.2).
+    NN and HNN average instead of attending (section 4.1.1). Labels use the same word vectors (section 2.2).
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -214,34 +210,34 @@ class WordEncoder(nn.Module):
 
         Args:
             input_ids: `(B, W)` or `(B, S, W)` word ids.
-            attention_mask: Booleans of this shape, true where there is a word. A sentence is there when it has a word.
+            attention_mask: Booleans of this shape, true for words. Sentences without words are masked.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
-            pooled: `(B, P)` or `(B, S, P)`, only of a `TransformerEncoder`: what `pool` made of the documents before.
-            language: The language of all documents, in a model that has languages.
+            pooled: `(B, P)` or `(B, S, P)` precomputed output of `TransformerEncoder.pool`, for this encoder only.
+            language: Language of all documents, for a multilingual model.
 
         Returns:
-            `(B, H)` document vectors and the attention weights: `(B, W)`; or `(B, S, W)`, each sentence on its own,
-            and `(B, S)`. Those of `pooled` are missing.
+            `(B, H)` document vectors and attention weights: `(B, W)`; or `(B, S, W)`, normalized in each sentence, and
+            `(B, S)`. The weights of `pooled` are missing.
         """
         assert attention_mask is not None
         if input_ids is not None and not torch.compiler.is_compiling():
-            words, places = torch.unique(input_ids, return_inverse=True)
-            return self.encode(self.word_embeddings(words), places, attention_mask, language)
+            words, positions = torch.unique(input_ids, return_inverse=True)
+            return self.encode(self.word_embeddings(words), positions, attention_mask, language)
         if inputs_embeds is None:  # the number of distinct words is unknown to a compiler
             inputs_embeds = self.word_embeddings(input_ids)
-        # A weight of zero would not rid a sum of NaN.
+        # A weight of zero would not remove NaN from a sum.
         vectors = inputs_embeds.flatten(0, -2).masked_fill(~attention_mask.reshape(-1, 1), 0)
-        places = torch.arange(vectors.shape[0], device=vectors.device).reshape(attention_mask.shape)
-        return self.encode(vectors, places, attention_mask, language)
+        positions = torch.arange(vectors.shape[0], device=vectors.device).reshape(attention_mask.shape)
+        return self.encode(vectors, positions, attention_mask, language)
 
     def encode(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
+        self, word_vectors: Tensor, positions: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents of `(N, D)` distinct words by their `(B, W)` or `(B, S, W)` places, as `forward`."""
-        hidden, rows, word_mask = word_vectors, places.flatten(0, -2), mask.flatten(0, -2)
+        """Encodes documents from `(N, D)` distinct words at `(B, W)` or `(B, S, W)` positions; see `forward`."""
+        hidden, rows, word_mask = word_vectors, positions.flatten(0, -2), mask.flatten(0, -2)
         if self.word_encoder is not None:
-            hidden, rows = of_language(self.word_encoder, language)(hidden, rows, word_mask)
-        vectors, weights = of_language(self.word_attention, language)(hidden, rows, word_mask)
+            hidden, rows = select_module(self.word_encoder, language)(hidden, rows, word_mask)
+        vectors, weights = select_module(self.word_attention, language)(hidden, rows, word_mask)
         if mask.dim() == 2:
             return vectors, (weights,)
         document, sentence_weights = _over_sentences(self, vectors, mask.any(-1), language)
@@ -251,15 +247,15 @@ class WordEncoder(nn.Module):
 def _over_sentences(
     encoder: "WordEncoder | HierarchicalTransformerEncoder", vectors: Tensor, mask: Tensor, language: str | None
 ) -> tuple[Tensor, Tensor]:
-    """`(B, H)` documents of the vectors of `(B, S)` sentences or windows, and the attention over these."""
+    """Encodes documents from vectors of sentences or windows with a `(B, S)` mask; also returns their attention."""
     rows = torch.arange(vectors.shape[0], device=vectors.device).view(mask.shape)
     if encoder.sentence_encoder is not None:
-        vectors, rows = of_language(encoder.sentence_encoder, language)(vectors, rows, mask)
-    return of_language(encoder.sentence_attention, language)(vectors, rows, mask)
+        vectors, rows = select_module(encoder.sentence_encoder, language)(vectors, rows, mask)
+    return select_module(encoder.sentence_attention, language)(vectors, rows, mask)
 
 
 def without_pooler(transformer: PreTrainedModel) -> PreTrainedModel:
-    """Removes layers above the hidden states of an encoder: unused weights without gradients."""
+    """Removes layers above the hidden states of an encoder, whose weights would have no gradients."""
     if isinstance(getattr(transformer, "pooler", None), nn.Module):
         transformer.pooler = None
     return transformer
@@ -268,10 +264,10 @@ def without_pooler(transformer: PreTrainedModel) -> PreTrainedModel:
 TOKENS_AT_ONCE = 8192
 
 
-def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Divides rows of tokens, of these sizes, into batches of about the same length, by their places.
+def group_by_length(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Groups the indices of rows of tokens into batches of about equal length, from the `sizes` of the rows.
 
-    Empty ones are left out. A batch has at most `TOKENS_AT_ONCE` tokens, padding included, or a single row.
+    Empty rows are omitted. A batch has at most `TOKENS_AT_ONCE` tokens, padding included, or a single row.
     """
     batch: list[int] = []
     for row in sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__):
@@ -284,40 +280,40 @@ def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def position_limit(transformer: nn.Module) -> int | None:
-    """The longest row of tokens that an encoder has positions for; None if it has no table of them."""
+    """Returns the number of positions of an encoder, which limits its input; None if it has no position table."""
     for name, module in transformer.named_modules():
         if name.endswith(("position_embeddings", "wpe")) and isinstance(module, nn.Embedding):
-            # Encoders of the RoBERTa kind count positions from behind that of the padding.
+            # In encoders like RoBERTa, positions start after the padding index.
             first = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - first
     return None
 
 
 class TransformerEncoder(nn.Module):
-    """Documents of tokens: the hidden states of a pretrained encoder, and a pooling of them.
+    """Encodes documents of tokens by pooling the hidden states of a pretrained encoder.
 
     Raises:
-        ValueError: The limits of the configuration leave more tokens than the encoder has positions for.
+        ValueError: If a limit of the configuration exceeds the number of positions of the encoder.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         text = config.text_config
-        # In the dtype of the surrounding model, not the dtype that the encoder was saved in.
+        # The dtype of the surrounding model, not the dtype in which the encoder was saved.
         dtype = torch.get_default_dtype()
         transformer = AutoModel.from_config(text.text_encoder_config, dtype=dtype, trust_remote_code=False)
         self.transformer = without_pooler(transformer)
-        self.positions = position_limit(transformer)
+        self.max_positions = position_limit(transformer)
         names = ["max_sentence_words" if text.reads_sentences else "max_words"]
         names += ["max_label_words"] if config.pools_labels else []
         for name in names:
-            if self.positions is not None and getattr(text, name) > self.positions:
+            if self.max_positions is not None and getattr(text, name) > self.max_positions:
                 raise ValueError(
-                    f"{name} must be at most {self.positions}, the number of positions of the pretrained encoder, "
+                    f"{name} must be at most {self.max_positions}, the number of positions of the pretrained encoder, "
                     f"got {getattr(text, name)}"
                 )
         self.is_frozen = text.freeze_text_encoder
-        self.trusted_vectors: Any = None  # of hf_gile.training.kept_labels
+        self.trusted_vectors: Any = None  # used by hf_gile.training.kept_labels
         if self.is_frozen:
             transformer.eval()
         self.pooled_size = text.pooled_size
@@ -325,7 +321,7 @@ class TransformerEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
         """Switches between training and evaluation; a frozen encoder has no dropout in either."""
-        if mode != self.training:  # in between, weights may be written through `.data`, which has no version
+        if mode != self.training:  # weights may have been changed through `.data`, which has no version counter
             self.trusted_vectors = None
         super().train(mode)
         if self.is_frozen:
@@ -340,7 +336,7 @@ class TransformerEncoder(nn.Module):
         pooled: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents, as `WordEncoder` does."""
+        """Encodes documents; see `WordEncoder.forward`."""
         if pooled is not None:
             return pooled, ()
         assert attention_mask is not None
@@ -354,63 +350,63 @@ class TransformerEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Pools `(..., W)` tokens, reading rows of about the same length together, so that little padding is read.
+        """Encodes and pools `(..., W)` tokens, in batches of rows of about equal length, to avoid padding.
 
         Returns:
             `(..., P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(..., W)` weights
             of the pooling.
 
         Raises:
-            ValueError: More tokens than the encoder has positions for.
+            ValueError: If there are more tokens than the encoder has positions.
         """
         shape, mask = attention_mask.shape, attention_mask.flatten(0, -2)
         input_ids = None if input_ids is None else input_ids.flatten(0, -2)
         inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
-        if self.positions is not None and mask.shape[1] > self.positions:
+        if self.max_positions is not None and mask.shape[1] > self.max_positions:
             raise ValueError(
-                f"the pretrained encoder reads at most {self.positions} tokens, got {mask.shape[1]}; use the processor "
-                "saved with the model, or its tokenizer with truncation=True"
+                f"the pretrained encoder reads at most {self.max_positions} tokens, got {mask.shape[1]}; use the "
+                "processor saved with the model, or its tokenizer with truncation=True"
             )
-        if torch.compiler.is_compiling():  # which loops over batches unknown to a compiler
+        if torch.compiler.is_compiling():  # a compiler does not know the number of batches
             vectors, weight = self._pool_rows(input_ids, inputs_embeds, mask, language)
             vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
             return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
-        there = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-        sizes = (mask * there).amax(-1).tolist()  # up to the last token
+        lengths = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        sizes = (mask * lengths).amax(-1).tolist()  # up to the last token
         order, pooled, weights = [], [], []
-        for rows in batches_of(sizes):
+        for rows in group_by_length(sizes):
             width = sizes[rows[-1]]
-            ids, embeds = (None if one is None else one[rows, :width] for one in (input_ids, inputs_embeds))
-            vectors, its = self._pool_rows(ids, embeds, mask[rows, :width], language)
+            ids, embeds = (None if x is None else x[rows, :width] for x in (input_ids, inputs_embeds))
+            vectors, row_weights = self._pool_rows(ids, embeds, mask[rows, :width], language)
             order += rows
             pooled.append(vectors)
-            weights.append(functional.pad(its, (0, mask.shape[1] - width)))
+            weights.append(functional.pad(row_weights, (0, mask.shape[1] - width)))
         empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
         if not order:
             return empty.view(*shape[:-1], self.pooled_size), torch.zeros_like(attention_mask, dtype=empty.dtype)
-        places = torch.tensor(order, device=mask.device)
+        positions = torch.tensor(order, device=mask.device)
         weight = torch.cat(weights)
-        vectors = empty.index_copy(0, places, torch.cat(pooled))
-        weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, places, weight)
+        vectors = empty.index_copy(0, positions, torch.cat(pooled))
+        weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
         return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
     def _pool_rows(
         self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
     ) -> tuple[Tensor, Tensor]:
-        """Encodes rows that have tokens, all at once."""
+        """Encodes and pools rows with tokens in a single batch."""
         tokens = {"input_ids": input_ids} if input_ids is not None else {"inputs_embeds": inputs_embeds}
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
             hidden = self.transformer(**tokens, attention_mask=mask.long()).last_hidden_state
-        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # leaves the 16 bits of autocast
-        places = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
-        vectors, weights = of_language(self.pooling, language)(hidden, places, mask)
+        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # autocast may return 16 bits
+        positions = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
+        vectors, weights = select_module(self.pooling, language)(hidden, positions, mask)
         return rms_normalized(vectors), weights
 
 
 class HierarchicalTransformerEncoder(TransformerEncoder):
-    """Long documents: their windows one by one, then attention over the windows, as a HAN has it over sentences.
+    """Encodes long documents: each window separately, then attention over windows, like that of a HAN over sentences.
 
-    An `encoder_cell` of `"none"` leaves the document in the space of the pretrained encoder.
+    With `encoder_cell="none"`, document vectors are in the vector space of the pretrained encoder.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -427,9 +423,9 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         pooled: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents of `(B, S, W)` tokens, as `TransformerEncoder` does, with `(B, S)` attention over windows.
+        """Encodes documents of `(B, S, W)` tokens; also returns `(B, S)` attention over windows.
 
-        A window is there when it has a token, or without a mask, with `pooled` alone, when its vector is not zero.
+        Windows without tokens are masked; without `attention_mask`, those whose `pooled` vectors are zero.
         """
         windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)

@@ -202,7 +202,7 @@ def _draw(
 
 def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> str | None:
     """Draws a map of the labels; returns the projection method, or None for too few labels."""
-    columns = torch.arange(len(labels)) if model.label_set is None else model.stored_labels.columns_of(labels)
+    columns = torch.arange(len(labels)) if model.label_set is None else model.stored_labels.find_columns(labels)
     stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]
     if len(stored) < 3:
         return None

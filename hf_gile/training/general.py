@@ -20,7 +20,7 @@ from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, towers_of
+from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.processing_gile import LEXICAL_BUCKETS, lexical_features
 from .encoders import best_text_encoder, prompt_of
@@ -97,7 +97,7 @@ def general_scorer(
     model.config.term_weights = {"unseen": {"joint": weights.pop("cosine") / size, **weights}}
     prompt = prompt_of(encoder.name)
     processor = processor_from_text_encoder(encoder.folder, model.config, text_prompt=prompt, label_prompt=prompt)
-    layer = towers_of(model).output_layer
+    layer = get_towers(model).output_layer
     with torch.no_grad():
         layer.lexical.idf.copy_(torch.from_numpy(vocabulary_idf(processor.tokenizer)))
         layer.input_projection.weight.copy_(torch.eye(size))
@@ -119,7 +119,7 @@ def common(model: GileForSequenceClassification, processor: GileProcessor, docum
     for start in range(0, len(documents), 16):
         inputs = processor(documents[start : start + 16], return_tensors="pt")
         inputs.pop("lexical_ids")
-        total += towers_of(model).embed_texts(**inputs)[0].sum(0)
+        total += get_towers(model).embed_texts(**inputs)[0].sum(0)
     return total / (len(documents) + SHRINKAGE)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..models import GileForSequenceClassification
-from ..models.search_gile import top_k_of
+from ..models.search_gile import search_top_k
 
 _DOCUMENTS = 1024
 """Number of documents whose text codes are stored for `make_search`."""
@@ -161,7 +161,7 @@ class HardNegatives:
         # Search for more labels, as gold labels may be the best.
         spare = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
         if search is None:
-            found = top_k_of(text_codes, codes, 0.0, self.num_negatives + spare).columns
+            found = search_top_k(text_codes, codes, 0.0, self.num_negatives + spare).columns
         else:
             found = search.candidates(text_codes, min(self.num_negatives + spare, len(codes))).to(columns.device)
         found, known = columns[found.clamp(min=0)], found >= 0

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..models.languages_gile import Languages, in_each_language
+from ..models.languages_gile import Languages, run_by_language
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 
 
@@ -34,7 +34,7 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
     # Cached results may be inputs of training steps, which tensors from inference mode cannot be. Autocast would also
     # reuse its cache of weights without gradients in the training step.
     with torch.inference_mode(False), torch.no_grad(), autocast:
-        vectors = in_each_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
+        vectors = run_by_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
     gile.text_encoder.train(mode)
     return vectors
 
@@ -65,7 +65,7 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
         vectors, of_words, before = encoder.trusted_vectors
         if of_words is words and before == versions(vectors):
             return vectors
-    vectors = model.stored_labels.made_once("vectors", words, state, partial(pool_labels, gile, words, languages))
+    vectors = model.stored_labels.get_or_compute("vectors", words, state, partial(pool_labels, gile, words, languages))
     encoder.trusted_vectors = (vectors, words, versions(vectors)) if model.training else None
     return vectors
 
@@ -84,5 +84,5 @@ def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | Non
     words, vectors = inputs.pop("label_input_ids"), inputs.pop("label_vectors").to(gile.dtype)
     mask = words != gile.config.text_config.pad_token_id
     rows: dict[str, Tensor | None] = {"input_ids": words, "mask": mask, "pooled": vectors}
-    read = in_each_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
+    read = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
     return gile.project_labels(label_embeds=gile.with_bag(read, words, mask), language=language, **inputs)

@@ -17,22 +17,22 @@ from transformers import PreTrainedConfig
 from ..models.languages_gile import (
     Languages,
     check_tensors,
-    in_each_language,
+    get_language_columns,
     label_space,
-    of_language,
-    own_columns,
+    run_by_language,
+    select_module,
 )
 from ..models.losses_gile import (
     IGNORE,
     ONE_GOLD_LABEL,
     check_candidates,
     check_excluded,
-    in_step,
     is_columns,
     is_single_label,
+    make_targets,
     multi_hot,
     no_candidate,
-    targets_of,
+    scale_to_step,
     without_infinities,
 )
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
@@ -162,9 +162,9 @@ class GileLoss:
         Arguments, result and errors are as in `hf_gile.models.losses_gile.label_loss`.
         """
         name = self._name(is_single_label(labels, len(logits), config))
-        targets = targets_of(labels, config.num_labels)
+        targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
-        return in_step(self._function(name)(logits, targets, None), labels, num_items_in_batch, shift_labels)
+        return scale_to_step(self._function(name)(logits, targets, None), labels, num_items_in_batch, shift_labels)
 
     def of_codes(
         self,
@@ -211,7 +211,7 @@ class GileLoss:
         step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
         in_chunks = self.share_labels or step.size > self.chunk_size > 0
         loss = self._in_chunks(step) if in_chunks else self._at_once(step)
-        return in_step(loss, labels, num_items_in_batch, shift_labels)
+        return scale_to_step(loss, labels, num_items_in_batch, shift_labels)
 
     def _name(self, single: bool) -> str:
         if self.loss == "cross_entropy" and not single:
@@ -230,14 +230,14 @@ class GileLoss:
             return (model.stored_labels.masked(scores, language, excluded_columns, columns),)
 
         inputs = {"text_codes": step.text_codes, "excluded_columns": step.excluded_columns}
-        logits = in_each_language(config, step.language, inputs, score)[0]
+        logits = run_by_language(config, step.language, inputs, score)[0]
         if step.excluded_columns is not None or config.language_labels:
             logits = without_infinities(logits)
         if is_columns(step.labels):
             labels = gold_positions(step.labels.reshape(len(step.labels), -1), config.num_labels, columns)
             targets = multi_hot(labels, step.size)
         else:
-            targets = targets_of(step.labels, config.num_labels)
+            targets = make_targets(step.labels, config.num_labels)
             labels = targets = targets if columns is None else targets[:, columns]
         check_candidates(labels, logits, config, columns)
         function = self._function(step.name)
@@ -270,7 +270,7 @@ class GileLoss:
                 text_codes,
                 gold_positions(labels, step.model.config.num_labels, columns),
                 self._label_chunks(step.model, columns, language),
-                None if is_linear else of_language(step.model.gile.output_layer.classifier, language).bias,
+                None if is_linear else select_module(step.model.gile.output_layer.classifier, language).bias,
                 self.chunk_size,
                 weights,
                 excluded_columns,
@@ -285,7 +285,7 @@ class GileLoss:
             "excluded_columns": step.excluded_columns,
             "column_weights": own,
         }
-        return in_each_language(step.model.config, step.language, inputs, loss_of)[0].mean()
+        return run_by_language(step.model.config, step.language, inputs, loss_of)[0].mean()
 
     def _positive_weights(self, columns: Tensor | None, device: torch.device) -> Tensor | None:
         if self.positive_weights is None:
@@ -422,7 +422,7 @@ class _Step:
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the labels of a language, and their weights."""
         config = self.model.config
-        candidates = own_columns(config, language)
+        candidates = get_language_columns(config, language)
         _check_candidates(
             (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop)), labels, config
         )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..models import GileModel, GileProcessor, Scorer, towers_of
+from ..models import GileModel, GileProcessor, Scorer, get_towers
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -83,7 +83,7 @@ def add_pooled_embeds(
         ValueError: If the encoder or its pooling is trained, so that outputs would become outdated; or the dataset has
             no `input_ids`.
     """
-    gile = towers_of(model)
+    gile = get_towers(model)
     config = gile.config.text_config
     if not (config.reads_pretrained and config.has_fixed_pooling):
         raise ValueError(
@@ -219,7 +219,7 @@ def pretrained_encoder(model: nn.Module) -> Any:
     Args:
         model: A `GileModel` or `GileForSequenceClassification`.
     """
-    return getattr(towers_of(model).text_encoder, "transformer", None)
+    return getattr(get_towers(model).text_encoder, "transformer", None)
 
 
 def _depths(encoder: nn.Module) -> dict[Tensor, int]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, towers_of
+from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, get_towers
 from ..models.processing_gile import LEXICAL_BUCKETS
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
@@ -178,7 +178,7 @@ def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
     Raises:
         ValueError: If the model has no bag, or weights have a wrong shape or contain NaN.
     """
-    bag = towers_of(model).bag
+    bag = get_towers(model).bag
     if bag is None:
         raise ValueError("token weights need a bag, but config.bag_size is 0")
     numbers, size = torch.as_tensor(log_weights, dtype=torch.float32), model.config.text_config.vocab_size
@@ -198,7 +198,7 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
     Raises:
         ValueError: If the model has no lexical terms.
     """
-    lexical = getattr(towers_of(model).output_layer, "lexical", None)
+    lexical = getattr(get_towers(model).output_layer, "lexical", None)
     if lexical is None:
         raise ValueError("the model has no lexical terms: create it with config.lexical=True")
     counts, number = np.zeros(LEXICAL_BUCKETS), 0

@@ -38,7 +38,7 @@ class LearnedLabels(GileForSequenceClassification):
 
     def train(self, mode: bool = True) -> Any:
         """Switches between training and evaluation, which keeps no codes of before."""
-        self.stored_labels.forget()
+        self.stored_labels.clear_cache()
         return super().train(mode)
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
@@ -113,4 +113,4 @@ class AiTextML(LearnedLabels):
         words = self.label_input_ids[columns]
         means = self.gile.embed_labels(words)
         self.label_residual.weight[columns] = self.word_prediction.infer(means, words) - means
-        self.stored_labels.forget()
+        self.stored_labels.clear_cache()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hf_gile import GileConfig, GileForSequenceClassification
-from hf_gile.models.languages_gile import in_each_language, label_space
+from hf_gile.models.languages_gile import label_space, run_by_language
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileForSequenceClassification
 from hf_gile.settings import only_read
@@ -68,7 +68,7 @@ def text_codes(model: Any, documents: dict[str, Tensor], languages: list[str] | 
     def project(language: Any, input_ids: Tensor) -> tuple[Tensor]:
         return (model.gile.project_texts(input_ids, language=language),)
 
-    return in_each_language(model.config, languages, documents, project)[0]
+    return run_by_language(model.config, languages, documents, project)[0]
 
 
 def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) -> dict[str, Tensor]:
@@ -131,7 +131,7 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
                 "text_codes": text_codes(model, documents, languages),
                 "excluded": training.get("excluded_columns"),
             }
-            logits = in_each_language(model.config, languages, codes, score)[0]
+            logits = run_by_language(model.config, languages, codes, score)[0]
             outputs["train_logits"] = logits.detach()
             if output.logits is not None:
                 torch.testing.assert_close(output.logits, logits)

@@ -117,7 +117,7 @@ def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp
     processor.save_pretrained(tmp_path / "linear")
     for flags in ([], ["--dry-run"]):
         said = run("labels", "add", tmp_path / "linear", "M1", "Rats", *flags, ends=1)
-        assert "a linear unit keeps the labels it was trained on" in said.stderr
+        assert "a linear unit scores only the labels it was trained on" in said.stderr
 
 
 @pytest.mark.parametrize("arguments", [["add", "r", "Rats"], ["rename", "Iron", "Ferrum"], ["retire", "Milk"]])

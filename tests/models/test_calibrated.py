@@ -114,7 +114,7 @@ def test_without_a_calibration_logits_are_unchanged():
         ),
         ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing, got -2.0 and then -2.0"),
         ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must be increasing"),  # not in float32
-        ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
+        ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "as many values as logits, got 4 logits and 3 values"),
     ],
 )
 def test_an_invalid_calibration_is_refused(calibration, message):
@@ -157,7 +157,7 @@ def test_labels_are_matched_by_id_or_by_text_and_language(make_model):
         Label("y", "Blood", "red", threshold=0.9),
         Label("1", "Iron", threshold=0.9),
     ]
-    assert model.stored_labels.columns_of(asked).tolist() == [2, 0, -1, 1, 0]
+    assert model.stored_labels.find_columns(asked).tolist() == [2, 0, -1, 1, 0]
     assert model.stored_labels.seen(asked).tolist() == [False, True, False, True, True]
     assert model.stored_labels.seen().tolist() == [True, True, False]
     model.config.thresholds = {"seen": 0.25}
@@ -176,8 +176,8 @@ def test_labels_of_several_languages_are_matched_within_their_language():
     stored = LabelSet([Label("e", "Iron", language="english", seen=True), Label("g", "Iron", language="german")])
     model.set_labels(stored, GileProcessor.for_config(tokenizer, config))
     names = LabelSet.from_names(["Iron", "Blood"])
-    assert model.stored_labels.columns_of(names, "english").tolist() == [0, -1]
-    assert model.stored_labels.columns_of(names, "german").tolist() == [1, -1]
+    assert model.stored_labels.find_columns(names, "english").tolist() == [0, -1]
+    assert model.stored_labels.find_columns(names, "german").tolist() == [1, -1]
     assert model.stored_labels.seen(names, "german").tolist() == [False, False]
     assert model.stored_labels.seen(names, "english").tolist() == [True, False]
 
@@ -188,7 +188,7 @@ def test_all_labels_of_a_bare_linear_unit_count_as_seen(tokenizer, label_set):
     )
     assert model.stored_labels.seen().tolist() == [True] * 3
     assert model.stored_labels.thresholds().tolist() == [0.125] * 3
-    assert model.stored_labels.columns_of(label_set).tolist() == [-1] * 5
+    assert model.stored_labels.find_columns(label_set).tolist() == [-1] * 5
     assert model.stored_labels.seen(label_set).tolist() == [False] * 5
     assert model.stored_labels.thresholds(label_set).tolist() == [0.125] * 5
     model.config.thresholds = {}

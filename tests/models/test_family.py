@@ -112,7 +112,7 @@ def test_stored_label_codes_follow_changes_of_the_text_encoder():
         before = model(input_ids=words).logits
         model.gile.text_encoder.word_encoder.dense.weight.mul_(1.5)
         after = model(input_ids=words).logits
-        model.stored_labels.forget()
+        model.stored_labels.clear_cache()
         assert torch.equal(model(input_ids=words).logits, after)
     assert not torch.equal(before, after)
 
@@ -202,7 +202,7 @@ def test_word_vectors_of_the_wrong_shape_are_refused(vectors, message):
 def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):
     model, processor = make_model(output_layer="linear")
     model.set_labels(label_set.rename("Iron", "Ferrum"), processor)
-    with pytest.raises(ValueError, match="keeps the ids of the labels it was trained on, and their order"):
+    with pytest.raises(ValueError, match="the ids of labels of a linear unit and their order cannot change"):
         model.set_labels(type(label_set)(reversed(label_set)), processor)
 
 

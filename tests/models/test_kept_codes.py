@@ -6,7 +6,7 @@ import torch
 from hf_gile import LabelIndex, LabelScoringPipeline
 from hf_gile.label_index import fingerprint
 from hf_gile.models import stored_labels_gile
-from hf_gile.models.stored_labels_gile import reads_weights, state_of
+from hf_gile.models.stored_labels_gile import compute_state, reads_weights
 
 TEXT = "The failing heart pumps less blood."
 
@@ -16,38 +16,38 @@ TEXT = "The failing heart pumps less blood."
 def test_a_change_of_any_number_is_detected(dtype, size):
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randint(0, 100, (size,), generator=generator).to(dtype)
-    before, where = state_of(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
+    before, where = compute_state(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
     for place in [0, size - 1, *where]:
         version = numbers._version
         numbers.data[place] += 1
         assert numbers._version == version
-        assert state_of(numbers) != before
+        assert compute_state(numbers) != before
         numbers.data[place] -= 1
-        assert state_of(numbers) == before
+        assert compute_state(numbers) == before
 
 
 def test_swapped_rows_are_detected():
     table = torch.randn(2000, 300, generator=torch.Generator().manual_seed(0))
-    before = state_of(table)
+    before = compute_state(table)
     for one, other in ((0, 1999), (7, 8), (512, 1024)):
         changed = table.clone()
         changed[[one, other]] = table[[other, one]]
-        assert state_of(changed) != before
+        assert compute_state(changed) != before
         changed = table.clone()
         changed[:, [one % 300, other % 300]] = table[:, [other % 300, one % 300]]
-        assert state_of(changed) != before
-    assert state_of(table[:1], table[1:]) != state_of(table[1:], table[:1])
-    assert state_of(torch.zeros(4)) != state_of(torch.zeros(5))
-    assert state_of() == state_of()
-    assert state_of(torch.zeros(0)) == state_of(torch.zeros(0))
+        assert compute_state(changed) != before
+    assert compute_state(table[:1], table[1:]) != compute_state(table[1:], table[:1])
+    assert compute_state(torch.zeros(4)) != compute_state(torch.zeros(5))
+    assert compute_state() == compute_state()
+    assert compute_state(torch.zeros(0)) == compute_state(torch.zeros(0))
 
 
 def test_views_and_inference_tensors_are_hashed():
     whole = torch.arange(100.0)
-    assert state_of(whole[3:70]) == state_of(whole[3:70].clone())
-    assert state_of(whole.view(10, 10).T) == state_of(whole.view(10, 10).T.contiguous())
+    assert compute_state(whole[3:70]) == compute_state(whole[3:70].clone())
+    assert compute_state(whole.view(10, 10).T) == compute_state(whole.view(10, 10).T.contiguous())
     with torch.inference_mode():
-        assert state_of(torch.arange(100.0)) == state_of(whole)
+        assert compute_state(torch.arange(100.0)) == compute_state(whole)
 
 
 def words_of(model):
@@ -170,7 +170,7 @@ CHANGES = {
 def test_tensor_versions_reveal_ordinary_changes(make_model, monkeypatch, change):
     model, _ = make_model()
     reading = reads_weights.set(False)
-    monkeypatch.setattr(stored_labels_gile, "_content", None)  # no weight is read
+    monkeypatch.setattr(stored_labels_gile, "_hash", None)  # no weight is read
     try:
         with torch.no_grad():
             kept = model.project_stored_labels()
@@ -188,8 +188,8 @@ def test_inference_tensors_are_hashed_since_they_have_no_version():
     try:
         with torch.inference_mode():
             weight = torch.arange(100.0)
-            before = state_of(weight)
+            before = compute_state(weight)
             weight.data[7] += 1
-            assert state_of(weight) != before
+            assert compute_state(weight) != before
     finally:
         reads_weights.reset(reading)

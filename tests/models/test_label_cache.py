@@ -91,9 +91,9 @@ def test_names_become_a_label_set_once_while_their_codes_are_cached():
     assert cache.label_set(("a",)) is one
     assert cache.label_set({"a": ""}) is not one
     del one
-    assert len(cache._given) == 1
+    assert len(cache._by_names) == 1
     kept(cache, labels("b"))
-    assert len(cache._given) == 0
+    assert len(cache._by_names) == 0
 
 
 def test_facts_are_recomputed_when_their_state_changes():

@@ -22,7 +22,7 @@ from hf_gile import (
 from hf_gile.label_index import fingerprint
 from hf_gile.models import search_gile
 from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileModel
-from hf_gile.models.search_gile import scores_of, top_k_of
+from hf_gile.models.search_gile import compute_scores, search_top_k
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "Cardiac Output", "Diet", "Blood"]
@@ -374,10 +374,10 @@ def test_an_approximate_search_returns_exact_scores_of_its_candidates(monkeypatc
         index.top_k(texts, 4, approximate=True)
     index.search = Candidates(100)
     found = index.top_k(texts, 4, approximate=True)
-    expected = top_k_of(texts, codes[:8], 0.5, 4)
+    expected = search_top_k(texts, codes[:8], 0.5, 4)
     assert torch.equal(found.columns[1:], expected.columns[1:])
     assert torch.equal(found.scores[1:], expected.scores[1:])
-    exact = top_k_of(texts, codes, 0.5, 4)  # of the first document, which has too few candidates
+    exact = search_top_k(texts, codes, 0.5, 4)  # of the first document, which has too few candidates
     assert torch.equal(found.columns[0], exact.columns[0])
     assert torch.equal(found.scores[0], exact.scores[0])
     assert not torch.equal(exact.columns[1:], expected.columns[1:])
@@ -797,10 +797,10 @@ def test_multilingual_models_need_a_language(two_languages):
 def test_a_gpu_gives_the_scores_and_ties_of_the_cpu(dtype, monkeypatch):
     monkeypatch.setattr(search_gile, "_GPU_BLOCK", (4, 1024))
     texts, codes = whole_numbers(17, 5001)
-    expected = top_k_of(texts, codes, 0.5, 9)
+    expected = search_top_k(texts, codes, 0.5, 9)
     for text_dtype in (torch.float32, dtype):
-        found = top_k_of(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5, 9)
+        found = search_top_k(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5, 9)
         assert torch.equal(found.scores.cpu(), expected.scores)
         assert torch.equal(found.columns.cpu(), expected.columns)
-        scores = scores_of(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5)
-        assert torch.equal(scores.cpu(), scores_of(texts, codes, 0.5))
+        scores = compute_scores(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5)
+        assert torch.equal(scores.cpu(), compute_scores(texts, codes, 0.5))

@@ -243,7 +243,7 @@ class TestKeptLabelCodes:
             state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
             model.load_state_dict(state, strict=False, assign=assign)
             kept = self.scores(model, processor)
-            model.stored_labels.forget()
+            model.stored_labels.clear_cache()
             assert torch.equal(kept, self.scores(model, processor))
 
     def test_scoring_may_alternate_between_autocast_and_full_precision(self, make_model):

@@ -159,7 +159,7 @@ def test_single_label_scores_are_a_softmax(pipe):
 def test_top_k_is_the_beginning_of_the_full_answer(pipe, candidates, multi_label, monkeypatch):
     full = pipe(TEXTS, candidates, multi_label=multi_label)
     if multi_label:  # a softmax needs all scores
-        monkeypatch.setattr(search_gile, "scores_of", None)
+        monkeypatch.setattr(search_gile, "compute_scores", None)
     for one, other in zip(full, pipe(TEXTS, candidates, multi_label=multi_label, top_k=1, batch_size=3), strict=True):
         assert other["labels"] == one["labels"][:1]
         assert other["scores"] == pytest.approx(one["scores"][:1], rel=1e-5)

@@ -8,7 +8,7 @@ from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
 from hf_gile.models import search_gile
-from hf_gile.models.search_gile import Choice, best_labels, calibrated, scores_of
+from hf_gile.models.search_gile import Choice, best_labels, calibrated, compute_scores
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 # Stored ones seen and unseen, and one that is not stored.
@@ -101,11 +101,13 @@ def test_scores_of_many_labels_are_computed_in_blocks_of_documents(monkeypatch):
     choice = Choice(top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["spline"])
     at_once = best_labels(text_codes, codes, 0.5, choice)
     sizes = []
-    monkeypatch.setattr(search_gile, "scores_of", lambda some, *of: sizes.append(len(some)) or scores_of(some, *of))
+    monkeypatch.setattr(
+        search_gile, "compute_scores", lambda some, *of: sizes.append(len(some)) or compute_scores(some, *of)
+    )
     monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 3 * 101)
     in_parts = best_labels(text_codes, codes, 0.5, choice)
     assert sizes == [3, 3, 1]
-    full = calibrated(scores_of(text_codes, codes, 0.5), choice.seen, choice.calibration).sigmoid()
+    full = calibrated(compute_scores(text_codes, codes, 0.5), choice.seen, choice.calibration).sigmoid()
     full = full.masked_fill(full < choice.threshold, -1)
     for one, other, row in zip(at_once, in_parts, full, strict=True):
         assert one.columns.tolist() == other.columns.tolist() == row.argsort(descending=True)[:11].tolist()
@@ -120,9 +122,9 @@ def test_top_labels_of_both_groups_need_no_calibration_of_all(monkeypatch, k, nu
     codes, text_codes = many_labels()
     seen = torch.zeros(101, dtype=torch.bool)
     seen[torch.randperm(101)[:num_seen]] = True
-    full = calibrated(scores_of(text_codes, codes, 0.5), seen, calibration).sigmoid()
+    full = calibrated(compute_scores(text_codes, codes, 0.5), seen, calibration).sigmoid()
     if 2 * k <= 101:
-        monkeypatch.setattr(search_gile, "scores_of", None)
+        monkeypatch.setattr(search_gile, "compute_scores", None)
     answers = best_labels(text_codes, codes, 0.5, Choice(top_k=k, seen=seen, calibration=calibration))
     for answer, row in zip(answers, full, strict=True):
         best = row.sort(descending=True, stable=True)
@@ -150,7 +152,7 @@ def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, soft
     seen = torch.arange(101) < num_seen
     flat = {"method": "spline", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
     choice = Choice(not softmax, seen=seen, calibration={"seen": flat, "unseen": flat})
-    raw = scores_of(text_codes, codes, 0.5)
+    raw = compute_scores(text_codes, codes, 0.5)
     logits = calibrated(raw, seen, choice.calibration)
     rankings = [
         [column for *_, column in sorted(zip((-own).tolist(), (-before).tolist(), range(101), strict=True))]
@@ -171,7 +173,7 @@ def test_labels_of_a_single_group_are_searched_without_computing_all_scores(pipe
     parts[0].config.calibration = CALIBRATIONS["spline"]
     unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
     expected = pipe(TEXTS, unseen)
-    monkeypatch.setattr(search_gile, "scores_of", None)
+    monkeypatch.setattr(search_gile, "compute_scores", None)
     for one, other in zip(expected, pipe(TEXTS, unseen, top_k=2), strict=True):
         assert other["labels"] == one["labels"][:2]
         assert other["scores"] == pytest.approx(one["scores"][:2], rel=1e-5)

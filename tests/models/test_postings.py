@@ -163,7 +163,7 @@ def test_stock_text_classification_uses_words_with_the_processor(made, tmp_path)
         assert {one["label"]: one["score"] for one in answer} == pytest.approx(
             dict(zip(LABELS.names, scores.tolist(), strict=True)), rel=1e-5
         )
-    with pytest.raises(ValueError, match="'text-classification' does with tokenizer=<this processor>"):
+    with pytest.raises(ValueError, match="for pipeline 'text-classification', pass tokenizer=<this processor>"):
         pipeline("text-classification", model=str(tmp_path))(TEXTS[0])
 
 

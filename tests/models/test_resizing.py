@@ -12,9 +12,7 @@ def test_labels_that_lost_words_are_stored_again(tmp_path, make_model, label_set
     words = processor(["iron"], return_tensors="pt")
     smaller = build_tokenizer(["breast milk blood iron"], min_count=1)
     model.resize_token_embeddings(len(smaller))
-    with pytest.raises(
-        ValueError, match=r"resize_token_embeddings took words of its labels away: call model.set_labels"
-    ):
+    with pytest.raises(ValueError, match=r"resize_token_embeddings removed words of its labels: call model.set_labels"):
         model(input_ids=torch.tensor([[2, 3]]))
     with pytest.raises(ValueError, match="must be word ids of this model"):
         model.gile.project_texts(input_ids=words["input_ids"] + 40)

@@ -80,7 +80,7 @@ def test_each_term_is_the_inner_product_of_its_parts(name):
     texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
     rows = torch.randn(L, 7 + 3 + 1, dtype=torch.double)
     rows[4:] = 0.0  # without a row
-    text, label = layer.parts_of(texts), layer.parts_of(labels, rows)
+    text, label = layer.split_parts(texts), layer.split_parts(labels, rows)
     term = layer if name == "joint" else getattr(layer, name)
     text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
     assert text_parts.keys() == label_parts.keys()
@@ -253,7 +253,7 @@ class TestLabelRows:
         torch.testing.assert_close(found[:, [0, 2]], scores[:, [1, 3]])
         torch.testing.assert_close(found[:, 1], unseen[:, 1])
         # The id decides: another text of a known label keeps what was learned of it.
-        own = model.rows_of([stored[2]])
+        own = model.get_label_rows([stored[2]])
         expected = model.gile.score(texts, model.gile.project_labels(words[3:], label_rows=own))
         torch.testing.assert_close(found[:, 3:], expected)
         assert not torch.allclose(found[:, 3], unseen[:, 3])
@@ -357,8 +357,8 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
     layer, table = model.gile.output_layer, model.gile.label_rows.weight
     with torch.no_grad():
         table.normal_()[2] = 0.0
-        text = layer.parts_of(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer.parts_of(model.gile.embed_labels(model.label_input_ids), table)
+        text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
+        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table)
         joint, cosine, rows = (literal_term(term, text, label) for term in (layer, layer.cosine, layer.rows))
         expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
         expected[:, 2] = layer.bias() + 1.5 * joint[:, 2] - 1.0

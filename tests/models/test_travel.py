@@ -157,7 +157,7 @@ def test_towers_saved_from_a_classifier_store_no_labels(tmp_path, make_model):
     model, processor = make_model()
     model.gile.save_pretrained(tmp_path)
     classifier = GileForSequenceClassification.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="its checkpoint was saved without one"):
+    with pytest.raises(ValueError, match="its checkpoint was saved without labels"):
         classifier(**processor(TEXTS, return_tensors="pt"))
 
 

@@ -87,7 +87,7 @@ def test_a_linear_unit_is_saved_with_its_trained_codes(tmp_path, make_model):
     save(tmp_path / "saved", model, processor, tuned, card="")
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == tuned
-    with pytest.raises(ValueError, match="a linear unit keeps the ids"):
+    with pytest.raises(ValueError, match="the ids of labels of a linear unit"):
         save(tmp_path / "other", model, processor, tuned.update("Iron", id="D007501"), card="")
 
 

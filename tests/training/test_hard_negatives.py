@@ -18,7 +18,7 @@ from hf_gile import (
 )
 from hf_gile.models import search_gile
 from hf_gile.models.losses_gile import label_loss
-from hf_gile.models.search_gile import top_k_of
+from hf_gile.models.search_gile import search_top_k
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
@@ -252,7 +252,7 @@ def test_an_approximate_search_can_mine_negatives():
             self.codes = codes
 
         def candidates(self, text_codes, k):
-            columns = top_k_of(text_codes, self.codes, 0.0, k).columns
+            columns = search_top_k(text_codes, self.codes, 0.0, k).columns
             columns[:, 0] = -1
             columns[0, 1:-1] = -1
             return columns

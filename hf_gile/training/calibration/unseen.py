@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ...models import GileForSequenceClassification, towers_of
+from ...models import GileForSequenceClassification, get_towers
 from ...models.configuration_gile import TERMS
 from ..convex import PADDING, Documents, Example, fit_term_weights, stacked
 from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
@@ -37,7 +37,7 @@ def fit_unseen_weights(
         ValueError: If the model has no rows, a label was trained on, or too few documents have these labels. The model
             is not changed then.
     """
-    gile = towers_of(model)
+    gile = get_towers(model)
     if not gile.config.label_rows:
         raise ValueError("weights of unseen labels need a model that distinguishes seen labels, by label_rows")
     chosen = torch.zeros(model.config.num_labels, dtype=torch.bool)
@@ -65,7 +65,7 @@ def _example(
 ) -> Example:
     """Computes each term for selected labels, a `(L,)` mask, without the bias, and their gold labels."""
     config, was_training = model.config, model.training
-    before, bias = config.term_weights, float(towers_of(model).output_layer.bias())
+    before, bias = config.term_weights, float(get_towers(model).output_layer.bias())
     has = {"joint": True, "cosine": config.cosine_score, "match": config.lexical, "coverage": config.lexical}
     silent = {name: 0.0 for name, is_term in has.items() if is_term}
     number = int(chosen.sum())
