@@ -64,7 +64,7 @@ def test_a_request_follows_weight_changes_without_reading_all_weights(client, pi
     with torch.no_grad():
         pipe.model.gile.label_parameters()[0].mul_(-3)
     expected = [pytest.approx(score) for score in pipe(TEXT, top_k=10)["scores"]]
-    monkeypatch.setattr(stored_labels_gile, "_content", None)
+    monkeypatch.setattr(stored_labels_gile, "_hash", None)
     after = client.post(SUGGEST, data={"text": TEXT}).json()["results"]
     assert [one["score"] for one in after] == expected != [one["score"] for one in before]
 
