@@ -34,7 +34,7 @@ from hf_gile.publishing.trained import card_info, score_elsewhere
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import AUTO, ModelSettings
 from hf_gile.training.reporting import printer, reading
-from hf_gile.training.settings import check_files, setting, settings_of
+from hf_gile.training.settings import add_settings, check_files, setting
 from hf_gile.training.settings_checks import check_settings
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
@@ -45,7 +45,7 @@ ROWS = {**UNITS, **BASELINES}
 
 
 @dataclass
-@settings_of(RecordSource, [one.name for one in fields(RecordSource)])
+@add_settings(RecordSource, [one.name for one in fields(RecordSource)])
 class Recipe(ModelSettings, RecordSource):
     """The documents are those of a `RecordSource`, the models those of `ModelSettings`, with the paper's words."""
 

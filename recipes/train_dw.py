@@ -27,14 +27,14 @@ from hf_gile.training.experiment import calibrate_on, count_parameters, fit, sav
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import ReportSettings
 from hf_gile.training.reporting import printer, reading, say_calibration, write_results
-from hf_gile.training.settings import check_choice, check_files, setting, settings_of
+from hf_gile.training.settings import add_settings, check_choice, check_files, setting
 from hf_gile.training.task import problem_type_of
 from hf_gile.training.units import UNITS
 
 
 @dataclass(kw_only=True)
-@settings_of(GileConfig, ["sharing", "joint_size"], joint_size=None)
-@settings_of(GileTextConfig, [*OF_TEXTS, *LIMITS], text_encoder_type="han")
+@add_settings(GileConfig, ["sharing", "joint_size"], joint_size=None)
+@add_settings(GileTextConfig, [*OF_TEXTS, *LIMITS], text_encoder_type="han")
 class Recipe(ReportSettings):
     """What to train on, and the model. In quotes: the paper's words, section 4.2.1.
 
@@ -75,7 +75,7 @@ def main() -> None:
         news = read_news(**{name: getattr(recipe, name) for name in names}, **limits, seed=args.seed)
         documents = news.corpus.documents.items()
         every = {f"{part}/{language}": rows for language, own in documents for part, rows in own.items()}
-        problem_type = problem_type_of(every, wanted=recipe.problem_type)
+        problem_type = problem_type_of(every, requested=recipe.problem_type)
         recipe.check_problem_type(problem_type)
     say({language: {part: len(rows) for part, rows in parts.items()} for language, parts in news.parts.items()})
     never = len(news.labels) - sum(news.labels.seen)

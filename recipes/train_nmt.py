@@ -40,13 +40,13 @@ from hf_gile.tokenizing import build_piece_tokenizer
 from hf_gile.training.experiment import fit, run_arguments, save_model
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.reporting import printer, reading, write_results
-from hf_gile.training.settings import Settings, check_choice, setting, settings_of
+from hf_gile.training.settings import Settings, add_settings, check_choice, setting
 
 SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dropout"]
 
 
 @dataclass
-@settings_of(NmtConfig, SIZES, vocab_size=8000)
+@add_settings(NmtConfig, SIZES, vocab_size=8000)
 class Recipe(Settings):
     """Sentences, and models. In quotes: the paper's words, section 4.2."""
 

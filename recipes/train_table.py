@@ -26,7 +26,7 @@ from hf_gile.publishing.trained import card_info
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import AUTO, ModelSettings
 from hf_gile.training.reporting import printer, reading
-from hf_gile.training.settings import check_files, setting, settings_of
+from hf_gile.training.settings import add_settings, check_files, setting
 from hf_gile.training.settings_checks import check_settings
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
@@ -34,7 +34,7 @@ from hf_gile.training.units import UNITS
 
 
 @dataclass
-@settings_of(TableSource, [one.name for one in fields(TableSource)])
+@add_settings(TableSource, [one.name for one in fields(TableSource)])
 class Recipe(ModelSettings, TableSource):
     """A `TableSource` and `ModelSettings` with a few other defaults."""
 

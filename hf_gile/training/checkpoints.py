@@ -12,7 +12,7 @@ _NO, _NEWEST = ("", "0", "false", "no"), ("1", "true", "yes")
 
 
 def checkpoint_to_resume(trainer: Trainer) -> str | None:
-    """Finds and prints the checkpoint selected by `--resume_from_checkpoint`.
+    """Finds and reports the checkpoint selected by `--resume_from_checkpoint`.
 
     Args:
         trainer: The trainer; `true` selects the newest complete checkpoint in its `output_dir`, a path that checkpoint.
@@ -23,30 +23,30 @@ def checkpoint_to_resume(trainer: Trainer) -> str | None:
     Raises:
         ValueError: If the checkpoint of a path is incomplete or belongs to another model.
     """
-    wanted = str(trainer.args.resume_from_checkpoint or "")
-    if wanted.lower() in _NO:
+    selection = str(trainer.args.resume_from_checkpoint or "")
+    if selection.lower() in _NO:
         return None
-    if wanted.lower() not in _NEWEST:
-        fault = _fault(Path(wanted), trainer) or _other_model(Path(wanted), trainer)
-        if fault:
+    if selection.lower() not in _NEWEST:
+        problem = _describe_damage(Path(selection), trainer) or _describe_mismatch(Path(selection), trainer)
+        if problem:
             raise ValueError(
-                f"--resume_from_checkpoint {wanted}: {fault}; --resume_from_checkpoint true uses the newest complete "
-                f"checkpoint in {trainer.args.output_dir}"
+                f"--resume_from_checkpoint {selection}: {problem}; --resume_from_checkpoint true uses the newest "
+                f"complete checkpoint in {trainer.args.output_dir}"
             )
-        return wanted
+        return selection
     folders = [path for path in Path(trainer.args.output_dir).glob("checkpoint-*") if path.name[11:].isdecimal()]
-    say = tqdm.write if trainer.is_world_process_zero() else lambda text: None
+    report = tqdm.write if trainer.is_world_process_zero() else lambda text: None
     for folder in sorted(folders, key=lambda path: int(path.name[11:]), reverse=True):
-        fault = _fault(folder, trainer)
-        if fault is None:
-            say(f"resuming from {folder}")
+        problem = _describe_damage(folder, trainer)
+        if problem is None:
+            report(f"resuming from {folder}")
             return str(folder)
-        say(f"skipping {folder}: {fault}; the run may have been killed while writing it")
-    say(f"no complete checkpoint in {trainer.args.output_dir}: starting from the beginning")
+        report(f"skipping {folder}: {problem}; the run may have been killed while writing it")
+    report(f"no complete checkpoint in {trainer.args.output_dir}: starting from the beginning")
     return None
 
 
-def _fault(folder: Path, trainer: Trainer) -> str | None:
+def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
     """Describes what is missing from a checkpoint; None if it is complete."""
     if not folder.is_dir():
         return "the folder does not exist"
@@ -59,7 +59,7 @@ def _fault(folder: Path, trainer: Trainer) -> str | None:
     if not isinstance(state, dict) or "global_step" not in state:
         return "its trainer_state.json is not from a trainer"
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        return None  # these have different formats and check them
+        return None  # their formats differ, and their loaders check them
     try:
         index = folder / "model.safetensors.index.json"
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
@@ -85,7 +85,8 @@ def _fault(folder: Path, trainer: Trainer) -> str | None:
     return None
 
 
-def _other_model(folder: Path, trainer: Trainer) -> str | None:
+def _describe_mismatch(folder: Path, trainer: Trainer) -> str | None:
+    """Describes the first weight that does not have the shape of the model's; None if all do."""
     assert trainer.model is not None
     sizes = {name: list(tensor.shape) for name, tensor in trainer.model.state_dict().items()}
     for path in folder.glob("model*.safetensors"):

@@ -1,11 +1,11 @@
-"""The losses of `losses.py` over any number of labels, exact, in memory that does not grow with their number.
+"""Computes the losses of `losses.py` exactly over any number of labels, in memory independent of that number.
 
-The score is an inner product, so the gradient of a loss with respect to the logits of some labels is all that is needed
-of them: labels are taken chunk by chunk, a chunk is encoded and scored, its gradients are computed on the way, and its
-codes and scores are dropped. Neither the `(B, L)` scores nor, of labels that are read by an encoder, their codes are
-held; the encoder of a chunk runs within the loss (gradient caching: Gao et al., RepL4NLP 2021).
+The score is an inner product, so a label contributes to other gradients only through the gradient of its logits. Labels
+are processed chunk by chunk: a chunk is encoded and scored, its gradients are computed, and its codes and scores are
+freed. Neither the `(B, L)` scores nor the codes of labels read by an encoder are stored; the encoder of a chunk runs
+inside the loss (gradient caching: Gao et al., RepL4NLP 2021).
 
-Shapes: B documents, L labels, C labels of a chunk, J joint size, P gold labels of a document (padded).
+Shapes: B documents, L labels, C labels in a chunk, J joint size, P gold labels per document (padded).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,12 +25,12 @@ class LabelChunks:
     """Labels that are encoded chunk by chunk.
 
     Args:
-        encode: Makes `(C, J)` codes of the rows of C labels; called as `encode(*rows)`. Labels that it encodes do not
-            depend on each other.
-        rows: What belongs to single labels, `(L, ...)` each: words, label vectors, codes. Those of floats that require
-            a gradient get one.
-        parameters: The other tensors that `encode` reads and that get a gradient; of a chunk this may be a sparse one.
-        checksum: A number that differs where labels do, for processes that must have the same.
+        encode: Computes `(C, J)` codes from the rows of C labels; called as `encode(*rows)`. The code of a label must
+            not depend on other labels.
+        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes. Floating-point tensors that
+            require a gradient receive one.
+        parameters: The other tensors that `encode` reads and that receive a gradient, which may be sparse for a chunk.
+        checksum: A number that differs between label sets, to check that all processes have the same labels.
 
     Example:
         >>> labels = LabelChunks(lambda codes: codes, [torch.randn(1000, 5)])
@@ -47,7 +47,7 @@ class LabelChunks:
         return len(self.rows[0])
 
     def codes(self, chunk: slice) -> Tensor:
-        """The `(C, J)` codes of some labels."""
+        """Computes the `(C, J)` codes of a chunk of labels."""
         return self.encode(*(row[chunk] for row in self.rows))
 
 
@@ -65,23 +65,23 @@ def chunked_loss(
 ) -> Tensor:
     """Computes a loss over all labels in chunks, without storing all scores.
 
-    Value and gradients are those of the same loss of `losses.py` on `text_codes @ codes.T + bias`. Gradients are
-    made in the forward pass, before a loss is scaled or divided by the number of documents: without weights, those of
-    scores are not larger than the number of gold labels, which 16 bits hold well. With large weights those of label
-    codes can outgrow float16 (not bfloat16), and no gradient scaler would help. What is summed over chunks is summed in
-    float32. There is no second derivative.
+    Value and gradients equal those of the same loss in `losses.py` on `text_codes @ codes.T + bias`. Gradients are
+    computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights, the
+    gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights the
+    gradients of label codes can overflow float16 (not bfloat16), and no gradient scaler would help. Sums over chunks
+    are accumulated in float32. There is no second derivative.
 
     Args:
-        loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two read the labels twice:
-            what a chunk takes away depends on the sum over all. Random numbers of an encoder are the same both times.
+        loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two encode labels twice, as
+            the gradient of a chunk depends on the sum over all chunks. Both passes use the same random numbers.
         text_codes: `(B, J)` from `GileModel.project_texts`.
         labels: `(B, P)` distinct gold label indices, padded with -100.
         label_chunks: The L labels.
-        bias: `(1,)`, the b of the score.
+        bias: `(1,)`, the bias b of the score.
         chunk_size: Number of labels scored together, which limits memory to `(B, chunk_size)` scores and `(chunk_size,
             J)` codes.
         column_weights: `(L,)` or `(B, L)` weights of labels, if they are a sample.
-        excluded: `(B, E)` indices of labels that are not candidates of a document, padded with -100.
+        excluded: `(B, E)` indices of labels that are not candidates for a document, padded with -100.
         group: Processes that share the labels: each scores the documents of all processes against its part of the
             labels. If gradients are averaged over processes (as in DDP and FSDP), they equal those of scoring all
             labels in each process.
@@ -158,8 +158,8 @@ class _ChunkedLoss(torch.autograd.Function):
         if gradients is None:
             raise RuntimeError("backward of a chunked loss was called twice: call it once")
         return None, *(
-            None if one is None else one.mul_(gradient).to(dtype)  # in place, as they are not shared
-            for one, dtype in zip(gradients, ctx.dtypes, strict=True)
+            None if stored is None else stored.mul_(gradient).to(dtype)  # in place, as they are not shared
+            for stored, dtype in zip(gradients, ctx.dtypes, strict=True)
         )
 
 
@@ -180,99 +180,99 @@ class _Step:
         self.weights = column_weights
         self.positive_weights = positive_weights
         self.group = group
-        self.own = slice(0, len(gold))  # documents of this process among those of the group
+        self.local = slice(0, len(gold))  # documents of this process among those of the group
         self.share = slice(0, len(label_chunks))  # labels of this process
         if group is not None:
             gold, excluded = self._gather_columns(gold, excluded)
             rank, size = distributed.get_rank(group), distributed.get_world_size(group)
             batch = len(gold) // size
-            self.own = slice(rank * batch, (rank + 1) * batch)
+            self.local = slice(rank * batch, (rank + 1) * batch)
             self.share = slice(len(label_chunks) * rank // size, len(label_chunks) * (rank + 1) // size)
         starts = range(self.share.start, self.share.stop, chunk_size)
         self.chunks = [slice(start, min(start + chunk_size, self.share.stop)) for start in starts]
-        self.gold = self._by_chunk(gold)
-        self.excluded = None if excluded is None else self._by_chunk(excluded)
+        self.gold = self._group_by_chunk(gold)
+        self.excluded = None if excluded is None else self._group_by_chunk(excluded)
 
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
         """Iterates over the scores of all chunks, if the gradient of a chunk depends on the others."""
 
-    def gradient(self, logits: Tensor, place: int) -> Tensor:
+    def gradient(self, logits: Tensor, index: int) -> Tensor:
         """Computes the gradient with respect to the scores of a chunk, possibly in place; adds to `losses`."""
         raise NotImplementedError
 
     def run(
         self, text_codes: Tensor, bias: Tensor | None, needed: Sequence[bool]
     ) -> tuple[Tensor, list[Tensor | None]]:
-        """Returns the loss of documents of this process, and gradients of text codes, bias, rows and parameters."""
+        """Returns the loss of this process's documents, and gradients of text codes, bias, rows and parameters."""
         labels = self.label_chunks
         if self.group is not None:
-            text_codes = torch.cat(_all_gathered(text_codes, self.group))
+            text_codes = torch.cat(_all_gather(text_codes, self.group))
         self.text_codes, self.bias = text_codes, None if bias is None else bias.detach()
-        self.losses = text_codes.new_zeros(len(text_codes), dtype=_wide(text_codes))
-        text_gradient = torch.zeros_like(text_codes, dtype=_wide(text_codes))
+        self.losses = text_codes.new_zeros(len(text_codes), dtype=_accumulation_dtype(text_codes))
+        text_gradient = torch.zeros_like(text_codes, dtype=_accumulation_dtype(text_codes))
         bias_gradient = text_gradient.new_zeros(1)
         gradients = [
-            torch.zeros_like(tensor, dtype=_wide(tensor)) if is_needed else None
+            torch.zeros_like(tensor, dtype=_accumulation_dtype(tensor)) if is_needed else None
             for tensor, is_needed in zip((*labels.rows, *labels.parameters), needed, strict=True)
         ]
         count = len(labels.rows)
         parameters = [tensor for tensor, is_needed in zip(labels.parameters, needed[count:], strict=True) if is_needed]
         state = _random_state(text_codes.device)
-        self.prepare(self._scored())
+        self.prepare(self._score_chunks())
         _set_random_state(text_codes.device, state)
-        for place, chunk in enumerate(self.chunks):
+        for index, chunk in enumerate(self.chunks):
             rows = [row[chunk].detach() for row in labels.rows]
             inputs = [row.requires_grad_() for row, is_needed in zip(rows, needed[:count], strict=True) if is_needed]
             with torch.enable_grad():
                 codes = labels.encode(*rows)
-            gradient = self.gradient(self._scores(codes.detach(), place), place)
+            gradient = self.gradient(self._scores(codes.detach(), index), index)
             bias_gradient += gradient.sum()
             gradient = gradient.to(codes.dtype)
             text_gradient += gradient @ codes.detach()
             if not codes.requires_grad:
                 continue
-            found = torch.autograd.grad(
+            chunk_gradients = torch.autograd.grad(
                 codes, [*inputs, *parameters], gradient.T @ text_codes.to(codes.dtype), allow_unused=True
             )
             totals = [total for total in gradients if total is not None]
-            for number, (total, one) in enumerate(zip(totals, found, strict=True)):
-                if one is not None:
-                    _add(total[chunk] if number < len(inputs) else total, one)
+            for position, (total, part) in enumerate(zip(totals, chunk_gradients, strict=True)):
+                if part is not None:
+                    _add(total[chunk] if position < len(inputs) else total, part)
         if self.group is not None:
             # Other processes have scored the documents of this process against other labels.
             for tensor in (self.losses, text_gradient):
                 distributed.all_reduce(tensor, group=self.group)
-        return self.losses[self.own].sum(), [text_gradient[self.own], bias_gradient, *gradients]
+        return self.losses[self.local].sum(), [text_gradient[self.local], bias_gradient, *gradients]
 
-    def _scored(self) -> Iterator[tuple[int, Tensor]]:
+    def _score_chunks(self) -> Iterator[tuple[int, Tensor]]:
         """Yields the scores of every chunk, without gradients."""
         with torch.no_grad():
-            for place, chunk in enumerate(self.chunks):
-                yield place, self._scores(self.label_chunks.codes(chunk), place)
+            for index, chunk in enumerate(self.chunks):
+                yield index, self._scores(self.label_chunks.codes(chunk), index)
 
-    def _scores(self, codes: Tensor, place: int) -> Tensor:
+    def _scores(self, codes: Tensor, index: int) -> Tensor:
         """Computes `(B, C)` scores of a chunk in float32 or better; minus infinity for excluded labels."""
         texts = self.text_codes.to(codes.dtype)
-        if self.bias is not None and codes.dtype == _wide(codes):
+        if self.bias is not None and codes.dtype == _accumulation_dtype(codes):
             logits = torch.addmm(self.bias.to(codes.dtype), texts, codes.T)
         else:
             logits = widened(texts @ codes.T)
-            if self.bias is not None:  # not in 16 bits: a bias of -9 leaves them steps of 0.06
+            if self.bias is not None:  # in float32: near a bias of -9, bfloat16 has steps of 0.06
                 logits += self.bias
         if self.excluded is not None:
-            logits[self.excluded[place]] = -torch.inf
+            logits[self.excluded[index]] = -torch.inf
         return logits
 
-    def _weights(self, place: int) -> Tensor | None:
+    def _weights(self, index: int) -> Tensor | None:
         """Returns `(C,)` or `(B, C)` weights of a chunk."""
-        return None if self.weights is None else self.weights[..., self.chunks[place]]
+        return None if self.weights is None else self.weights[..., self.chunks[index]]
 
-    def _weighted(self, logits: Tensor, place: int) -> Tensor:
-        """Adds the logarithms of weights to scores, in place, for the sum of a softmax."""
-        weights = self._weights(place)
+    def _add_log_weights(self, logits: Tensor, index: int) -> Tensor:
+        """Adds the logarithms of weights to scores, in place, for the denominator of a softmax."""
+        weights = self._weights(index)
         return logits if weights is None else logits.add_(weights.log())
 
-    def _by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _group_by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Groups padded `(B, P)` label indices by chunk, as pairs of documents and indices within the chunk."""
         documents, positions = (columns != IGNORE).nonzero(as_tuple=True)
         values, order = columns[documents, positions].sort()
@@ -286,7 +286,7 @@ class _Step:
 
     def _gather_columns(self, gold: Tensor, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Gathers the label indices of documents in all processes."""
-        ours = {
+        expected_equal = {
             "documents": len(gold),
             "labels": len(self.label_chunks),
             "checksum of the labels": self.label_chunks.checksum,
@@ -295,12 +295,12 @@ class _Step:
             "positive_weights (0 or 1)": int(self.positive_weights is not None),
         }
         width = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
-        numbers = [*ours.values(), *(-number for number in ours.values()), *width]
-        most = torch.tensor(numbers, device=gold.device)
-        distributed.all_reduce(most, op=distributed.ReduceOp.MAX, group=self.group)
-        *both, wide, wide_excluded = most.tolist()
-        largest, smallest = both[: len(ours)], [-number for number in both[len(ours) :]]
-        for name, high, low in zip(ours, largest, smallest, strict=True):
+        numbers = [*expected_equal.values(), *(-number for number in expected_equal.values()), *width]
+        maxima = torch.tensor(numbers, device=gold.device)
+        distributed.all_reduce(maxima, op=distributed.ReduceOp.MAX, group=self.group)
+        *extrema, gold_width, excluded_width = maxima.tolist()
+        highest, lowest = extrema[: len(expected_equal)], [-number for number in extrema[len(expected_equal) :]]
+        for name, high, low in zip(expected_equal, highest, lowest, strict=True):
             if high != low:
                 raise ValueError(
                     "processes that share labels must train on the same labels, with equal numbers of documents; they "
@@ -309,22 +309,23 @@ class _Step:
                 )
         if self.weights is not None:
             raise ValueError("processes that share labels must train on all labels: column_weights are for a sample")
-        gold = torch.cat(_all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group))
+        gold = torch.cat(_all_gather(functional.pad(gold, (0, gold_width - gold.shape[1]), value=IGNORE), self.group))
         if excluded is not None:
-            padding = (0, wide_excluded - excluded.shape[1])
-            excluded = torch.cat(_all_gathered(functional.pad(excluded, padding, value=IGNORE), self.group))
+            padding = (0, excluded_width - excluded.shape[1])
+            excluded = torch.cat(_all_gather(functional.pad(excluded, padding, value=IGNORE), self.group))
         return gold, excluded
 
 
 class _BinaryCrossEntropy(_Step):
-    def gradient(self, logits: Tensor, place: int) -> Tensor:
-        gold, weights = self.gold[place], self._weights(place)
+    def gradient(self, logits: Tensor, index: int) -> Tensor:
+        gold, weights = self.gold[index], self._weights(index)
         at_gold = logits[gold]
         losses = functional.softplus(logits)
         positive = None
         if self.positive_weights is not None:
-            positive = self.positive_weights[self.chunks[place]][gold[1]].to(logits.dtype)
-            # What softplus(s) is above the term of a gold label, p * softplus(-s): s, and of p beside 1 the rest.
+            positive = self.positive_weights[self.chunks[index]][gold[1]].to(logits.dtype)
+            # The term of a gold label is p * softplus(-s) instead of softplus(s), so s - (p - 1) * softplus(-s) is
+            # subtracted.
             at_gold = at_gold - (positive - 1) * functional.softplus(-at_gold)
         if weights is None:
             self.losses += losses.sum(-1)
@@ -342,23 +343,23 @@ class _BinaryCrossEntropy(_Step):
 class _CrossEntropy(_Step):
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
         total = torch.full_like(self.losses, -torch.inf)
-        for place, logits in chunks:
-            self.losses.index_add_(0, self.gold[place][0], logits[self.gold[place]], alpha=-1)
-            total = torch.logaddexp(total, self._with_gold(logits, place).logsumexp(-1))
+        for index, logits in chunks:
+            self.losses.index_add_(0, self.gold[index][0], logits[self.gold[index]], alpha=-1)
+            total = torch.logaddexp(total, self._weight_scores(logits, index).logsumexp(-1))
         self.total = _log_sum_exp(total, self.group)
-        # The losses of a group are added up, and this term is to be there once.
+        # The losses of a group are summed, and this term must count once.
         self.losses += self.total / (1 if self.group is None else distributed.get_world_size(self.group))
 
-    def gradient(self, logits: Tensor, place: int) -> Tensor:
-        gradient = self._with_gold(logits, place).sub_(self.total[:, None]).exp_()
-        gradient[self.gold[place]] -= 1
+    def gradient(self, logits: Tensor, index: int) -> Tensor:
+        gradient = self._weight_scores(logits, index).sub_(self.total[:, None]).exp_()
+        gradient[self.gold[index]] -= 1
         return gradient
 
-    def _with_gold(self, logits: Tensor, place: int) -> Tensor:
+    def _weight_scores(self, logits: Tensor, index: int) -> Tensor:
         """Weights the scores in place; a gold label of weight 0 counts once, because an empty sum gives NaN."""
-        gold = self.gold[place]
+        gold = self.gold[index]
         at_gold = logits[gold]
-        logits = self._weighted(logits, place)
+        logits = self._add_log_weights(logits, index)
         logits[gold] = torch.where(logits[gold].isneginf(), at_gold, logits[gold])
         return logits
 
@@ -366,16 +367,16 @@ class _CrossEntropy(_Step):
 class _DecoupledSoftmax(_Step):
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
         total, at_gold = torch.full_like(self.losses, -torch.inf), []
-        for place, logits in chunks:
-            gold = self.gold[place]
+        for index, logits in chunks:
+            gold = self.gold[index]
             at_gold.append(logits[gold])
-            logits = self._weighted(logits, place)
+            logits = self._add_log_weights(logits, index)
             logits[gold] = -torch.inf
             total = torch.logaddexp(total, logits.logsumexp(-1))
         total = _log_sum_exp(total, self.group)
         margins = [total[documents] - scores for (documents, _), scores in zip(self.gold, at_gold, strict=True)]
-        self.pull = [margin.sigmoid() for margin in margins]  # of each gold label upwards
-        self.push = torch.zeros_like(total)  # of all negatives of a document downwards
+        self.pull = [margin.sigmoid() for margin in margins]  # upward gradient of each gold label
+        self.push = torch.zeros_like(total)  # total downward gradient of a document's negatives
         for (documents, _), margin, pull in zip(self.gold, margins, self.pull, strict=True):
             self.losses.index_add_(0, documents, functional.softplus(margin))
             self.push.index_add_(0, documents, pull)
@@ -383,12 +384,12 @@ class _DecoupledSoftmax(_Step):
             distributed.all_reduce(self.push, group=self.group)
         self.total = total.masked_fill(total.isneginf(), 0)  # without negatives, nothing is pushed
 
-    def gradient(self, logits: Tensor, place: int) -> Tensor:
-        gold = self.gold[place]
-        logits = self._weighted(logits, place)
+    def gradient(self, logits: Tensor, index: int) -> Tensor:
+        gold = self.gold[index]
+        logits = self._add_log_weights(logits, index)
         logits[gold] = -torch.inf
         gradient = logits.sub_(self.total[:, None]).exp_().mul_(self.push[:, None])
-        gradient[gold] = -self.pull[place]
+        gradient[gold] = -self.pull[index]
         return gradient
 
 
@@ -399,7 +400,7 @@ CHUNKED_LOSSES: dict[str, type[_Step]] = {
 }
 
 
-def _wide(tensor: Tensor) -> torch.dtype:
+def _accumulation_dtype(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
@@ -410,7 +411,7 @@ def _add(total: Tensor, gradient: Tensor) -> None:
         total += gradient
 
 
-def _all_gathered(tensor: Tensor, group: distributed.ProcessGroup | None) -> list[Tensor]:
+def _all_gather(tensor: Tensor, group: distributed.ProcessGroup | None) -> list[Tensor]:
     """Gathers tensors of the same shape from all processes."""
     parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(parts, tensor.contiguous(), group=group)
@@ -421,7 +422,7 @@ def _log_sum_exp(total: Tensor, group: distributed.ProcessGroup | None) -> Tenso
     """Computes the log-sum-exp over the labels of all processes."""
     if group is None:
         return total
-    return torch.stack(_all_gathered(total, group)).logsumexp(0)
+    return torch.stack(_all_gather(total, group)).logsumexp(0)
 
 
 def _random_state(device: torch.device) -> tuple[Tensor, ...]:

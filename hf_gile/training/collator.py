@@ -60,32 +60,32 @@ class GileDataCollator:
         Raises:
             ValueError: If an example has no `input_ids`, or its labels are not label indices.
         """
-        features = _checked(features)
+        features = _check_examples(features)
         # input_ids come first: the Trainer takes the batch size from the first tensor.
         batch = self.processor.pad_documents([feature["input_ids"] for feature in features])
         if "language" in features[0]:
-            batch["language"] = _languages(features, self.processor.languages)
+            batch["language"] = _language_indices(features, self.processor.languages)
         if "excluded_columns" in features[0]:
-            batch["excluded_columns"] = _padded(
+            batch["excluded_columns"] = _pad_indices(
                 [
-                    _columns(feature["excluded_columns"], f"excluded_columns of example {place}").reshape(-1)
-                    for place, feature in enumerate(features)
+                    _read_indices(feature["excluded_columns"], f"excluded_columns of example {position}").reshape(-1)
+                    for position, feature in enumerate(features)
                 ]
             )
         if "lexical_ids" in features[0]:
             batch["lexical_ids"] = pad_rows([feature["lexical_ids"] for feature in features], -1)
         if "pooled_embeds" in features[0]:
-            batch["pooled_embeds"] = _pooled(features)
+            batch["pooled_embeds"] = _pad_pooled_embeds(features)
         if "labels" not in features[0]:
             return batch
-        gold, single = _gold(features)
-        labels = _padded(gold)
+        gold, single = _gold_indices(features)
+        labels = _pad_indices(gold)
         batch["labels"] = labels[:, 0] if single else labels
         # Trainer divides the loss of a step by the count of numbers other than -100 in shift_labels. Without
         # shift_labels it counts gold labels instead of documents.
         batch["shift_labels"] = torch.zeros(len(labels), dtype=torch.long)
         if self.label_sampler is not None:
-            sampled, weights = self.label_sampler([columns.tolist() for columns in gold], _key(batch))
+            sampled, weights = self.label_sampler([columns.tolist() for columns in gold], _hash_batch(batch))
             # (1, C): for streams, accelerate truncates every tensor to the rows of the batch.
             batch["sampled_columns"] = sampled[None]
             if weights is not None:
@@ -93,89 +93,91 @@ class GileDataCollator:
         return batch
 
 
-# Fields that all examples of a batch must have, or none.
-_IN_ALL = ("labels", "excluded_columns", "lexical_ids", "pooled_embeds")
+# Fields that either all examples of a batch have, or none.
+_ALL_OR_NONE = ("labels", "excluded_columns", "lexical_ids", "pooled_embeds")
 
 
-def _checked(features: Sequence[Any]) -> Sequence[Any]:
+def _check_examples(features: Sequence[Any]) -> Sequence[Any]:
     if not isinstance(features, Sequence) or not len(features):
         raise ValueError(f"features must be a non-empty list of examples, got {features!r:.100}")
     if isinstance(features[0], list):
         features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
-    for place, feature in enumerate(features):
+    for position, feature in enumerate(features):
         if not isinstance(feature, Mapping):
             raise ValueError(
-                f"example {place} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
+                f"example {position} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
             )
-        missing = [name for name in _IN_ALL if name in features[0] and name not in feature]
+        missing = [name for name in _ALL_OR_NONE if name in features[0] and name not in feature]
         if missing:
             raise ValueError(
-                f"example {place} of the batch has no {missing[0]}, unlike the first example: add it to all "
+                f"example {position} of the batch has no {missing[0]}, unlike the first example: add it to all "
                 "examples or to none"
             )
         if "input_ids" not in feature:
             raise ValueError(
-                f"example {place} of the batch has no input_ids, only {sorted(feature)}; create them with "
+                f"example {position} of the batch has no input_ids, only {sorted(feature)}; create them with "
                 "hf_gile.training.encode_dataset, or processor(text)['input_ids']"
             )
     return features
 
 
-def _languages(features: Sequence[Any], known: list[str]) -> Tensor:
-    for place, feature in enumerate(features):
-        if feature.get("language") not in known:
+def _language_indices(features: Sequence[Any], languages: list[str]) -> Tensor:
+    for position, feature in enumerate(features):
+        if feature.get("language") not in languages:
             raise ValueError(
-                f"language of example {place} must be one of {', '.join(known) or '(the processor has none)'}, "
+                f"language of example {position} must be one of {', '.join(languages) or '(the processor has none)'}, "
                 f"got {feature.get('language')!r:.100}"
             )
-    return torch.tensor([known.index(feature["language"]) for feature in features])
+    return torch.tensor([languages.index(feature["language"]) for feature in features])
 
 
-def _pooled(features: Sequence[Any]) -> Tensor:
-    pooled = [_numbers(feature["pooled_embeds"], place) for place, feature in enumerate(features)]
-    if not pooled[0].dim() or len({tuple(one.shape[one.dim() - 1 :]) for one in pooled}) > 1:
+def _pad_pooled_embeds(features: Sequence[Any]) -> Tensor:
+    pooled = [_read_vectors(feature["pooled_embeds"], position) for position, feature in enumerate(features)]
+    if not pooled[0].dim() or len({tuple(vectors.shape[vectors.dim() - 1 :]) for vectors in pooled}) > 1:
         raise ValueError("pooled_embeds of the batch have different sizes: compute them with the same model")
     return pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
 
 
-def _gold(features: Sequence[Any]) -> tuple[list[Any], bool]:
+def _gold_indices(features: Sequence[Any]) -> tuple[list[Any], bool]:
     """Returns the gold label indices of each example, and whether they are single numbers."""
-    gold = [_columns(feature["labels"], f"labels of example {place}") for place, feature in enumerate(features)]
+    gold = [
+        _read_indices(feature["labels"], f"labels of example {position}") for position, feature in enumerate(features)
+    ]
     single = gold[0].ndim == 0
     gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
-    for place, columns in enumerate(gold):
+    for position, columns in enumerate(gold):
         if columns.dtype.kind not in "iu" or len(np.unique(columns)) != len(columns):
             raise ValueError(
-                f"labels of example {place} must be distinct label indices, got {columns[:8].tolist()}; "
+                f"labels of example {position} must be distinct label indices, got {columns[:8].tolist()}; "
                 "convert zeros and ones with np.flatnonzero"
             )
     return gold, single
 
 
-def _columns(given: object, name: str) -> Any:
+def _read_indices(value: object, name: str) -> Any:
     try:
-        columns = np.asarray(given)
+        columns = np.asarray(value)
     except ValueError:  # lists of different lengths
         columns = np.asarray(None)
     is_number = columns.dtype.kind in "iufb" and columns.dtype.itemsize <= 8
     if columns.ndim > 1 or (columns.size and not is_number):
-        raise ValueError(f"{name} must be integer label indices, got {given!r:.100}")
+        raise ValueError(f"{name} must be integer label indices, got {value!r:.100}")
     return columns
 
 
-def _numbers(given: object, place: int) -> Tensor:
+def _read_vectors(value: object, position: int) -> Tensor:
     try:
-        return torch.as_tensor(np.asarray(given, np.float32))
+        return torch.as_tensor(np.asarray(value, np.float32))
     except (TypeError, ValueError):
-        raise ValueError(f"pooled_embeds of example {place} must be numbers, got {given!r:.100}") from None
+        raise ValueError(f"pooled_embeds of example {position} must be numbers, got {value!r:.100}") from None
 
 
-def _padded(rows: Sequence[Any]) -> Tensor:
+def _pad_indices(rows: Sequence[Any]) -> Tensor:
     width = max(1, *(len(columns) for columns in rows))
     return torch.tensor([[*columns.tolist(), *[-100] * (width - len(columns))] for columns in rows], dtype=torch.long)
 
 
-def _key(batch: dict[str, Tensor]) -> int:
+def _hash_batch(batch: dict[str, Tensor]) -> int:
     digest = hashlib.blake2b(digest_size=8)
     for name in ("input_ids", "labels"):
         digest.update(batch[name].numpy().tobytes())

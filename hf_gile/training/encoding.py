@@ -32,7 +32,7 @@ def encode_dataset(
         label_set: Maps label ids to indices.
         text: Column with the texts, or a function that returns the text of a row.
         labels: Column with the label ids: a list or a string.
-        on_unknown_label: `"raise"`, or `"drop"` to drop label ids in lists that the label set does not have.
+        on_unknown_label: `"raise"`, or `"drop"` to drop label ids that the label set does not contain, from lists.
         language: Language of the documents, for a multilingual model.
         excluded: Optional column with lists of ids of labels that are not candidates for a document; unknown ids are
             ignored.
@@ -74,7 +74,7 @@ def encode_dataset(
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
         encoded = {**processor(texts, language=language), "labels": gold}
-        if "lexical_ids" in encoded:  # to save memory
+        if "lexical_ids" in encoded:  # half the memory of int64
             encoded["lexical_ids"] = [np.array(ids, np.int32) for ids in encoded["lexical_ids"]]
         if excluded is not None:
             encoded["excluded_columns"] = [
@@ -84,12 +84,12 @@ def encode_dataset(
 
     options: dict[str, Any] = {}
     if hasattr(dataset, "num_rows"):  # streams have neither a progress bar nor processes
-        options = {"desc": "words and columns", "num_proc": num_proc}
+        options = {"desc": "encoding texts and labels", "num_proc": num_proc}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)
 
 
 class ReadBefore:
-    """A processor that returns encoded texts with precomputed outputs of a frozen encoder.
+    """A processor that looks up encoded texts with precomputed outputs of a frozen encoder.
 
     Args:
         processor: The processor.
@@ -99,10 +99,10 @@ class ReadBefore:
 
     def __init__(self, processor: GileProcessor, texts: Iterable[str], rows: "Dataset") -> None:
         self.collator = GileDataCollator(processor)
-        self.place = {text: place for place, text in enumerate(texts)}
-        read = [name for name in ("input_ids", "lexical_ids", "pooled_embeds") if name in rows.column_names]
-        self.rows = rows.select_columns(read)
+        self.positions = {text: position for position, text in enumerate(texts)}
+        names = [name for name in ("input_ids", "lexical_ids", "pooled_embeds") if name in rows.column_names]
+        self.rows = rows.select_columns(names)
 
     def __call__(self, text: Sequence[str], **_: Any) -> BatchFeature:
-        """Returns a batch of some of the texts."""
-        return BatchFeature(self.collator([self.rows[self.place[one]] for one in text]))
+        """Returns a batch of texts, which must be among the N."""
+        return BatchFeature(self.collator([self.rows[self.positions[document]] for document in text]))

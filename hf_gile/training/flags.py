@@ -104,26 +104,26 @@ def parse_settings(
     """
     parser = FlagParser(recipe, arguments)
     parser.set_defaults(**{**DEFAULTS, **defaults})
-    given = parser.canonical(sys.argv[1:])
-    if {"-h", "--help"} & set(given):
+    words = parser.canonical(sys.argv[1:])
+    if {"-h", "--help"} & set(words):
         sys.stdout.write(parser.short_help())
         parser.exit()
-    if "--help_all" in given:
+    if "--help_all" in words:
         parser.print_help()
         parser.exit()
-    for place, flag in enumerate(given):
+    for position, flag in enumerate(words):
         name, _, value = flag.partition("=")
         if name == "--config":
-            path = value or (given[place + 1] if place + 1 < len(given) else "")
-            _take_defaults(parser, Path(path))
-    settings, args = parser.parse(given)
-    if args.hub_token:  # read from there by huggingface_hub; arguments are copied to every checkpoint
+            path = value or (words[position + 1] if position + 1 < len(words) else "")
+            _set_defaults(parser, Path(path))
+    settings, args = parser.parse(words)
+    if args.hub_token:  # huggingface_hub reads HF_TOKEN; arguments are copied to every checkpoint
         os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
     try:
         if check is not None:
             check(settings, args)
         if args.process_index == 0:
-            _keep_settings(settings, args)
+            _save_settings(settings, args)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return settings, args
@@ -188,20 +188,20 @@ class FlagParser(HfArgumentParser):
             SystemExit: If a value is wrong or missing, or a word does not belong to a flag.
         """
         try:
-            settings, args, _, rest = self.parse_args_into_dataclasses(
+            settings, args, _, remaining = self.parse_args_into_dataclasses(
                 list(words), return_remaining_strings=True, look_for_args_file=False
             )
         except ValueError as error:
             self.error(str(error))
-        if rest:
-            self.error(f"{rest[0]!r} does not belong to a flag; --help shows the flags")
+        if remaining:
+            self.error(f"{remaining[0]!r} does not belong to a flag; --help shows the flags")
         return settings, args
 
     def hint(self, name: str) -> str:
         """Suggests flags for an unknown name, with the first sentence of their help; empty if none is similar."""
         actions = {action.dest: action for action in self._actions}
-        near = nearest(name, [*(one.name for one in fields(self.recipe)), *USUAL], actions)
-        flags = [f"--{one} ({_first(actions[one].help or 'no help')})" for one in near]
+        near = nearest(name, [*(field.name for field in fields(self.recipe)), *USUAL], actions)
+        flags = [f"--{flag} ({_first_sentence(actions[flag].help or 'no help')})" for flag in near]
         return f"; did you mean {' or '.join(flags)}?" if flags else ""
 
     def short_help(self) -> str:
@@ -211,77 +211,79 @@ class FlagParser(HfArgumentParser):
         for action in self._actions:
             actions.setdefault(action.dest, action)
         bases = [base for base in self.recipe.__mro__[1:] if is_dataclass(base)]
-        inherited = {one.name for base in bases for one in fields(base)}
-        names = [one.name for one in fields(self.recipe)]
+        inherited = {field.name for base in bases for field in fields(base)}
+        names = [field.name for field in fields(self.recipe)]
         ordered = [name for name in names if name not in inherited] + [name for name in names if name in inherited]
         groups = getattr(self.recipe, "GROUPS", {})
         lines: list[str] = []
         for name in ordered:
             if name in groups or not lines:
                 lines += ["", groups.get(name, "Settings")]
-            lines.append(_line(actions[name], width))
+            lines.append(_format_flag(actions[name], width))
         lines += ["", "Training (transformers.TrainingArguments; --help-all shows all)"]
-        lines += [_line(actions[name], width) for name in (*USUAL, "config")]
+        lines += [_format_flag(actions[name], width) for name in (*USUAL, "config")]
         return (
             "\n".join(lines).strip()
             + "\n\nDescriptions ending in ... are truncated: --help-all shows them completely.\n"
         )
 
 
-def nearest(name: str, ours: Sequence[str], every: Iterable[str]) -> list[str]:
+def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list[str]:
     """Returns names similar to an unknown one, most similar first.
 
     Args:
         name: The unknown name.
-        ours: Names of the recipe, and other common ones.
-        every: All names.
+        common: Names of the recipe, and other common names.
+        candidates: All names.
 
     Returns:
-        At most three names that contain all words of `name`, or else are spelled similarly; only names in `ours`, if
-        any.
+        At most three names that contain all words of `name`, or else are spelled similarly; only names in `common`,
+        if any.
 
     Example:
         >>> nearest("labels_file", ["labels", "label_file"], ["labels", "label_file", "seed"])
         ['label_file']
     """
-    every = list(every)
-    if MEANT.get(name) in every:
+    candidates = list(candidates)
+    if MEANT.get(name) in candidates:
         return [MEANT[name]]
-    wanted = _words(name)
+    words = _words(name)
 
-    def likeness(other: str) -> float:
+    def similarity(other: str) -> float:
         return difflib.SequenceMatcher(None, name, other).ratio()
 
-    found = [other for other in every if wanted <= _words(other)] or [one for one in every if likeness(one) > 0.7]
-    found = [other for other in found if other in ours] or found
-    return sorted(found, key=likeness, reverse=True)[:3]
+    similar = [other for other in candidates if words <= _words(other)]
+    similar = similar or [other for other in candidates if similarity(other) > 0.7]
+    similar = [other for other in similar if other in common] or similar
+    return sorted(similar, key=similarity, reverse=True)[:3]
 
 
 def _words(name: str) -> set[str]:
+    """Splits a name into words, without plural endings."""
     return {word.rstrip("s") for word in name.lower().split("_")}
 
 
-def _first(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """Returns the first sentence of a help text."""
     return text.replace("%%", "%").partition(". ")[0].rstrip(".")
 
 
-def _line(action: argparse.Action, width: int) -> str:
+def _format_flag(action: argparse.Action, width: int) -> str:
     default, value = action.default, " N" if action.type is int else " X" if action.type is float else " TEXT"
     if action.nargs == "?":
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
         value, default = f"{value} ...", " ".join(map(str, default or []))
-    shown = "" if default in (None, "", False, True) else f"  [{default}]"
-    room = width - 36 - len(shown)
+    shown_default = "" if default in (None, "", False, True) else f"  [{default}]"
+    room = width - 36 - len(shown_default)
     if room < 20:
-        shown, room = "", width - 36
+        shown_default, room = "", width - 36
     head = f"  --{action.dest}{value}"
     text = " ".join((action.help or "").replace("%%", "%").split())
-    return f"{head:34}  {textwrap.shorten(text, room, placeholder=' ...')}{shown}"
+    return f"{head:34}  {textwrap.shorten(text, room, placeholder=' ...')}{shown_default}"
 
 
-def _take_defaults(parser: FlagParser, path: Path) -> None:
+def _set_defaults(parser: FlagParser, path: Path) -> None:
     try:
         content = read_yaml(path)
     except OSError as error:
@@ -299,15 +301,15 @@ def _take_defaults(parser: FlagParser, path: Path) -> None:
         if action.nargs == "+" and not isinstance(value, list):
             value = [value]
         if isinstance(value, list):
-            value = [_converted(parser, action, name, item) for item in value]
+            value = [_convert(parser, action, name, item) for item in value]
         elif isinstance(value, str):
-            value = _converted(parser, action, name, value)
+            value = _convert(parser, action, name, value)
         action.default = value
         parser.set_defaults(**{action.dest: value})
         action.required = False
 
 
-def _converted(parser: FlagParser, action: argparse.Action, name: str, value: object) -> object:
+def _convert(parser: FlagParser, action: argparse.Action, name: str, value: object) -> object:
     if not callable(action.type) or not isinstance(value, str):
         return str(value) if action.type is str else value
     try:
@@ -316,10 +318,10 @@ def _converted(parser: FlagParser, action: argparse.Action, name: str, value: ob
         parser.error(f"--config: {name}: {error}")
 
 
-def _keep_settings(settings: object, args: TrainingArguments) -> None:
+def _save_settings(settings: object, args: TrainingArguments) -> None:
     """Saves the settings of the recipe, without secrets, and training arguments that differ from the defaults."""
-    kept = {"output_dir": args.output_dir}
-    kept |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
+    saved = {"output_dir": args.output_dir}
+    saved |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
     for field in fields(args):
         value = getattr(args, field.name)
         value = value.value if isinstance(value, Enum) else value
@@ -327,12 +329,12 @@ def _keep_settings(settings: object, args: TrainingArguments) -> None:
             field.init and isinstance(value, (str, int, float)) and field.name not in ("local_rank", "run_name")
         )
         if is_setting and value != field.default:
-            kept[field.name] = value
-    kept = {name: value for name, value in kept.items() if not is_secret(name)}
+            saved[field.name] = value
+    saved = {name: value for name, value in saved.items() if not is_secret(name)}
     folder = Path(args.output_dir)
-    text = masked(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+    text = masked(yaml.safe_dump(saved, sort_keys=False, allow_unicode=True))
     try:
-        with whole_file(folder / "settings.yaml") as written:
-            written.write_text(text, encoding="utf-8")
+        with whole_file(folder / "settings.yaml") as staged:
+            staged.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None

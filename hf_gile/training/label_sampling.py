@@ -1,4 +1,4 @@
-"""Label sampling: the labels that a training step scores (section 3.4 of GILE, Eq. 17)."""
+"""Samples the labels that a training step scores (section 3.4 of GILE, Eq. 17)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -78,7 +78,7 @@ class LabelSampler:
         if not hasattr(num_labels, "__index__"):
             raise ValueError(f"num_labels must be a whole number, such as len(label_set), got {num_labels!r:.100}")
         if num_negatives is not None and num_negatives < 0:
-            raise ValueError(f"num_negatives must not be negative, and None takes all labels, got {num_negatives}")
+            raise ValueError(f"num_negatives must not be negative, or None for all labels, got {num_negatives}")
         self.columns = np.arange(num_labels) if columns is None else np.unique(np.asarray(columns, dtype=np.int64))
         if columns is not None:
             if len(self.columns) != len(columns):
@@ -92,7 +92,7 @@ class LabelSampler:
         self._sampled_from[self.columns] = True
         self._rates: FloatArray | None = None
         if frequencies is not None and num_negatives is not None and 0 < num_negatives < len(self.columns):
-            self._rates = _rates(self._own(frequencies, num_labels), num_negatives)
+            self._rates = _rates(self._positive_frequencies(frequencies, num_labels), num_negatives)
             self._rates_below = np.cumsum(self._rates)
         self.label_weights = None if label_weights is None else read_weights("label_weights", label_weights, num_labels)
         self.num_labels = num_labels
@@ -103,19 +103,19 @@ class LabelSampler:
         # Shared memory, so that persistent workers of a DataLoader see the next epoch.
         self._epoch = torch.zeros(1, dtype=torch.long).share_memory_()
 
-    def _own(self, frequencies: Sequence[float] | NDArray[Any], num_labels: int) -> FloatArray:
-        """Returns the frequencies of `columns`."""
-        given = np.asarray(frequencies, dtype=np.float64)
-        if given.shape != (num_labels,):
-            raise ValueError(f"frequencies must have shape ({num_labels},), a number for each label, got {given.shape}")
-        own = given[self.columns]
-        wrong = self.columns[~(own > 0) | ~np.isfinite(own)]
+    def _positive_frequencies(self, frequencies: Sequence[float] | NDArray[Any], num_labels: int) -> FloatArray:
+        """Checks frequencies, and returns those of `columns`."""
+        array = np.asarray(frequencies, dtype=np.float64)
+        if array.shape != (num_labels,):
+            raise ValueError(f"frequencies must have shape ({num_labels},), a number for each label, got {array.shape}")
+        sampled = array[self.columns]
+        wrong = self.columns[~(sampled > 0) | ~np.isfinite(sampled)]
         if len(wrong):
             raise ValueError(
-                f"frequencies must be positive, got {given[wrong[0]]} for label {wrong[0]}: exclude labels without "
+                f"frequencies must be positive, got {array[wrong[0]]} for label {wrong[0]}: exclude labels without "
                 "training documents from columns"
             )
-        return own
+        return sampled
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch, so that batches get new draws."""
@@ -138,12 +138,12 @@ class LabelSampler:
         columns, weights = self._sample(gold, batch_key)
         if self.label_weights is None:
             return columns, weights
-        own = self.label_weights[columns]
-        return columns, own if weights is None else weights * own
+        label_weights = self.label_weights[columns]
+        return columns, label_weights if weights is None else weights * label_weights
 
     def _sample(self, gold: Sequence[Sequence[int]], batch_key: int) -> tuple[Tensor, Tensor | None]:
-        golds = [np.asarray(columns, dtype=np.int64) for columns in gold]
-        positives = np.unique(np.concatenate(golds))
+        gold_indices = [np.asarray(columns, dtype=np.int64) for columns in gold]
+        positives = np.unique(np.concatenate(gold_indices))
         wrong = positives[(positives < 0) | (positives >= self.num_labels)]
         if len(wrong):
             raise ValueError(
@@ -157,19 +157,19 @@ class LabelSampler:
             return torch.from_numpy(columns), None
         rng = np.random.default_rng([self.seed, int(self._epoch), batch_key])
         if not self.per_document:
-            sampled, counted = self._draw(rng, positives)
+            sampled, draw_weights = self._draw(rng, positives)
             columns = np.union1d(positives, sampled)
-            if not self.weighted or bool((counted == 1.0).all()):
+            if not self.weighted or bool((draw_weights == 1.0).all()):
                 return torch.from_numpy(columns), None
             weights = np.ones(len(columns), dtype=np.float32)
-            weights[np.searchsorted(columns, sampled)] = counted
+            weights[np.searchsorted(columns, sampled)] = draw_weights
             return torch.from_numpy(columns), torch.from_numpy(weights)
-        draws = [self._draw(rng, np.unique(own)) for own in golds]
+        draws = [self._draw(rng, np.unique(indices)) for indices in gold_indices]
         columns = np.unique(np.concatenate([positives, *(sampled for sampled, _ in draws)]))
-        weights = np.zeros((len(golds), len(columns)), dtype=np.float32)
-        for row, (own, (sampled, counted)) in enumerate(zip(golds, draws, strict=True)):
-            weights[row, np.searchsorted(columns, sampled)] = counted if self.weighted else 1.0
-            weights[row, np.searchsorted(columns, own)] = 1.0
+        weights = np.zeros((len(gold_indices), len(columns)), dtype=np.float32)
+        for row, (indices, (sampled, draw_weights)) in enumerate(zip(gold_indices, draws, strict=True)):
+            weights[row, np.searchsorted(columns, sampled)] = draw_weights if self.weighted else 1.0
+            weights[row, np.searchsorted(columns, indices)] = 1.0
         return torch.from_numpy(columns), torch.from_numpy(weights)
 
     def _draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, FloatArray]:
@@ -184,13 +184,13 @@ class LabelSampler:
             drawn = self.columns[positions]
             others = ~_is_in(drawn, gold)
             return drawn[others], 1 / -np.expm1(-self._rates[positions[others]])
-        left_out = len(self.columns) - int(self._sampled_from[gold].sum())
-        size = min(self.num_negatives, left_out)
-        counted = np.full(size, left_out / max(size, 1))
+        num_others = len(self.columns) - int(self._sampled_from[gold].sum())
+        size = min(self.num_negatives, num_others)
+        draw_weights = np.full(size, num_others / max(size, 1))
         if 4 * (size + len(gold)) > len(self.columns):
-            left = self._sampled_from.copy()
-            left[gold] = False
-            return rng.choice(np.flatnonzero(left), size, replace=False), counted
+            remaining = self._sampled_from.copy()
+            remaining[gold] = False
+            return rng.choice(np.flatnonzero(remaining), size, replace=False), draw_weights
         # Few out of many: drawing with rejection of repetitions is also uniform, and does not iterate over all
         # labels for each document.
         drawn = np.empty(0, dtype=np.int64)
@@ -198,7 +198,7 @@ class LabelSampler:
             drawn = np.concatenate([drawn, self.columns[rng.integers(len(self.columns), size=2 * size)]])
             drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
             drawn = drawn[~_is_in(drawn, gold)]
-        return drawn[:size], counted
+        return drawn[:size], draw_weights
 
 
 def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels: int | None = None) -> Tensor:
@@ -215,17 +215,18 @@ def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels:
     Raises:
         ValueError: If the weights are invalid.
     """
-    given = np.asarray(weights, dtype=np.float32)
-    if given.shape != ((len(given) if given.ndim else 1) if num_labels is None else num_labels,):
+    array = np.asarray(weights, dtype=np.float32)
+    if array.shape != ((len(array) if array.ndim else 1) if num_labels is None else num_labels,):
         expected = "(L,)" if num_labels is None else f"({num_labels},)"
-        raise ValueError(f"{name} must have shape {expected}, a number for each label, got {given.shape}")
-    wrong = np.flatnonzero(~(given >= 0) | ~np.isfinite(given))
+        raise ValueError(f"{name} must have shape {expected}, a number for each label, got {array.shape}")
+    wrong = np.flatnonzero(~(array >= 0) | ~np.isfinite(array))
     if len(wrong):
-        raise ValueError(f"{name} must be finite and not negative, got {given[wrong[0]]} for label {wrong[0]}")
-    return torch.from_numpy(given.copy())
+        raise ValueError(f"{name} must be finite and not negative, got {array[wrong[0]]} for label {wrong[0]}")
+    return torch.from_numpy(array.copy())
 
 
 def _is_in(columns: IntArray, ascending: IntArray) -> NDArray[np.bool_]:
+    """Returns whether each label index is in an ascending list."""
     if len(ascending) == 0:
         return np.zeros(len(columns), dtype=bool)
     positions = np.searchsorted(ascending, columns)
@@ -237,8 +238,8 @@ def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
     relative = frequencies / frequencies.sum()
     scale = float(expected)  # a lower bound, as 1 - exp(-r) < r; from below, Newton's method rises to the root
     for _ in range(1000):
-        missing = np.exp(-scale * relative)
-        step = (expected - (1 - missing).sum()) / (relative * missing).sum()
+        not_drawn = np.exp(-scale * relative)
+        step = (expected - (1 - not_drawn).sum()) / (relative * not_drawn).sum()
         scale += step
         if step <= 1e-9 * scale:
             break

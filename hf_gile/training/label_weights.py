@@ -1,4 +1,4 @@
-"""Weights of labels in the loss, by the number of training documents.
+"""Computes weights of labels in the loss from their numbers of training documents.
 
 Shapes: L labels.
 """
@@ -21,7 +21,7 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
     them in `LabelSampler(label_weights=...)`, or as `column_weights` of the loss.
 
     Args:
-        counts: `(L,)` training documents n of each label.
+        counts: `(L,)` numbers n of training documents per label.
         beta: From 0 to below 1, such as 0.9, 0.99, 0.999.
 
     Returns:
@@ -37,12 +37,12 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
     """
     if not 0 <= beta < 1:
         raise ValueError(f"beta must be from 0 to below 1, got {beta}")
-    known = read_counts(counts)
-    seen = known > 0
+    documents = read_counts(counts)
+    seen = documents > 0
     if not seen.any():
         raise ValueError("counts must contain a label with training documents, got only zeros")
-    weights = np.ones(len(known))
-    weights[seen] = (1 - beta) / (1 - beta ** known[seen])
+    weights = np.ones(len(documents))
+    weights[seen] = (1 - beta) / (1 - beta ** documents[seen])
     weights[seen] /= weights[seen].mean()
     return weights
 
@@ -61,17 +61,17 @@ def propensity_weights(
     threshold.
 
     Args:
-        counts: `(L,)` training documents of each label.
+        counts: `(L,)` numbers of training documents per label.
         num_documents: The number of training documents.
         a: As in `hf_gile.metrics.propensities`.
         b: As in `hf_gile.metrics.propensities`.
-        convex: Whether to take 2/p - 1; otherwise 1/p.
+        convex: Whether to use 2/p - 1; otherwise 1/p.
 
     Returns:
         `(L,)` weights, each at least 1.
 
     Raises:
-        ValueError: As `hf_gile.metrics.propensities`.
+        ValueError: As in `hf_gile.metrics.propensities`.
 
     Example:
         >>> propensity_weights([0, 1, 1000], num_documents=1000).round(2)

@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA: Hu et al., ICLR 2022) in the pretrained encoder of a model, by peft (extra `train`)."""
+"""Adds low-rank adapters (LoRA: Hu et al., ICLR 2022) to a pretrained encoder with peft (extra `train`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def add_lora(
     """Adds adapters to the pretrained encoder and freezes its other weights.
 
     The head is trained as before. A Trainer saves and resumes checkpoints with adapters, which change the names of
-    weights: add the same adapters before loading a checkpoint, and call `merge_lora` for a model to use.
+    weights: add the same adapters before loading a checkpoint, and call `merge_lora` before using the model.
 
     Args:
         model: A `GileModel` or `GileForSequenceClassification`, changed in place.
@@ -50,7 +50,7 @@ def add_lora(
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Merges adapters into the weights, which gives an ordinary model without peft and with a trainable encoder.
+    """Merges adapters into the weights, for an ordinary model without peft and with a trainable encoder.
 
     Args:
         model: A model after `add_lora`, changed in place.
@@ -73,4 +73,4 @@ def merge_lora(model: nn.Module) -> None:
 
 def _adapters(encoder: nn.Module) -> dict[str, Any]:
     """Returns the layers of an encoder that peft has replaced."""
-    return {name: one for name, one in encoder.named_modules() if hasattr(one, "get_base_layer")}
+    return {name: layer for name, layer in encoder.named_modules() if hasattr(layer, "get_base_layer")}

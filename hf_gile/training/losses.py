@@ -1,6 +1,6 @@
-"""Training loss over all stored labels or a sample, at once, in chunks, or shared by processes.
+"""Computes the training loss over all stored labels or a sample: at once, in chunks, or shared by processes.
 
-Shapes: B documents, L stored labels, C columns scored in a step, P gold labels of a document (padded), J joint size.
+Shapes: B documents, L stored labels, C columns scored in a step, P gold labels per document (padded), J joint size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,8 +66,8 @@ class GileLoss:
         positive_weights: `(L,)` weights of positive terms, such as `propensity_weights`, for binary cross-entropy only.
         miner: Adds labels to those of the batch, such as `HardNegatives`.
         refresh_steps: If labels are read by a pretrained encoder, number of steps after which they are encoded again,
-            without gradients; 0 encodes the labels of each step and trains the encoder on them.
-        row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), as if unseen.
+            without gradients; 0 encodes the labels in each step and trains the encoder on them.
+        row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), like unseen labels.
 
     Raises:
         ValueError: If an option is invalid or incompatible with another; or labels are to be shared, but there is no
@@ -159,7 +159,7 @@ class GileLoss:
     ) -> Tensor:
         """Computes the loss from logits of all labels in evaluation, ignoring samples and weights.
 
-        Arguments, result and errors are as in `hf_gile.models.losses_gile.label_loss`.
+        Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
         name = self._name(is_single_label(labels, len(logits), config))
         targets = make_targets(labels, config.num_labels)
@@ -249,20 +249,20 @@ class GileLoss:
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         is_linear = step.model.config.output_layer == "linear"
-        shared, own = None, step.column_weights
-        if own is not None and (own.dim() == 1 or len(own) == 1):
-            shared, own = own.flatten(), None
+        shared_weights, document_weights = None, step.column_weights
+        if document_weights is not None and (document_weights.dim() == 1 or len(document_weights) == 1):
+            shared_weights, document_weights = document_weights.flatten(), None
 
-        def loss_of(
+        def compute_loss(
             language: str | None,
             text_codes: Tensor,
             labels: Tensor,
             excluded_columns: Tensor | None,
             column_weights: Tensor | None,
         ) -> tuple[Tensor]:
-            columns, weights = step.columns, shared if column_weights is None else column_weights
+            columns, weights = step.columns, shared_weights if column_weights is None else column_weights
             if step.model.config.language_labels:
-                columns, weights = step.of_candidates(language, labels, weights)
+                columns, weights = step.select_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
                 excluded_columns = positions_among(columns, excluded_columns)
             loss = chunked_loss(
@@ -283,9 +283,9 @@ class GileLoss:
             "text_codes": step.text_codes,
             "labels": step.gold_columns(),
             "excluded_columns": step.excluded_columns,
-            "column_weights": own,
+            "column_weights": document_weights,
         }
-        return run_by_language(step.model.config, step.language, inputs, loss_of)[0].mean()
+        return run_by_language(step.model.config, step.language, inputs, compute_loss)[0].mean()
 
     def _positive_weights(self, columns: Tensor | None, device: torch.device) -> Tensor | None:
         if self.positive_weights is None:
@@ -313,7 +313,7 @@ class GileLoss:
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         space = label_space(model.config, language)
         rows = self._label_inputs(model, columns)
-        tables = _tables_of_tokens(model.gile)
+        tables = _trained_token_tables(model.gile)
 
         def encode(*chunk: Tensor) -> Tensor:
             with sparse_gradients(tables):
@@ -335,8 +335,8 @@ class GileLoss:
         if vectors is not None:
             inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         if self.row_dropout > 0:
-            own = inputs["label_rows"]
-            inputs["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= self.row_dropout)
+            rows = inputs["label_rows"]
+            inputs["label_rows"] = rows * (torch.rand(len(rows), 1, device=rows.device) >= self.row_dropout)
         return inputs
 
     def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:
@@ -358,10 +358,10 @@ def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool)
     return [parameter for parameter in gile.label_parameters() if id(parameter) not in ids]
 
 
-def _tables_of_tokens(gile: GileModel) -> list[nn.Embedding]:
+def _trained_token_tables(gile: GileModel) -> list[nn.Embedding]:
     """Returns the trained embedding tables, excluding those with adapters, which do not support sparse gradients."""
-    tables = [one for one in gile.modules() if isinstance(one, nn.Embedding) and one.weight.requires_grad]
-    return [one for one in tables if one.num_embeddings == gile.config.text_config.vocab_size]
+    tables = [module for module in gile.modules() if isinstance(module, nn.Embedding) and module.weight.requires_grad]
+    return [table for table in tables if table.num_embeddings == gile.config.text_config.vocab_size]
 
 
 @contextmanager
@@ -417,7 +417,7 @@ class _Step:
             _check_candidates(foreign.any(-1), labels, config)
         return labels
 
-    def of_candidates(
+    def select_candidates(
         self, language: str | None, labels: Tensor, weights: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the labels of a language, and their weights."""
@@ -426,12 +426,12 @@ class _Step:
         _check_candidates(
             (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop)), labels, config
         )
-        every = torch.arange(config.num_labels, device=labels.device) if self.columns is None else self.columns
-        chosen = (every >= candidates.start) & (every < candidates.stop)
-        return every[chosen], None if weights is None else weights[..., chosen]
+        columns = torch.arange(config.num_labels, device=labels.device) if self.columns is None else self.columns
+        chosen = (columns >= candidates.start) & (columns < candidates.stop)
+        return columns[chosen], None if weights is None else weights[..., chosen]
 
 
 def _check_candidates(foreign: Tensor, labels: Tensor, config: PreTrainedConfig) -> None:
     if bool(foreign.any()):
-        row, place = foreign.nonzero()[0].tolist()
-        raise ValueError(no_candidate(row, int(labels[row, place]), config))
+        row, position = foreign.nonzero()[0].tolist()
+        raise ValueError(no_candidate(row, int(labels[row, position]), config))

@@ -1,4 +1,4 @@
-"""Settings of text models: model, training and evaluation. Recipes add settings for documents."""
+"""Defines the settings of text models: model, training and evaluation. Recipes add settings for documents."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from .experiment import NO_CALIBRATION
 from .hard_negatives import HardNegatives
 from .label_sampling import LabelSampler
 from .losses import GileLoss
-from .settings import Settings, setting, settings_of
+from .settings import Settings, add_settings, setting
 from .task import LABEL_TEXTS, PROBLEM_TYPES
 from .units import UNITS, Unit
 
@@ -32,7 +32,7 @@ OF_TEXTS = ("encoder_cell", "hidden_act", "pooling", "freeze_text_encoder")
 SIZES = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 OF_HEAD = ("joint_size", "label_prior", "bag_size")
 OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout", "lexical")
-"""Settings that are fields of `GileTextConfig`, then of `GileConfig`; a linear unit has none for labels."""
+"""Settings that are fields of `GileTextConfig` (first three) or `GileConfig`; a linear unit does not use the last."""
 
 OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical", "term_weights")
 """Fields that may differ from the saved model of `--start_from`."""
@@ -40,7 +40,8 @@ OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical", "term_weights"
 NOT_OF_AUTO = ("hierarchical", "lora_rank", "bag_size")
 """Settings that a convex fit over a frozen encoder does not support."""
 
-LEFT_TO_THE_ENCODER: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
+ENCODER_DEFAULTS: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
+"""Settings whose defaults depend on the encoder."""
 
 
 @dataclass
@@ -68,29 +69,31 @@ class ReportSettings(Settings):
             problem_type: Problem type of the settings or the documents.
 
         Raises:
-            ValueError: If there are any.
+            ValueError: If a setting is incompatible.
         """
         if problem_type != "single_label_classification":
             return
-        how = "or score labels independently with --problem_type multi_label_classification"
+        alternative = "or score labels independently with --problem_type multi_label_classification"
         if getattr(self, "propensity_weighted", False):
-            raise ValueError(f"propensity_weighted is not for single-label documents: leave it out, {how}")
+            raise ValueError(
+                f"propensity_weighted does not support single-label documents: leave it out, {alternative}"
+            )
         if self.calibration not in (None, "none", "platt"):
             raise ValueError(
                 "calibration for single-label documents must be platt or none, got "
-                f"{self.calibration!r}: choose one of these, {how}"
+                f"{self.calibration!r}: choose platt or none, {alternative}"
             )
 
 
 @dataclass
-@settings_of(GileLoss, ["chunk_size", "refresh_steps", "row_dropout"], prefix="label_", chunk_size=2048)
-@settings_of(GileLoss, ["share_labels"])
-@settings_of(HardNegatives, ["refresh_steps"], prefix="hard_")
-@settings_of(LabelSampler, ["per_document"])
-@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None, lexical=None)
-@settings_of(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **LEFT_TO_THE_ENCODER)
+@add_settings(GileLoss, ["chunk_size", "refresh_steps", "row_dropout"], prefix="label_", chunk_size=2048)
+@add_settings(GileLoss, ["share_labels"])
+@add_settings(HardNegatives, ["refresh_steps"], prefix="hard_")
+@add_settings(LabelSampler, ["per_document"])
+@add_settings(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None, lexical=None)
+@add_settings(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **ENCODER_DEFAULTS)
 class ModelSettings(ReportSettings):
-    """Settings of the model and of label sampling. The defaults are those of the paper, if stated (section 4.1.1).
+    """Settings of the model and of label sampling. Where the paper states a value (section 4.1.1), it is the default.
 
     The exception is `word_dropout`, since the paper has 500 times as many documents. Word vectors, encoder and
     attention have the same size, and encoder, attention and joint space the same activation. The default `label_prior`
@@ -113,8 +116,10 @@ class ModelSettings(ReportSettings):
     units: list[str] = setting(
         ["linear", "gile"], f"Output layers to train: {', '.join(UNITS)}; or auto, see --text_encoder.", (*UNITS, AUTO)
     )
-    min_count: int = setting(3, "'rare word replacements (UNK)'; the paper does not say how rare.")
-    forget_label_words: bool = setting(False, "Also treat rare words of labels as unknown, by min_count.")
+    min_count: int = setting(
+        3, "Minimum count of a word in training texts; rarer words are unknown. The paper does not state its minimum."
+    )
+    forget_label_words: bool = setting(False, "Also apply min_count to words of labels.")
     word_vectors: str | None = setting(None, "File of initial word vectors, which determine the embedding size.")
     freeze_word_vectors: bool = setting(False, "Do not train the word vectors.")
     text_encoder: str | None = setting(
@@ -125,10 +130,10 @@ class ModelSettings(ReportSettings):
     neighbours: bool | None = setting(
         None,
         "Store the vectors and labels of training documents in the model (unit auto), and score by those of the "
-        "nearest; by default with many labels and at most 50,000 documents. Anybody with the model can estimate from "
-        "a vector what a document was about.",
+        "nearest; by default with many labels and at most 50,000 documents. Anybody with the model can estimate the "
+        "topic of a document from its vector.",
     )
-    text_prompt: str | None = setting(None, "Prompt of the encoder for texts; by default known from its name.")
+    text_prompt: str | None = setting(None, "Prompt of the encoder for texts; by default derived from its name.")
     label_prompt: str | None = setting(None, "Prompt of the encoder for labels.")
     text_encoder_options: str = setting(
         "{}",
@@ -141,7 +146,7 @@ class ModelSettings(ReportSettings):
         "fine-tune the encoder under a trained head. Its sizes and score terms do not change.",
     )
     text_encoder_learning_rate: float = setting(1e-4, "Learning rate of the last encoder layer.")
-    layer_decay: float = setting(1.0, "Factor of the learning rate from layer to layer below.")
+    layer_decay: float = setting(1.0, "Factor of the learning rate from each encoder layer to the layer below.")
     lora_rank: int = setting(0, "Train LoRA adapters of this rank instead of the encoder weights.")
     label_texts: str = setting(
         "definitions",
@@ -181,9 +186,10 @@ class ModelSettings(ReportSettings):
         False, "Also evaluate the test documents after every epoch, without choosing anything by it."
     )
     baselines: bool = setting(
-        True, "Also evaluate TF-IDF baselines, a linear SVM for seen labels and the cosine for others, within a minute."
+        True,
+        "Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen labels and the cosine for others.",
     )
-    make_cards: bool = setting(True, "Evaluate each saved model as it will be used, and write its card.")
+    make_cards: bool = setting(True, "Evaluate each saved model as loaded by users, and write its card.")
 
     def unit(self, name: str) -> Unit:
         """Returns a unit.
@@ -211,18 +217,18 @@ class ModelSettings(ReportSettings):
             raise ValueError(f"{name} must be a JSON object, got {text!r}")
         return value
 
-    def model_fields(self, unit: Unit, **known: Any) -> dict[str, Any]:
-        """Returns the fields of `GileConfig` for a unit that do not depend on the words.
+    def model_fields(self, unit: Unit, **others: Any) -> dict[str, Any]:
+        """Returns the fields of `GileConfig` for a unit that do not depend on the vocabulary.
 
         Args:
             unit: The unit.
-            known: Other fields.
+            others: Other fields.
         """
         names = (*OF_WORDS, *OF_TEXTS, *SIZES, *OF_HEAD, *(() if unit.is_linear else OF_LABELS))
-        fields = {name: getattr(self, name) for name in names} | known
+        fields = {name: getattr(self, name) for name in names} | others
         if not unit.is_linear:
             fields["term_weights"] = self.json_object("term_weights")
-            # Baselines learn their labels, or are compared with the paper.
+            # Not for baselines, which learn label vectors or are compared with the paper.
             fields["lexical"] = self.lexical is not False and unit.is_saved
         fields["hidden_size"] = fields["attention_size"] = fields["embedding_size"]
         fields["joint_act"] = self.hidden_act

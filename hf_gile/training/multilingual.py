@@ -1,4 +1,4 @@
-"""Multilingual training with a document of each language in every step (Eq. 16 of GILE)."""
+"""Combines datasets for multilingual training with a document of each language per row (Eq. 16 of GILE)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from torch.utils.data import Dataset
 
 
 class MultilingualDataset(Dataset[list[dict[str, Any]]]):
-    """A dataset whose rows have a document of each language, which the collator concatenates.
+    """A dataset whose rows contain a document of each language, which the collator concatenates.
 
-    A batch of `per_device_train_batch_size` rows has as many documents of every language, whatever the sizes of their
-    datasets; small datasets are repeated. The order depends on the seed and the epoch, which `EpochCallback` sets.
+    A batch of `per_device_train_batch_size` rows has that many documents of every language, regardless of the sizes of
+    the datasets; small datasets are repeated. The order depends on the seed and the epoch, which `EpochCallback` sets.
 
     Args:
         datasets: Encoded dataset of each language (`hf_gile.training.encode_dataset`).
@@ -41,7 +41,7 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
         self.seed = seed
         # Shared memory, so that persistent workers of a DataLoader see the next epoch.
         self._epoch = torch.zeros(1, dtype=torch.long).share_memory_()
-        self._drawn: tuple[int, list[Any]] | None = None
+        self._cached_orders: tuple[int, list[Any]] | None = None
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch, which changes the order."""
@@ -54,22 +54,23 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: list[int]) -> list[list[dict[str, Any]]]:
-        """Returns the rows of a batch at once, as requested by a DataLoader and several times faster with Arrow."""
+        """Returns the rows of a batch at once, as requested by a DataLoader; several times faster with Arrow."""
         by_language = []
         for (language, dataset), order in zip(self.datasets.items(), self._orders(), strict=True):
             positions = [int(order[row]) for row in rows]
-            read = getattr(dataset, "__getitems__", None)
-            documents = read(positions) if read else [dataset[place] for place in positions]
+            read_batch = getattr(dataset, "__getitems__", None)
+            documents = read_batch(positions) if read_batch else [dataset[position] for position in positions]
             by_language.append([{**document, "language": language} for document in documents])
         return [list(row) for row in zip(*by_language, strict=True)]
 
     def _orders(self) -> list[Any]:
+        """Returns the order of each dataset in the current epoch."""
         epoch = int(self._epoch)
-        if self._drawn is None or self._drawn[0] != epoch:
+        if self._cached_orders is None or self._cached_orders[0] != epoch:
             rng = np.random.default_rng([self.seed, epoch])
             orders = []
             for dataset in self.datasets.values():
                 times = -(-self.rounds // len(dataset))
                 orders.append(np.concatenate([rng.permutation(len(dataset)) for _ in range(times)])[: self.rounds])
-            self._drawn = (epoch, orders)
-        return self._drawn[1]
+            self._cached_orders = (epoch, orders)
+        return self._cached_orders[1]

@@ -1,12 +1,12 @@
-"""Baseline rows to beat: models of scikit-learn over the words of the same documents, within about a minute.
+"""Measures scikit-learn baselines on TF-IDF of the same documents, within about a minute.
 
-    tfidf_linear_svm    a linear SVM for each seen label, on TF-IDF
-    tfidf_neighbours    instead where labels are too many: the labels of the nearest training documents
-    tfidf_cosine        where some labels are unseen: the cosine of a document and a label's words, nothing trained
+    tfidf_linear_svm    a linear SVM for each seen label
+    tfidf_neighbours    if there are too many labels for it: the labels of the nearest training documents
+    tfidf_cosine        if some labels are unseen: the cosine of a document with label texts, without training
 
-They are measured as units are; they are not saved and get no card. Rows of the paper's tables are in recipes/baselines.
+They are measured like units, but not saved, and have no card. Baselines of the paper's tables are in recipes/baselines.
 
-Shapes: `B` documents of a batch, `N` to train on, `V` words, `L` labels, `T` texts of labels.
+Shapes: `B` documents of a batch, `N` training documents, `V` words, `L` labels, `T` label texts.
 """
 
 import time
@@ -45,28 +45,31 @@ class Study(Protocol):
         """Prints a line."""
 
 
-MOST_DOCUMENTS = 400_000
-MOST_PRODUCTS = 1_500_000_000
-MOST_CELLS = 400_000_000
-"""What takes about a minute each: documents whose words are counted; for the SVM, labels times the different words of
-all documents and 20 more a document; test documents times training documents or texts of labels."""
+MAX_DOCUMENTS = 400_000
+"""Number of documents whose words are counted in about a minute."""
+
+MAX_PRODUCTS = 1_500_000_000
+"""Size of a linear SVM that takes about a minute: labels times the distinct words per document, plus 20, summed."""
+
+MAX_CELLS = 400_000_000
+"""Number of cosines computed in about a minute: test documents times training documents or label texts."""
 
 NEIGHBOURS = 50
 BATCH = 64
 
 
 def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """Measures the baselines on the test documents of a study, and reports those that would take too long.
+    """Measures the baselines on the test documents of a study, and prints which would take too long.
 
     Args:
         study: Documents and labels.
         top_k: Numbers of labels for precision, recall and nDCG.
 
     Returns:
-        By name of the baseline, its entry in results.json: `seconds`, thresholds and `test`, as of a unit.
+        The entry of each baseline in results.json, as for a unit: `seconds`, thresholds and `test`.
     """
     labels, seen, number = study.described, study.described[: study.num_seen], len(study.task.parts["train"])
-    if number > MOST_DOCUMENTS:
+    if number > MAX_DOCUMENTS:
         study.say(f"TF-IDF baselines left out: {number:,} documents take more than a minute")
         return {}
     try:
@@ -75,47 +78,47 @@ def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]
         study.say(f"TF-IDF baselines left out: {error}")
         return {}
     results = {}
-    cells = len(study.task.parts["test"]) * max(number, words.of_labels.shape[0])
-    if len(seen) * (words.of_parts["train"].nnz + 20 * number) <= MOST_PRODUCTS:
+    cells = len(study.task.parts["test"]) * max(number, words.label_texts.shape[0])
+    if len(seen) * (words.documents["train"].nnz + 20 * number) <= MAX_PRODUCTS:
         results["tfidf_linear_svm"] = words.measure(linear_svm, seen, top_k)
     else:
         study.say(f"tfidf_linear_svm left out: {len(seen):,} labels x {number:,} documents take more than a minute")
-        if cells <= MOST_CELLS:
+        if cells <= MAX_CELLS:
             results["tfidf_neighbours"] = words.measure(neighbours, seen, top_k)
-    if len(labels) > len(seen) and cells <= MOST_CELLS:
+    if len(labels) > len(seen) and cells <= MAX_CELLS:
         results["tfidf_cosine"] = words.measure(cosine, labels, top_k)
     times = (f"{name} {result['seconds']:.0f} s" for name, result in results.items())
-    study.say(f"rows by scikit-learn, in the table below: {', '.join(times) or 'none in a minute'}")
+    study.say(f"scikit-learn baselines, in the table below: {', '.join(times) or 'none within a minute'}")
     return results
 
 
 class Words:
-    """TF-IDF of the documents and labels of a study: 1 + log count times idf of the training documents, of length 1.
+    """TF-IDF vectors of the documents and labels of a study: (1 + log count) x idf, normalized.
 
     Args:
         study: Documents and labels.
 
     Attributes:
-        of_parts: `(documents, V)` of each part.
-        of_labels: `(T, V)` of all texts of the labels: name, synonyms, description.
-        first: `(L,)` rows of the names.
+        documents: `(documents, V)` for each part.
+        label_texts: `(T, V)` for all texts of the labels: name, synonyms, description.
+        name_rows: `(L,)` rows of the names in `label_texts`.
 
     Raises:
-        ValueError: No text has a word.
+        ValueError: If no text contains a word.
     """
 
     def __init__(self, study: Study) -> None:
         start = time.perf_counter()
         self.study, task, self.one_label = study, study.task, study.has_one_label
-        texts = [[one.name, *one.synonyms, *filter(None, [one.description])] for one in study.described]
-        self.first = np.cumsum([0, *map(len, texts[:-1])])
+        texts = [[label.name, *label.synonyms, *filter(None, [label.description])] for label in study.described]
+        self.name_rows = np.cumsum([0, *map(len, texts[:-1])])
         counter, idf = CountVectorizer(), TfidfTransformer(sublinear_tf=True)
         counts = counter.fit_transform(chain(task.texts("train"), chain.from_iterable(texts)))
         number = len(task.parts["train"])
-        self.of_parts = {"train": idf.fit_transform(counts[:number])}
-        self.of_labels = idf.transform(counts[number:])
+        self.documents = {"train": idf.fit_transform(counts[:number])}
+        self.label_texts = idf.transform(counts[number:])
         for part in ("validation", "test"):
-            self.of_parts[part] = idf.transform(counter.transform(task.texts(part)))
+            self.documents[part] = idf.transform(counter.transform(task.texts(part)))
         self.seconds = time.perf_counter() - start
 
     def columns(self, part: str, labels: LabelSet, name: str) -> list[list[int]]:
@@ -123,16 +126,16 @@ class Words:
 
         Args:
             part: The part.
-            labels: Other labels are left out.
-            name: The column of the lists of label ids.
+            labels: The labels; ids of other labels are ignored.
+            name: Column with the lists of label ids.
         """
-        rows, column_of = self.study.task.parts[part], {label.id: column for column, label in enumerate(labels)}
+        rows, indices = self.study.task.parts[part], {label.id: column for column, label in enumerate(labels)}
         if name not in rows.column_names:
             return [[]] * len(rows)
-        return [[column_of[one] for one in dict.fromkeys(ids) if one in column_of] for ids in rows[name]]
+        return [[indices[label_id] for label_id in dict.fromkeys(ids) if label_id in indices] for ids in rows[name]]
 
     def targets(self, labels: LabelSet) -> sparse.csc_matrix:
-        """`(N, L)` gold labels of the training documents."""
+        """Returns the `(N, L)` gold labels of the training documents."""
         gold = self.columns("train", labels, self.study.task.gold)
         ends, columns = np.cumsum([0, *map(len, gold)]), np.fromiter(chain.from_iterable(gold), dtype=np.int64)
         return sparse.csr_matrix((np.ones(len(columns)), columns, ends), (len(gold), len(labels))).tocsc()
@@ -143,8 +146,8 @@ class Words:
         """Fits a baseline, chooses its thresholds on validation documents and measures it on test documents.
 
         Args:
-            fit: Makes the function that scores.
-            labels: The labels that it scores.
+            fit: Fits a baseline and returns its score function.
+            labels: The labels to score.
             top_k: Numbers of labels for precision, recall and nDCG.
         """
         start, held_out = time.perf_counter(), self.study.held_out
@@ -153,41 +156,41 @@ class Words:
         seconds = self.seconds + time.perf_counter() - start
         if not self.one_label:
             tuner = threshold_tuner(labels, columns_in_validation(labels, held_out))
-            tuned = self.figures("validation", score, labels, tuner)
+            tuned = self.evaluate("validation", score, labels, tuner)
             thresholds |= {name: tuned[name] for name in ("threshold", "unseen_threshold") if name in tuned}
         metrics = label_metrics(
             labels,
             columns_in_test(labels, held_out),
             **thresholds,
             top_k=(1, 3, *top_k),
-            num_documents=self.of_parts["train"].shape[0],
+            num_documents=self.documents["train"].shape[0],
             one_label=self.one_label,
         )
-        test = self.figures("test", score, labels, metrics)
+        test = self.evaluate("test", score, labels, metrics)
         return {"seconds": seconds, **thresholds, "test": {f"test_{name}": value for name, value in test.items()}}
 
-    def figures(self, part: str, score: Score, labels: LabelSet, metric: OnColumns) -> dict[str, float]:
-        """Computes a metric over the scores of a part; with one label per document, over documents with a label."""
+    def evaluate(self, part: str, score: Score, labels: LabelSet, metric: OnColumns) -> dict[str, float]:
+        """Computes a metric over a part; with single-label documents, only over those whose label is known."""
         gold, excluded = (self.columns(part, labels, name) for name in (self.study.task.gold, "excluded"))
         rows = [row for row, columns in enumerate(gold) if columns or not self.one_label]
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
-            scores = torch.from_numpy(np.ascontiguousarray(score(self.of_parts[part][batch]), dtype=np.float32))
-            for place, row in enumerate(batch):
-                scores[place, excluded[row]] = -torch.inf
+            scores = torch.from_numpy(np.ascontiguousarray(score(self.documents[part][batch]), dtype=np.float32))
+            for position, row in enumerate(batch):
+                scores[position, excluded[row]] = -torch.inf
             metric.update(scores, pad_sequence([torch.tensor([*gold[row], -100]) for row in batch], True, -100))
         return metric.compute()
 
 
 def linear_svm(words: Words, labels: LabelSet) -> Score:
-    """Fits `LinearSVC` with its defaults for each label against the others, and ranks by its decision function."""
-    texts, targets = words.of_parts["train"], words.targets(labels)
+    """Fits a `LinearSVC` with default parameters per label, one-vs-rest, and scores by its decision function."""
+    texts, targets = words.documents["train"], words.targets(labels)
     weights, biases = np.zeros((texts.shape[1], len(labels))), np.ones(len(labels))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about labels that have not converged after 1,000 passes
+        warnings.simplefilter("ignore")  # ConvergenceWarning: some labels do not converge in 1,000 iterations
         for column in range(len(labels)):
             target = targets[:, [column]].toarray().ravel()
-            if not target.all():  # a label of every document has no negatives
+            if not target.all():  # a label that all documents have has no negatives
                 fitted = LinearSVC(random_state=0).fit(texts, target)
                 weights[:, column], biases[column] = fitted.coef_[0], fitted.intercept_[0]
     return lambda documents: documents @ weights + biases
@@ -195,7 +198,7 @@ def linear_svm(words: Words, labels: LabelSet) -> Score:
 
 def neighbours(words: Words, labels: LabelSet) -> Score:
     """Scores a label by its share of the squared cosines of the 50 nearest training documents."""
-    texts, targets = words.of_parts["train"].T.tocsr(), words.targets(labels).tocsr()
+    texts, targets = words.documents["train"].T.tocsr(), words.targets(labels).tocsr()
     number = min(NEIGHBOURS, texts.shape[1])
 
     def score(documents: sparse.csr_matrix) -> NDArray[np.float64]:
@@ -209,10 +212,10 @@ def neighbours(words: Words, labels: LabelSet) -> Score:
 
 def cosine(words: Words, labels: LabelSet) -> Score:
     """Scores by the cosine with the name of a label, plus the highest cosine with any of its texts."""
-    texts = words.of_labels.T.tocsr()
+    texts = words.label_texts.T.tocsr()
 
     def score(documents: sparse.csr_matrix) -> NDArray[np.float64]:
         cosines = (documents @ texts).toarray()  # (B, T)
-        return cosines[:, words.first] + np.maximum.reduceat(cosines, words.first, axis=1)
+        return cosines[:, words.name_rows] + np.maximum.reduceat(cosines, words.name_rows, axis=1)
 
     return score

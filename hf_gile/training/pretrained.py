@@ -1,4 +1,4 @@
-"""Training with a pretrained encoder: precomputed outputs, token weights, and layer-wise learning rates.
+"""Supports training with a pretrained encoder: precomputed outputs, token weights, layer-wise learning rates.
 
 Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
 """
@@ -18,7 +18,7 @@ from ..models import GileModel, GileProcessor, Scorer, get_towers
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_SORTED_AT_ONCE = 4096
+_SORT_SIZE = 4096
 """Number of documents sorted by length together."""
 
 
@@ -96,7 +96,7 @@ def add_pooled_embeds(
 
     def pool(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
         documents = columns["input_ids"]
-        lengths = [sum(map(len, one)) if one and isinstance(one[0], list) else len(one) for one in documents]
+        lengths = [sum(map(len, ids)) if ids and isinstance(ids[0], list) else len(ids) for ids in documents]
         order = np.argsort(lengths, kind="stable")
         pooled: list[Any] = [None] * len(documents)
         was_training = gile.training
@@ -104,15 +104,15 @@ def add_pooled_embeds(
         with torch.no_grad(), torch.autocast(gile.device.type, torch.bfloat16, enabled=bf16):
             for start in range(0, len(order), batch_size):
                 positions = order[start : start + batch_size].tolist()
-                batch = processor.pad_documents([documents[place] for place in positions])
+                batch = processor.pad_documents([documents[position] for position in positions])
                 ids, mask = (batch[name].to(gile.device) for name in ("input_ids", "attention_mask"))
                 vectors = gile.text_encoder.pool(ids, mask.bool())[0].float().cpu().numpy()  # language-independent
-                for place, vector in zip(positions, vectors, strict=True):
-                    pooled[place] = vector if vector.ndim == 1 else vector[: max(1, len(documents[place]))]
+                for position, vector in zip(positions, vectors, strict=True):
+                    pooled[position] = vector if vector.ndim == 1 else vector[: max(1, len(documents[position]))]
         gile.train(was_training)
         return {"pooled_embeds": pooled}
 
-    options: dict[str, Any] = {"batched": True, "batch_size": max(batch_size, _SORTED_AT_ONCE)}
+    options: dict[str, Any] = {"batched": True, "batch_size": max(batch_size, _SORT_SIZE)}
     if not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(pool, **options)
     from datasets import Features, List, Value, concatenate_datasets
@@ -120,28 +120,28 @@ def add_pooled_embeds(
     kind: Any = List(Value("float32"))
     if config.text_encoder_type == "hierarchical_transformer":
         kind = List(kind)
-    # Without labels, which may change.
-    read = dataset.select_columns(["input_ids"])
-    pooled = read.map(
+    # Without labels, so that a change of labels does not invalidate the cache.
+    inputs = dataset.select_columns(["input_ids"])
+    pooled = inputs.map(
         pool,
-        remove_columns=read.column_names,
+        remove_columns=inputs.column_names,
         features=Features({"pooled_embeds": kind}),
-        new_fingerprint=_fingerprint(read, gile, bf16),
-        desc="pretrained encoder",
+        new_fingerprint=_fingerprint(inputs, gile, bf16),
+        desc="running the pretrained encoder",
         **options,
     )
     return concatenate_datasets([dataset, pooled], axis=1)
 
 
-def _fingerprint(read: "Dataset", gile: GileModel, bf16: bool) -> str:
+def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
     config, encoder = gile.config.text_config, gile.text_encoder.transformer
-    said = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
-    digest = blake2b(repr(said).encode(), digest_size=8)
+    settings = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
+    digest = blake2b(repr(settings).encode(), digest_size=8)
     for name, weight in encoder.state_dict().items():
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    for table in read.with_format("arrow").iter(_SORTED_AT_ONCE):
+    for table in inputs.with_format("arrow").iter(_SORT_SIZE):
         for column in table.columns:
             values = column.combine_chunks()
             while hasattr(values, "value_lengths"):  # nested lists of ids
@@ -204,13 +204,13 @@ def parameter_groups(
     if encoder is not None:
         for parameter, depth in _depths(encoder).items():
             rates[id(parameter)] = text_encoder_learning_rate * layer_decay**depth
-    tables = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding | nn.EmbeddingBag)}
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for parameter in model.parameters():
         if parameter.requires_grad:
             decay = weight_decay if parameter.dim() > 1 and id(parameter) not in tables else 0.0
             groups.setdefault((rates.get(id(parameter), learning_rate), decay), []).append(parameter)
-    return [{"params": own, "lr": rate, "weight_decay": decay} for (rate, decay), own in groups.items()]
+    return [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()]
 
 
 def pretrained_encoder(model: nn.Module) -> Any:
@@ -223,23 +223,25 @@ def pretrained_encoder(model: nn.Module) -> Any:
 
 
 def _depths(encoder: nn.Module) -> dict[Tensor, int]:
-    """Returns the number of layers above each parameter, where embeddings are a layer below the first."""
+    """Returns the number of layers above each parameter; embeddings count as a layer below the first."""
     layers: list[nn.Module] = []
-    inside: set[str] = set()
+    prefixes: set[str] = set()
     for name, module in encoder.named_modules():
-        if isinstance(module, GradientCheckpointingLayer) and not any(name.startswith(one) for one in inside):
+        if isinstance(module, GradientCheckpointingLayer) and not name.startswith(tuple(prefixes)):
             layers.append(module)
-            inside.add(f"{name}.")
+            prefixes.add(f"{name}.")
     if not layers:  # not from transformers
         lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
         layers = max(
-            lists, key=lambda own: sum(weight.numel() for one in own for weight in one.parameters()), default=[]
+            lists,
+            key=lambda modules: sum(weight.numel() for module in modules for weight in module.parameters()),
+            default=[],
         )
     depths: dict[Tensor, int] = {
-        parameter: len(layers) - 1 - place for place, layer in enumerate(layers) for parameter in layer.parameters()
+        parameter: len(layers) - 1 - index for index, layer in enumerate(layers) for parameter in layer.parameters()
     }
     depth = len(layers)
-    for parameter in encoder.parameters():  # modules before the layers are below them, later modules above
+    for parameter in encoder.parameters():  # modules before the layers count as below them, later modules as above
         if parameter in depths:
             depth = 0
         else:

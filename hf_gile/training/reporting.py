@@ -1,4 +1,4 @@
-"""Output of recipes: printed lines, results, tables and plots."""
+"""Writes the output of recipes: printed lines, results, tables and plots."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ def reading(args: TrainingArguments, what: str) -> Iterator[None]:
 
     Args:
         args: The training arguments.
-        what: Name of the files, for progress.
+        what: What the files contain, for the log.
 
     Raises:
         SystemExit: If a file cannot be read, or is invalid.
@@ -47,8 +47,8 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
         results: Results of `fit`, by model.
         metrics: Metric to plot for each model, a key of its history.
     """
-    with whole_file(folder / "results.json") as written:
-        written.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    with whole_file(folder / "results.json") as staged:
+        staged.write_text(json.dumps(results, indent=1), encoding="utf-8")
     import matplotlib
 
     matplotlib.use("agg")
@@ -66,8 +66,8 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     below.legend()
     for axes in (above, below):
         axes.grid(alpha=0.3)
-    with whole_file(folder / "curves.png") as written:
-        figure.savefig(written, dpi=120)
+    with whole_file(folder / "curves.png") as staged:
+        figure.savefig(staged, dpi=120)
     pyplot.close(figure)
 
 
@@ -99,8 +99,8 @@ def table_of_results(
     Args:
         results: Results of a `Study`.
         columns: Headings by metric.
-        groups: Any of `"all"`, `"seen"` and `"unseen"`; without unseen labels, all labels are seen.
-        note: Last line.
+        groups: Any of `"all"`, `"seen"` and `"unseen"`. Without unseen labels, `"seen"` equals `"all"`.
+        note: Last line of the table.
     """
     width = 9 * len(columns)
     lines = ["", f"{'test':18}" + "".join(f"{f'{group} labels':^{width}}" for group in groups)]
@@ -111,7 +111,7 @@ def table_of_results(
         cells = []
         for group in groups:
             prefix = "" if group == "all" or only_seen else f"{group}_"
-            known = not (only_seen and group == "unseen")
-            cells += [f"{100 * test[f'test_{prefix}{name}']:.2f}" if known else "-" for name in columns]
+            has_metric = not (only_seen and group == "unseen")
+            cells += [f"{100 * test[f'test_{prefix}{name}']:.2f}" if has_metric else "-" for name in columns]
         lines.append(f"{unit:18}" + "".join(f"{cell:>9}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
     return "\n".join([*lines, note])

@@ -1,11 +1,11 @@
-"""Settings of a run as fields of a dataclass, which can be set by flags and in a YAML file, see `flags`.
+"""Declares the settings of a run as fields of a dataclass, to be set by flags or in a YAML file, see `flags`.
 
     @dataclass
-    @settings_of(GileConfig, ["joint_size", "label_rows"])
-    class Mine(Settings):
+    @add_settings(GileConfig, ["joint_size", "label_rows"])
+    class MySettings(Settings):
         units: list[str] = setting(["gile"], "Output layers to train.", choices=("linear", "gile"))
 
-Fields of configurations and arguments of classes are not declared again: `settings_of` reads their type, default and
+Fields of configurations and arguments of classes are not declared twice: `add_settings` reads their type, default and
 description from the class.
 """
 
@@ -38,14 +38,14 @@ class Settings:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Settings added by `settings_of`."""
+            """Declares settings added by `add_settings` for type checkers."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            for own in value if isinstance(value, list) else [value]:
-                if own is not None and "choices" in one.metadata:
-                    check_choice(one.name, own, one.metadata["choices"])
+        for declared in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, declared.name)
+            for item in value if isinstance(value, list) else [value]:
+                if item is not None and "choices" in declared.metadata:
+                    check_choice(declared.name, item, declared.metadata["choices"])
 
 
 def setting(default: object, help: str, choices: Iterable[str] = ()) -> Any:
@@ -64,8 +64,8 @@ def setting(default: object, help: str, choices: Iterable[str] = ()) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults: Any) -> Callable[[Kind], Kind]:
-    """Class decorator that adds arguments of another class as settings, with descriptions from its docstring.
+def add_settings(source: type, names: Sequence[str], prefix: str = "", **defaults: Any) -> Callable[[Kind], Kind]:
+    """Decorates a class of settings: adds arguments of another class, with descriptions from its docstring.
 
     Args:
         source: The class, such as `GileConfig`.
@@ -79,7 +79,7 @@ def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults
         for name in names:
             kind, default = parameters[name].annotation, defaults.get(name, parameters[name].default)
             if get_origin(kind) is list:  # dataclasses use default_factory for lists
-                default = {one.name: one for one in fields(source)}[name].default_factory()  # type: ignore
+                default = {declared.name: declared for declared in fields(source)}[name].default_factory()  # type: ignore
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             kind = str if choices else float if float in get_args(kind) else kind
             settings.__annotations__[prefix + name] = kind if default is not None else kind | None
@@ -113,11 +113,11 @@ def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
     Raises:
         ValueError: If it is not among the choices; the message lists them and suggests a similar one.
     """
-    known = list(choices)
-    if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
+    choices = list(choices)
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{setting} must be one of {', '.join(known)}, got {value!r}{hint}")
+        raise ValueError(f"{setting} must be one of {', '.join(choices)}, got {value!r}{hint}")
 
 
 def check_files(settings: object, names: Sequence[str], suffixes: Sequence[str] = ()) -> None:

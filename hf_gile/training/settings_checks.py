@@ -1,4 +1,4 @@
-"""Checks for incompatible settings and missing files, before anything is read."""
+"""Checks for incompatible settings and missing files before documents are read."""
 
 from typing import Any
 
@@ -32,9 +32,9 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
     baselines = [name for name, unit in units.items() if not unit.is_saved]
     if settings.start_from is not None and baselines:
         raise ValueError(f"units {', '.join(baselines)} are not saved: train them without --start_from")
-    of_words = [name for name, unit in units.items() if unit.reads_words]
-    if named_encoder(settings) is not None and of_words:
-        raise ValueError(f"units {', '.join(of_words)} need word models, without --text_encoder")
+    word_only = [name for name, unit in units.items() if unit.reads_words]
+    if named_encoder(settings) is not None and word_only:
+        raise ValueError(f"units {', '.join(word_only)} support word models only: train them without --text_encoder")
     encoder = encoder_config(settings)
     for name in settings.units:
         check_unit(settings, name, encoder)
@@ -51,13 +51,13 @@ def check_shared_labels(settings: ModelSettings, args: TrainingArguments, rankin
         ranking: Units with a ranking loss.
 
     Raises:
-        ValueError: If they cannot.
+        ValueError: If they cannot share them.
     """
-    takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
-    if not takes_all or args.world_size < 2 or ranking:
+    trains_on_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
+    if not trains_on_all or args.world_size < 2 or ranking:
         raise ValueError(
             "share_labels divides all labels among processes: it needs num_negatives 0, negatives other than in_batch, "
-            "label_chunk_size above 0, at least two processes (accelerate launch) and units whose loss is no ranking "
+            "label_chunk_size above 0, at least two processes (accelerate launch) and units without a ranking "
             f"loss; got num_negatives {settings.num_negatives}, negatives {settings.negatives}, label_chunk_size "
             f"{settings.label_chunk_size}, {args.world_size} processes, ranking losses {ranking or 'none'}"
         )
@@ -75,15 +75,15 @@ def encoder_config(settings: ModelSettings) -> Any:
     """
     options = settings.json_object("text_encoder_options")
     name = "text_encoder" if settings.start_from is None else "start_from"
-    if (place := getattr(settings, name)) in (None, AUTO):
+    if (source := getattr(settings, name)) in (None, AUTO):
         return None
-    known = {one: options[one] for one in ("revision", "token") if one in options}
+    hub_options = {key: options[key] for key in ("revision", "token") if key in options}
     try:
-        encoder = AutoConfig.from_pretrained(place, trust_remote_code=False, **known)
+        encoder = AutoConfig.from_pretrained(source, trust_remote_code=False, **hub_options)
     except (OSError, ValueError) as error:
-        raise OSError(f"{name}: cannot load {place}: {error}") from None
+        raise OSError(f"{name}: cannot load {source}: {error}") from None
     if name == "start_from" and not hasattr(encoder, "output_layer"):
-        raise ValueError(f"start_from: {place} is not a GILE model but a {encoder.model_type}: pass it as text_encoder")
+        raise ValueError(f"start_from: {source} is a {encoder.model_type}, not a GILE model: pass it as text_encoder")
     return encoder
 
 
@@ -96,14 +96,14 @@ def check_unit(settings: ModelSettings, name: str, encoder: PreTrainedConfig | N
         encoder: Result of `encoder_config`.
 
     Raises:
-        ValueError: If they are not.
+        ValueError: If they are incompatible.
     """
     if name == AUTO:
         kinds = [TRAINED] if encoder is None else [TRAINED, CONVEX]
         if settings.start_from is not None:
             kinds = [TRAINED] if encoder is None else [kind_to_start_from(encoder)]
-        elif unread := [one for one in NOT_OF_AUTO if getattr(settings, one)]:
-            raise ValueError(f"unit auto does not support {unread[0]}: choose a unit, such as --units gile_rows")
+        elif unsupported := [field for field in NOT_OF_AUTO if getattr(settings, field)]:
+            raise ValueError(f"unit auto does not support {unsupported[0]}: choose a unit, such as --units gile_rows")
         for kind in kinds:
             check_unit(settings, kind, encoder)
         return

@@ -1,4 +1,4 @@
-"""Initialization of models: pretrained encoders, word vectors and token weights.
+"""Initializes models: pretrained encoders, word vectors and token weights.
 
 Shapes: D word-embedding size.
 """
@@ -28,10 +28,10 @@ def model_from_text_encoder(
     text_encoder_options: dict[str, Any] | None = None,
     **fields: Any,
 ) -> GileForSequenceClassification:
-    """Creates a model with a pretrained encoder. Other weights are initialized.
+    """Creates a model with a pretrained encoder. Other weights are initialized randomly.
 
     By default, the same encoder reads documents and labels, with mean pooling of its last hidden states, up to 256
-    tokens of a document and 64 of a label.
+    tokens per document and 64 per label.
 
     Args:
         pretrained_model_name_or_path: Argument of `AutoModel.from_pretrained`: an encoder on the Hub, or a folder.
@@ -82,7 +82,7 @@ def model_from_text_encoder(
     transformer.config._name_or_path = ""  # often a local folder, which should not be published
     attention = transformer.config._attn_implementation
     config = GileConfig(**{**defaults, **fields, "text_encoder_config": transformer.config})
-    # A new configuration also sets that of nested ones.
+    # Creating a configuration resets this field of nested configurations.
     config.text_config.text_encoder_config._attn_implementation = attention
     model = GileForSequenceClassification(config).to(transformer.dtype)
     model.gile.text_encoder.transformer.load_state_dict(without_pooler(transformer).state_dict())

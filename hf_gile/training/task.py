@@ -1,4 +1,4 @@
-"""Training tasks: documents, labels, problem type, held-out labels, and the metric for model selection."""
+"""Prepares training tasks: documents, labels, problem type, held-out labels, the metric for model selection."""
 
 import difflib
 from collections import Counter
@@ -55,24 +55,24 @@ class TextTask:
         return rows[text] if isinstance(text, str) else (text(row) for row in rows)
 
 
-def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", wanted: str | None = None) -> str:
+def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", requested: str | None = None) -> str:
     """Determines the problem type: single-label if every document has exactly one label.
 
     Args:
         parts: Documents of each part.
         gold: Column with the lists of label ids.
-        wanted: Requested problem type of `PROBLEM_TYPES`, if any.
+        requested: Requested problem type of `PROBLEM_TYPES`, if any.
 
     Raises:
         ValueError: If single-label is requested, but a document has no label or several.
     """
-    if wanted == "multi_label_classification":
-        return wanted
+    if requested == "multi_label_classification":
+        return requested
     for part, rows in parts.items():
         for row, ids in enumerate(rows[gold]):
             if len(ids) == 1:
                 continue
-            if wanted is None:
+            if requested is None:
                 return "multi_label_classification"
             raise ValueError(
                 f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, but each "
@@ -82,7 +82,7 @@ def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", wanted
 
 
 def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
-    """Holds out labels with 5 to 500 training documents, those with the lowest hashes of their ids.
+    """Holds out the labels with the lowest hashes of their ids among those with 5 to 500 training documents.
 
     Args:
         labels: The labels.
@@ -133,20 +133,20 @@ def words_of(
 
     Args:
         texts: Texts of training documents.
-        label_texts: Texts of labels, whose words are all known.
+        label_texts: Texts of labels, all of whose words enter the vocabulary.
         min_count: Minimum count of words in texts.
-        word_vectors: File for `load_word_vectors`. All of its words are known, as unseen labels may use them.
-        keep_vectors: Whether word vectors are frozen; other words are then unknown.
+        word_vectors: File for `load_word_vectors`. All of its words enter the vocabulary, for unseen labels.
+        keep_vectors: Whether word vectors are frozen; words without a vector are then unknown.
     """
     tokenizer = build_tokenizer(texts, label_texts=label_texts, min_count=min_count)
     if word_vectors is None:
         return tokenizer, None
     words, vectors = load_word_vectors(word_vectors).normalized().table()
     if not keep_vectors:
-        known, rows = set(words), tokenizer.get_vocab()
-        others = [word for word in sorted(rows, key=rows.__getitem__) if word not in known]
-        fresh = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
-        words, vectors = [*words, *others], np.concatenate([vectors, fresh.astype(np.float32)])
+        with_vectors, rows = set(words), tokenizer.get_vocab()
+        others = [word for word in sorted(rows, key=rows.__getitem__) if word not in with_vectors]
+        initial = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
+        words, vectors = [*words, *others], np.concatenate([vectors, initial.astype(np.float32)])
     return build_tokenizer(vocabulary=words), vectors
 
 
@@ -164,58 +164,58 @@ def full_name(figure: str) -> str:
     return f"eval_{figure}" if figure.startswith(("validation_", "test_")) else f"eval_validation_{figure}"
 
 
-def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -> str:
+def metric_name(metric: str | None, has_unseen: bool, one_label: bool = False) -> str:
     """Returns the metric for choosing the epoch: by default average precision or accuracy on seen labels.
 
     Without unseen labels, the metrics have no groups, so it is the metric over all labels.
 
     Args:
-        wanted: Metric requested by the user; `"loss"` is the default of `TrainingArguments`.
+        metric: Metric requested by the user; `"loss"` is the default of `TrainingArguments`.
         has_unseen: Whether the model has unseen labels.
         one_label: Whether each document has a single label.
     """
-    if wanted in (None, "loss"):
-        wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
-    wanted = full_name(str(wanted))
-    return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
+    if metric in (None, "loss"):
+        metric = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
+    metric = full_name(str(metric))
+    return metric if has_unseen else metric.replace("_unseen_", "_").replace("_seen_", "_")
 
 
-def check_metric(wanted: str | None, top_k: Sequence[int], parts: Iterable[str] = ("validation",)) -> None:
+def check_metric(metric: str | None, top_k: Sequence[int], parts: Iterable[str] = ("validation",)) -> None:
     """Checks that training computes the metric for choosing the epoch.
 
     Args:
-        wanted: The metric.
+        metric: The metric.
         top_k: Numbers of labels for precision, recall and nDCG.
         parts: Parts evaluated after each epoch.
 
     Raises:
-        ValueError: If it does not.
+        ValueError: If training does not compute it.
     """
-    if wanted in (None, "loss"):
+    if metric in (None, "loss"):
         return
     metrics = LabelMetrics(2, [True, False], top_k=top_k, one_label=True)
     metrics.update(torch.zeros(1, 2), torch.zeros(1, 1, dtype=torch.long))
-    known = [f"eval_{part}_{name}" for part in parts for name in ("loss", *metrics.compute())]
-    if full_name(str(wanted)) not in known:
-        near = difflib.get_close_matches(full_name(str(wanted)), known, n=3)
-        hint = " or ".join(one.removeprefix("eval_validation_") for one in near or ["average_precision", "accuracy"])
-        raise ValueError(f"metric_for_best_model: training does not compute {wanted!r}; did you mean {hint}?")
+    computed = [f"eval_{part}_{name}" for part in parts for name in ("loss", *metrics.compute())]
+    if full_name(str(metric)) not in computed:
+        near = difflib.get_close_matches(full_name(str(metric)), computed, n=3)
+        hint = " or ".join(name.removeprefix("eval_validation_") for name in near or ["average_precision", "accuracy"])
+        raise ValueError(f"metric_for_best_model: training does not compute {metric!r}; did you mean {hint}?")
 
 
-def check_unseen(wanted: str | None, task: TextTask) -> None:
-    """Checks that validation documents have unseen labels, if the metric needs them.
+def check_unseen(metric: str | None, task: TextTask) -> None:
+    """Checks that a validation document has an unseen label, if the metric needs one.
 
     Args:
-        wanted: Metric for choosing the epoch.
+        metric: Metric for choosing the epoch.
         task: The documents.
 
     Raises:
-        ValueError: If they have none.
+        ValueError: If no validation document has an unseen label.
     """
     unseen = {label.id for label in task.labels if not label.seen}
     gold = task.parts["validation"][task.gold]
-    if "unseen" in (wanted or "") and unseen.isdisjoint(label_id for row in gold for label_id in row):
+    if "unseen" in (metric or "") and unseen.isdisjoint(label_id for row in gold for label_id in row):
         raise ValueError(
-            f"metric_for_best_model {wanted}: no validation document has an unseen label; hold out labels "
+            f"metric_for_best_model {metric}: no validation document has an unseen label; hold out labels "
             "with --held_out_labels"
         )

@@ -1,7 +1,7 @@
-"""Output layers by name: those in the tables of the papers, and those used by `auto`.
+"""Defines units, named output layers: those in the tables of the papers, and those used by `auto`.
 
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
-Baselines of that table that are not GILE are units too, in recipes/baselines.
+The baselines in that table that are not GILE models are also units, in recipes/baselines.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,17 +30,17 @@ class Unit:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it does not read labels."""
+        """Whether the output layer does not read label texts."""
         return bool(self.fields["output_layer"] == "linear")
 
     @property
     def is_saved(self) -> bool:
-        """Whether its model is saved for use, not only a baseline."""
+        """Whether the model is saved; baselines are only evaluated."""
         return self.model is GileForSequenceClassification
 
     @property
     def reads_words(self) -> bool:
-        """Whether it supports word models only."""
+        """Whether the unit supports word models only."""
         return not self.is_saved or bool({"text_encoder_type", "joint_size"} & set(self.fields))
 
     def settings(self, **fields: Any) -> dict[str, Any]:
@@ -79,11 +79,11 @@ UNITS: dict[str, Unit] = {
     "only_input": Unit({"output_layer": "only_input"}),  # Eq. 6b
     # Future work (section 2.2).
     "label_encoder": Unit({"output_layer": "gile", "label_encoder_type": "text_encoder"}),
-    # What text and label say, and a row of its own for each label with documents: the one made for pretrained encoders.
+    # Scores by label texts, plus a row for each label with training documents; for pretrained encoders.
     "gile_rows": Unit({"output_layer": "gile", "cosine_score": True, "label_rows": True}),
-    # The same with a bilinear form, which can be fitted as a convex problem: what `auto` stands for, automatic.py.
+    # The same with a bilinear form, which is fitted as a convex problem; used by `auto`, see automatic.py.
     "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": True}),
-    # Not in the paper, which has ReLU throughout.
+    # Not in the paper, which uses ReLU everywhere.
     "linear_tanh": Unit({"output_layer": "linear", "hidden_act": "tanh"}),
     "gile_tanh": Unit({"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"}),
 }

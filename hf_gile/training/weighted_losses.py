@@ -1,6 +1,6 @@
-"""Losses of `(B, C)` logits with weighted labels, such as sampled ones: sigmoid (Eq. 15, 17) and softmax.
+"""Computes losses of `(B, C)` logits over weighted labels, such as a sample: sigmoid (Eq. 15, 17) and softmax.
 
-Shapes: B documents, L labels, C columns scored (L of them, or a sample), P gold labels of a document (padded).
+Shapes: B documents, L labels, C scored labels (all L, or a sample), P gold labels per document (padded).
 """
 
 import torch
@@ -19,18 +19,18 @@ def binary_cross_entropy(
     Args:
         logits: `(B, C)` scores.
         targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many labels of the full set each one represents. With weights of
-            (number of unsampled columns) / (number sampled) this is an unbiased estimate of the loss over all labels
-            (Eq. 17 omits the weights, and so estimates a different loss).
+        column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. For
+            uniformly sampled negatives, (number of negatives) / (number sampled) gives an unbiased estimate of the
+            loss over all labels (Eq. 17 omits the weights, and so estimates a different loss).
         positive_weights: `(C,)`: additional weights of the terms of gold labels, `-log sigmoid(s)`. Weights of
-            `hf_gile.training.propensity_weights` compensate for labels that are missing in the data, and so for rare
-            ones.
+            `hf_gile.training.propensity_weights` compensate for gold labels that are missing in the data, which are
+            mostly rare labels.
 
     Returns:
         The loss, a scalar in float32 or better.
 
     Raises:
-        ValueError: If the number of positive weights differs from that of the labels.
+        ValueError: If the number of positive weights differs from the number of scored labels.
     """
     logits = widened(logits)
     if positive_weights is not None:
@@ -47,10 +47,10 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
 
     Args:
         logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones, a single one in a row.
-        column_weights: `(C,)` or `(B, C)`: how many labels of the full set each one represents, so that the sampled
-            columns estimate the whole sum below the fraction. The sum is unbiased; its logarithm, and so this loss,
-            is only consistent (it nears the full loss as the sample grows). A gold column of weight 0 counts once.
+        targets: `(B, C)` zeros and ones, with a single 1 per row.
+        column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. The
+            sum in the denominator of the softmax is estimated without bias; its logarithm, and so this loss, is only
+            consistent (it approaches the full loss as the sample grows). A gold label of weight 0 counts once.
 
     Returns:
         The loss, a scalar in float32 or better.
@@ -72,15 +72,15 @@ def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | 
     Args:
         logits: `(B, C)` scores.
         targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many labels of the full set each one represents; consistent, as in
-            `cross_entropy`.
+        column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents; the
+            estimate is consistent, as in `cross_entropy`.
 
     Returns:
         The loss, averaged over the documents: a scalar in float32 or better.
     """
     logits = widened(logits)
     others = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
-    # The lowest number: of minus infinities alone, where no label is a negative, the gradient is NaN.
+    # Not minus infinity, because the gradient would be NaN for documents without negatives.
     others = others.masked_fill((targets > 0) | others.isneginf(), torch.finfo(logits.dtype).min)
     total = others.logsumexp(-1, keepdim=True)
     return (functional.softplus(total - logits) * targets).sum() / len(logits)
@@ -119,12 +119,12 @@ def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = Non
     return positions
 
 
-def positions_among(columns: Tensor, wanted: Tensor) -> Tensor:
-    """Finds the positions of labels among others.
+def positions_among(columns: Tensor, labels: Tensor) -> Tensor:
+    """Finds the positions of label indices in an ascending list.
 
     Args:
         columns: `(C,)` ascending label indices; may be empty.
-        wanted: `(B, P)` label indices, padded with -100.
+        labels: `(B, P)` label indices, padded with -100.
 
     Returns:
         `(B, P)` positions in `columns`, -100 for labels that are not among them.
@@ -133,9 +133,9 @@ def positions_among(columns: Tensor, wanted: Tensor) -> Tensor:
         >>> positions_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
         tensor([[   2, -100, -100]])
     """
-    positions = torch.searchsorted(columns, wanted)
-    found = functional.pad(columns, (0, 1), value=IGNORE)[positions] == wanted
-    return positions.masked_fill(~found | (wanted == IGNORE), IGNORE)
+    positions = torch.searchsorted(columns, labels)
+    is_scored = functional.pad(columns, (0, 1), value=IGNORE)[positions] == labels
+    return positions.masked_fill(~is_scored | (labels == IGNORE), IGNORE)
 
 
 LOSSES = {

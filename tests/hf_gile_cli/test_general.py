@@ -28,10 +28,10 @@ LABELS = ["milk parcel", "where", "password"]
 @pytest.fixture
 def encoder(monkeypatch, save_text_encoder, tmp_path):
     folder = save_text_encoder(tmp_path / "encoder", texts=[TEXT, *LABELS])
-    monkeypatch.setattr(encoders, "_of_package", lambda name: None)
+    monkeypatch.setattr(encoders, "_package_folder", lambda name: None)
     monkeypatch.setattr(encoders, "_hub_answers", lambda name: False)
     found = {NAME: encoders.FoundEncoder(NAME, str(folder))}
-    monkeypatch.setattr(encoders, "_found", lambda name, packaged: found.get(name))
+    monkeypatch.setattr(encoders, "_locate", lambda name, packaged: found.get(name))
     return found
 
 

@@ -138,7 +138,7 @@ WRONG = [
     ({"text_encoder": "ENCODER", "label_encoder_type": "nosuch"}, "label_encoder_type"),
     ({"text_encoder": "absent/folder/of/mine"}, "text_encoder: cannot load absent/folder/of/mine"),
     ({"start_from": "absent/folder/of/mine"}, "start_from: cannot load absent/folder/of/mine"),
-    ({"start_from": "ENCODER"}, "start_from: .* is not a GILE model but a bert"),
+    ({"start_from": "ENCODER"}, "start_from: .* is a bert, not a GILE model"),
     ({"text_encoder_options": "{"}, "text_encoder_options must be JSON"),
     ({"text_encoder_options": "[1]"}, "text_encoder_options must be a JSON object"),
     ({"word_vectors": "absent.txt"}, "word_vectors: no file absent.txt"),

@@ -49,7 +49,7 @@ def test_the_linear_svm_equals_scikit_learn(tmp_path):
     svm = OneVsRestClassifier(LinearSVC(random_state=0)).fit(features.fit_transform(TEXTS), gold)
     expected = svm.decision_function(features.transform(test["text"]))
     words = obvious_rows.Words(study)
-    scores = obvious_rows.linear_svm(words, study.described)(words.of_parts["test"])
+    scores = obvious_rows.linear_svm(words, study.described)(words.documents["test"])
     np.testing.assert_allclose(scores, expected, atol=1e-3)
     figures = rows["tfidf_linear_svm"]
     precision = label_ranking_average_precision_score([[0, 1, 0], [0, 0, 1]], expected[:2])
@@ -75,11 +75,11 @@ def test_the_cosine_adds_the_name_and_the_best_text(tmp_path):
     others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
     study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=others)
     words = obvious_rows.Words(study)
-    assert words.first.tolist() == [0, 1, 2, 3]  # then two synonyms and the description of the last
-    cosines = words.of_parts["test"].toarray() @ words.of_labels.toarray()[3:].T
+    assert words.name_rows.tolist() == [0, 1, 2, 3]  # then two synonyms and the description of the last
+    cosines = words.documents["test"].toarray() @ words.label_texts.toarray()[3:].T
     assert cosines.shape == (2, 4)
     expected = cosines[:, 0] + cosines.max(axis=1)
-    np.testing.assert_allclose(obvious_rows.cosine(words, study.described)(words.of_parts["test"])[:, 3], expected)
+    np.testing.assert_allclose(obvious_rows.cosine(words, study.described)(words.documents["test"])[:, 3], expected)
 
 
 def test_excluded_labels_do_not_count(tmp_path):
@@ -113,33 +113,33 @@ def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
 
 def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(obvious_rows, "MOST_PRODUCTS", 10)
+    monkeypatch.setattr(obvious_rows, "MAX_PRODUCTS", 10)
     monkeypatch.setattr(obvious_rows, "NEIGHBOURS", 2)
     study = study_of(tmp_path, documents(["ferritin anemia", "rats"], [["iron"], []]), said=said)
     rows = obvious_rows.obvious_rows(study, ())
     assert list(rows) == ["tfidf_neighbours"]
     assert said[0] == "tfidf_linear_svm left out: 3 labels x 12 documents take more than a minute"
     words = obvious_rows.Words(study)
-    cosines = (words.of_parts["test"] @ words.of_parts["train"].T).toarray()[0]
+    cosines = (words.documents["test"] @ words.documents["train"].T).toarray()[0]
     near = np.argsort(-cosines)[:2]
     expected = [sum(cosines[row] ** 2 for row in near if name in GOLD[row]) for name in WORDS]
-    scores = obvious_rows.neighbours(words, study.described)(words.of_parts["test"])[0]
+    scores = obvious_rows.neighbours(words, study.described)(words.documents["test"])[0]
     np.testing.assert_allclose(scores, np.array(expected) / (cosines[near] ** 2).sum())
 
 
 @pytest.mark.parametrize(
     ("limits", "names", "message"),
     [
-        ({"MOST_DOCUMENTS": 11}, [], "TF-IDF baselines left out: 12 documents take more than a minute"),
+        ({"MAX_DOCUMENTS": 11}, [], "TF-IDF baselines left out: 12 documents take more than a minute"),
         (
-            {"MOST_CELLS": 1},
+            {"MAX_CELLS": 1},
             ["tfidf_linear_svm"],
-            "rows by scikit-learn, in the table below: tfidf_linear_svm 0 s",
+            "scikit-learn baselines, in the table below: tfidf_linear_svm 0 s",
         ),
         (
-            {"MOST_CELLS": 1, "MOST_PRODUCTS": 1},
+            {"MAX_CELLS": 1, "MAX_PRODUCTS": 1},
             [],
-            "rows by scikit-learn, in the table below: none in a minute",
+            "scikit-learn baselines, in the table below: none within a minute",
         ),
     ],
 )
@@ -157,4 +157,4 @@ def test_a_label_of_all_documents_is_always_predicted(tmp_path):
     gold = [[*row, "iron"] if "iron" not in row else row for row in GOLD]
     study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold)
     words = obvious_rows.Words(study)
-    assert obvious_rows.linear_svm(words, study.described)(words.of_parts["test"])[0, 2] == 1
+    assert obvious_rows.linear_svm(words, study.described)(words.documents["test"])[0, 2] == 1

@@ -137,7 +137,7 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie need word models"),
+        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie support word models only"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
         ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
     ],

@@ -22,7 +22,7 @@ SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "tokens": 14, "posi
 def packages(monkeypatch, tmp_path):
     """Folders of packages by their names; the cache of the Hub's library is empty."""
     folders = {}
-    monkeypatch.setattr(encoders, "_of_package", folders.get)
+    monkeypatch.setattr(encoders, "_package_folder", folders.get)
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: None)
     monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(encoders, "HF_HOME", str(tmp_path / "cache"))

@@ -32,7 +32,7 @@ def test_the_problem_type_follows_from_the_documents(wanted, gold, expected):
 def test_several_labels_are_refused_in_a_single_label_problem():
     parts = {"test": Dataset.from_dict({"labels": [["a"], ["b", "a"]]})}
     with pytest.raises(ValueError, match="document 1 of test has 2 labels"):
-        problem_type_of(parts, wanted="single_label_classification")
+        problem_type_of(parts, requested="single_label_classification")
 
 
 def test_word_vectors_start_from_a_file_if_available(tmp_path):
