@@ -1,4 +1,4 @@
-"""Scoring on a large scale: batches of columns in any engine, and folders of parts that a kill does not spoil."""
+"""Scoring at scale: batches of columns in any engine, and runs that can be continued after an interruption."""
 
 from .parts import Reading, ScoringRun, start_run
 from .scorer import GileScorer

@@ -1,6 +1,6 @@
-"""A folder of scores, part by part: a part that is there is whole, so a run that was killed goes on where it was.
+"""Scores files into a folder of parts. Parts are written atomically, so an interrupted run can be continued.
 
-OUTPUT/_run.json            what the run is made of, and its parts
+OUTPUT/_run.json            fingerprint of the run, and its parts
 OUTPUT/parts/*.parquet      scored rows
 OUTPUT/rejected/*.jsonl     rows that could not be scored, with the reason
 """
@@ -26,27 +26,27 @@ from ..writing import whole_file
 from .scorer import GileScorer
 
 RUN_FILE = "_run.json"
-"""The file that says what a run is made of."""
+"""File with the fingerprint and the parts of a run."""
 
 FORMAT_VERSION = 1
-"""Raised when a run changes meaning, so that older code refuses it."""
+"""Incremented when the meaning of a saved run changes, so that older code refuses to load it."""
 
-# Texts that are sorted by length at a time, and the characters that these may have.
+# Maximum numbers of texts and of characters that are sorted by length and scored together.
 _WINDOW = 1 << 12
 _WINDOW_CHARACTERS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read of files.
+    """Options for reading texts from files.
 
     Args:
-        text: As in `read_documents`, like `id`, `format` and `encoding`.
-        id: The column of ids.
-        format: What files hold whose names do not say.
-        encoding: Of text files.
-        with_text: Whether parts have the text; by default in rows without an id.
-        part_bytes: About how many bytes of a file become a part.
+        text: Columns of the text, as in `read_documents`.
+        id: Column of ids.
+        format: Format of files whose names do not determine it.
+        encoding: Encoding of text files.
+        with_text: Whether parts include the text; by default only for rows without an id.
+        part_bytes: Approximate size of a part in bytes of the input file.
     """
 
     text: Sequence[str] = ("text",)
@@ -59,24 +59,25 @@ class Reading:
 
 @dataclass
 class _Rejections(ReadReport):
-    """Keeps every row that cannot be read, where a report counts them."""
+    """Collects the rows that cannot be read, which other reports only count."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def leave_out(self, reason: str, what: str) -> None:
+        """Adds a row; `what` describes the error."""
         self.rows.append({"note": what})
 
 
 @dataclass(frozen=True)
 class ScoringRun:
-    """The parts of a run, those that are done and those that are not.
+    """The parts of a run, whether finished or not.
 
-    Make one with `start_run`, or `load` it to see how far it is.
+    Create a run with `start_run`, or `load` an existing run to see its progress.
 
     Args:
-        folder: Where they are.
-        reading: How texts are read.
-        parts: The names of parts, in their order, and what each is made of.
+        folder: Output folder.
+        reading: Options for reading texts.
+        parts: Piece of an input file for each part, by name, in order.
     """
 
     folder: Path
@@ -85,15 +86,15 @@ class ScoringRun:
 
     @classmethod
     def load(cls, folder: str | Path) -> "ScoringRun":
-        """Loads what `start_run` has written.
+        """Loads a run from the folder passed to `start_run`.
 
         Raises:
-            FileNotFoundError: There is no run.
-            ValueError: Its file is damaged.
+            FileNotFoundError: If the folder has no run.
+            ValueError: If the file of the run is damaged.
         """
         file = Path(folder) / RUN_FILE
         if not file.is_file():
-            raise FileNotFoundError(f"{folder} holds no run of hf-gile score --output: there is no {RUN_FILE}")
+            raise FileNotFoundError(f"{folder} has no run of hf-gile score --output: {RUN_FILE} is missing")
         written = _read(file)
         try:
             parts = {str(name): Piece(str(path), start, stop) for name, (path, start, stop) in written["parts"].items()}
@@ -102,66 +103,68 @@ class ScoringRun:
             raise ValueError(f"{file} is damaged ({error!s:.200}): choose another folder") from None
 
     def part(self, name: str) -> Path:
-        """The file of a part."""
+        """Returns the path of a part."""
         return self.folder / "parts" / f"{name}.parquet"
 
     def rejected(self, name: str) -> Path:
-        """The file of the rows of a part that could not be scored."""
+        """Returns the path of the rows of a part that could not be scored."""
         return self.folder / "rejected" / f"{name}.jsonl"
 
     def left(self, shard: int = 0, shards: int = 1) -> list[str]:
-        """The parts that are not done, of all or of each `shards`-th from number `shard` on."""
+        """Returns the names of unfinished parts, of all parts or of every `shards`-th, starting at index `shard`."""
         return [name for name in islice(self.parts, shard, None, shards) if not self.part(name).exists()]
 
     def status(self) -> dict[str, int]:
-        """Counts parts, and the rows of those that are done.
+        """Counts the parts, and the rows of finished parts.
 
         Raises:
-            ValueError: A part is damaged.
+            ValueError: If a part is damaged.
         """
         counts = {"parts": len(self.parts), "done": 0, "rows": 0, "rejected": 0}
         for name in self.parts:
             if self.part(name).exists():
-                about = _opened(self.part(name)).metadata
+                metadata = _open_part(self.part(name)).metadata
                 counts["done"] += 1
-                counts["rows"] += about.num_rows
-                counts["rejected"] += int(about.metadata[b"rejected"])
+                counts["rows"] += metadata.num_rows
+                counts["rejected"] += int(metadata.metadata[b"rejected"])
         return counts
 
     def merge(self, path: str | Path) -> int:
-        """Writes all parts into a single Parquet file, in the order of what was read; returns the number of rows.
+        """Writes all parts to a single Parquet file, in the order of the input, and returns the number of rows.
 
         Raises:
-            ValueError: Parts are missing or damaged.
+            ValueError: If parts are missing or damaged.
         """
-        if left := self.left():
-            raise ValueError(f"{len(left):,} of {len(self.parts):,} parts are not done, such as {left[0]}: score first")
+        if unfinished := self.left():
+            raise ValueError(
+                f"{len(unfinished):,} of {len(self.parts):,} parts are not done, such as {unfinished[0]}: score first"
+            )
         pq, schema, rows = _parquet(), _schema(), 0
         with whole_file(path) as written, pq.ParquetWriter(written, schema) as writer:
             for name in self.parts:
-                for batch in _opened(self.part(name)).iter_batches():
+                for batch in _open_part(self.part(name)).iter_batches():
                     writer.write_batch(batch)
                     rows += len(batch)
         return rows
 
     def tidy(self) -> None:
-        """Removes what killed processes have left, if all parts are done and nobody writes any."""
+        """Removes temporary files of killed processes, if all parts are done."""
         if not self.left():
             for stale in [*self.folder.glob("parts/.*"), *self.folder.glob("rejected/.*")]:
                 stale.unlink(missing_ok=True)
 
     def score(self, name: str, scorer: GileScorer) -> dict[str, int]:
-        """Scores the texts of a part, and writes it: all of it, or nothing that counts.
+        """Scores the texts of a part, and writes the part atomically.
 
         Args:
-            name: The part.
-            scorer: Made for the run, with the columns `text`.
+            name: Name of the part.
+            scorer: Scorer of the run, with the text column `"text"`.
 
         Returns:
-            Numbers of `rows` and of those `rejected`.
+            Numbers of `rows` and of `rejected` rows.
 
         Raises:
-            ValueError: Not one text could be scored.
+            ValueError: If no text could be scored.
         """
         reading, report, count = self.reading, _Rejections("skip"), 0
         documents = read_documents(
@@ -180,35 +183,36 @@ class ScoringRun:
                 writer.write_batch(_batch(rows))
                 count += len(rows)
             if report.rows and not count:
-                raise ValueError(f"{self.parts[name].path}: not one text could be scored: {report.rows[0]['note']}")
+                raise ValueError(f"{self.parts[name].path}: no text could be scored: {report.rows[0]['note']}")
             writer.add_key_value_metadata({"rejected": str(len(report.rows))})
-            self._write_rejected(name, report.rows)  # before the part, which says that all is done
+            self._write_rejected(name, report.rows)  # before the part, whose existence marks it as done
         return {"rows": count, "rejected": len(report.rows)}
 
     def _write_rejected(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Writes the rejected rows of a part, or removes their file if there are no such rows."""
         path = self.rejected(name)
         if not rows:
             path.unlink(missing_ok=True)
             return
         with whole_file(path) as written:
             written.write_text(
-                "".join(json.dumps({"reason": row.pop("note"), **_filled(row)}) + "\n" for row in rows),
+                "".join(json.dumps({"reason": row.pop("note"), **_without_none(row)}) + "\n" for row in rows),
                 encoding="utf-8",
             )
 
 
 def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScorer, reading: Reading) -> ScoringRun:
-    """Starts a run, or goes on with it.
+    """Starts a run, or continues it.
 
     Args:
-        folder: Where the scores go.
-        files: Texts; their order is that of the parts.
-        scorer: What will score them.
-        reading: How to read them.
+        folder: Output folder.
+        files: Files of texts, in the order of the parts.
+        scorer: Scorer of the run.
+        reading: Options for reading texts.
 
     Raises:
-        FileNotFoundError: A file is nowhere.
-        ValueError: The folder holds a run with other weights, labels, thresholds, files, arguments or code.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If the folder has a run with other weights, labels, thresholds, files, arguments or code.
     """
     folder, paths = Path(folder), [Path(file).resolve() for file in files]
     parts = {}
@@ -217,27 +221,28 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
         for piece in document_pieces(str(path), reading.part_bytes, reading.format, reading.encoding):
             parts[f"{number:05}-{stem}-{piece.start:012}"] = piece
     states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
-    made_of: dict[str, Any] = {**_fingerprint(scorer), "reading": asdict(reading), "files": states}
-    made_of = json.loads(json.dumps(made_of, default=str))
+    expected: dict[str, Any] = {**_fingerprint(scorer), "reading": asdict(reading), "files": states}
+    expected = json.loads(json.dumps(expected, default=str))
     for name in ("parts", "rejected"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     file = folder / RUN_FILE
     with alone(folder):
         if file.is_file():
-            before = _read(file)["fingerprint"]
-            if other := _different(before, made_of):
-                raise ValueError(f"{folder} holds a run with other {other}: choose another folder, or remove this one")
+            if differences := _name_differences(_read(file)["fingerprint"], expected):
+                raise ValueError(
+                    f"{folder} has a run with different {differences}: choose another folder, or remove this one"
+                )
         elif any((folder / "parts").glob("[!.]*.parquet")):
-            raise ValueError(f"{folder} holds parts, and no {RUN_FILE} that says what they are: choose another folder")
+            raise ValueError(f"{folder} has parts, but no {RUN_FILE} that describes them: choose another folder")
         else:
             with whole_file(file) as written:
-                run = {"format_version": FORMAT_VERSION, "fingerprint": made_of, "parts": parts}
+                run = {"format_version": FORMAT_VERSION, "fingerprint": expected, "parts": parts}
                 written.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     return ScoringRun(folder, reading, parts)
 
 
 def _fingerprint(scorer: GileScorer) -> dict[str, Any]:
-    """What scores depend on, and in which words to say that it differs."""
+    """Returns everything that scores depend on, under names for error messages."""
     model, index = scorer.pipe.model, scorer.index
     with tempfile.TemporaryDirectory() as folder:
         scorer.pipe.processor.save_pretrained(folder)
@@ -253,19 +258,20 @@ def _fingerprint(scorer: GileScorer) -> dict[str, Any]:
     }
 
 
-def _different(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Names what differs, and of options which."""
+def _name_differences(saved: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Lists the names of different values, with the names of nested values in parentheses."""
     names = []
-    for name in dict.fromkeys([*now, *before]):
-        old, new = before.get(name), now.get(name)
+    for name in dict.fromkeys([*expected, *saved]):
+        old, new = saved.get(name), expected.get(name)
         if isinstance(old, dict) and isinstance(new, dict) and old != new:
-            names.append(f"{name} ({_different(old, new)})")
+            names.append(f"{name} ({_name_differences(old, new)})")
         elif old != new:
             names.append(name)
     return ", ".join(names)
 
 
 def _digest(contents: Iterable[bytes]) -> str:
+    """Hashes byte strings and their lengths."""
     digest = blake2b(digest_size=16)
     for content in contents:
         digest.update(len(content).to_bytes(8, "big") + content)
@@ -273,17 +279,21 @@ def _digest(contents: Iterable[bytes]) -> str:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    """Reads the file of a run, and checks its format version."""
     try:
         run = json.loads(file.read_text(encoding="utf-8"))
-        number = run["format_version"]
+        format_version = run["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is damaged ({error!s:.200}): choose another folder") from None
-    if number != FORMAT_VERSION:
-        raise ValueError(f"{file} has format_version {number}, this code reads {FORMAT_VERSION}: upgrade hf-gile")
+    if format_version != FORMAT_VERSION:
+        raise ValueError(
+            f"{file} has format_version {format_version}, this code reads {FORMAT_VERSION}: upgrade hf-gile"
+        )
     return run
 
 
 def _windows(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    """Yields lists of documents of limited size, to be scored together."""
     window: list[Document] = []
     characters = 0
     for document in documents:
@@ -297,39 +307,45 @@ def _windows(documents: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 def _scored(window: list[Document], scorer: GileScorer, with_text: bool | None) -> Iterator[dict[str, Any]]:
+    """Yields output rows of documents; rows that could not be scored have no labels."""
     texts = [document.text for document in window]
     columns = scorer({"text": texts})
-    for place, document in enumerate(window):
-        row = {name: columns[name][place] for name in ("labels", "scores", "note")}
-        shows_text = document.id is None if with_text is None else with_text
-        yield {"id": document.id, "text": document.text if shows_text or row["labels"] is None else None, **row}
+    for index, document in enumerate(window):
+        row = {name: columns[name][index] for name in ("labels", "scores", "note")}
+        includes_text = document.id is None if with_text is None else with_text
+        yield {"id": document.id, "text": document.text if includes_text or row["labels"] is None else None, **row}
 
 
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
+def _without_none(row: dict[str, Any]) -> dict[str, Any]:
+    """Drops the values of a row that are None."""
     return {name: value for name, value in row.items() if value is not None}
 
 
 def _schema() -> Any:
+    """Returns the Arrow schema of parts."""
     with needs_extra("data", "writing Parquet files"):
         import pyarrow as pa
-    text, many = pa.string(), pa.list_
-    fields = {"id": text, "text": text, "labels": many(text), "scores": many(pa.float32()), "note": text}
+    text, list_of = pa.string(), pa.list_
+    fields = {"id": text, "text": text, "labels": list_of(text), "scores": list_of(pa.float32()), "note": text}
     return pa.schema(list(fields.items()))
 
 
 def _parquet() -> Any:
+    """Imports `pyarrow.parquet`."""
     with needs_extra("data", "writing Parquet files"):
         import pyarrow.parquet
     return pyarrow.parquet
 
 
 def _batch(rows: list[dict[str, Any]]) -> Any:
+    """Converts rows to an Arrow record batch."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist(rows, schema=_schema())
 
 
-def _opened(path: Path) -> Any:
+def _open_part(path: Path) -> Any:
+    """Opens the Parquet file of a part."""
     try:
         return _parquet().ParquetFile(path)
     except (ValueError, OSError) as error:

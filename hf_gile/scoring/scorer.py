@@ -1,4 +1,4 @@
-"""One class that scores batches of columns, for whatever engine goes through a data set."""
+"""Scores batches of columns in any data engine: datasets, Ray Data, Spark and others."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from ..models import GileForSequenceClassification, GileProcessor, LabelScoringP
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BYTES_OF_A_TOKEN = 4  # about, of many languages and tokenizers; batches need no more
+_BYTES_PER_TOKEN = 4  # an average over languages and tokenizers, precise enough to form batches
 
 
 class GileScorer:
-    """Scores a batch of columns: what the command, Ray Data, Spark and `datasets.map` call.
+    """Scores batches of columns; can be called by the command line, Ray Data, Spark and `datasets.map`.
 
-    To the columns of a batch it adds `labels` (names, best first), `scores` (probabilities) and `note`, as the
-    label-scoring pipeline has them. A row that cannot be scored has no `labels`, and its `note` says why. Rows keep
-    their order; within a batch those of like length are scored together, so larger batches are faster.
+    The columns `labels` (names, best first), `scores` (probabilities) and `note` of the label-scoring pipeline are
+    added to a batch. If a row cannot be scored, its `labels` are missing and its `note` gives the reason. Rows keep
+    their order; texts of similar length are scored together, so larger batches are faster.
 
         scorer = GileScorer("runs/mesh/model", text=["title", "abstract"], threshold="stored")
         dataset.map(scorer, batched=True, batch_size=4096)
         ray_dataset.map_batches(GileScorer, fn_constructor_args=("runs/mesh/model",), batch_format="pyarrow", ...)
 
-    A scorer of a saved model is pickled as its arguments: another process loads the model itself.
+    A scorer is pickled as its arguments, so with a saved model, other processes load the model themselves.
 
     Args:
-        model: The folder of a saved model or its name on the Hub, or a `GileForSequenceClassification`.
-        labels: What to score with: a `LabelSet`, a `LabelIndex` or the folder of one, which is mapped, so that
-            processes share it; by default the labels stored with the model.
-        processor: Of the model; by default what is saved with it.
-        text: The column of the text; several are joined by line ends.
-        batch_tokens: Tokens of a batch at most, padding among them, as their bytes tell.
-        bf16: Whether texts are read in 16 bits: faster, and scores differ in the third digit.
-        device: Where to score; by default where the model is, a GPU for one that is loaded here.
-        options: Those of the pipeline, see `hf_gile.models.pipeline_gile.Options`; the ten best labels if neither
+        model: Folder of a saved model, its name on the Hub, or a `GileForSequenceClassification`.
+        labels: A `LabelSet`, a `LabelIndex`, or the folder of an index, which is memory-mapped, so that processes share
+            it; by default the labels stored with the model.
+        processor: Processor of the model; by default that saved with the model.
+        text: Text column; several columns are joined by line breaks.
+        batch_tokens: Maximum number of tokens of a batch, including padding, estimated from the bytes of texts.
+        bf16: Whether the text encoder runs in bfloat16: faster, but scores differ in the third digit.
+        device: Device of the model; by default that of a loaded model, or a GPU if available.
+        options: Options of the pipeline, see `hf_gile.models.pipeline_gile.Options`; the ten best labels if neither
             `top_k` nor `threshold` is set.
 
     Raises:
-        FileNotFoundError: There is no such model or index.
-        ValueError: An option that makes no sense, an index of another model, or `bf16` on a processor without
-            instructions for it, which would be slower.
+        FileNotFoundError: If the model or the index does not exist.
+        ValueError: If an option is invalid, the index belongs to another model, or the processor does not support
+            `bf16` instructions.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class GileScorer:
             raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
         for name in ("return_evidence", "return_parents", "shortlist"):
             if options.get(name):
-                raise ValueError(f"{name} is for the pipeline: a batch of columns has no place for it")
+                raise ValueError(f"{name} is supported by the pipeline only, not for batches of columns")
         self._arguments = {"model": model, "labels": labels, "processor": processor, "text": text, **options}
         self._arguments |= {"batch_tokens": batch_tokens, "bf16": bf16, "device": device}
         loaded: Any = model
@@ -77,7 +77,7 @@ class GileScorer:
             loaded = AutoModelForSequenceClassification.from_pretrained(model, trust_remote_code=False)
         loaded = loaded.eval() if device is None else loaded.eval().to(device)
         if bf16 and not has_bf16(loaded.device):
-            raise ValueError("this processor has no instructions for bf16, and would be slower with it: leave it out")
+            raise ValueError("this processor has no instructions for bf16, which would be slower: leave it out")
         if isinstance(labels, str | PathLike):
             labels = LabelIndex.from_pretrained(labels, loaded)
         if isinstance(labels, LabelIndex):
@@ -91,19 +91,19 @@ class GileScorer:
         self.options = options if {"top_k", "threshold"} & set(options) else {"top_k": 10, **options}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _scorer_again, (self._arguments, fingerprint(self.pipe.model))
+        return _unpickle, (self._arguments, fingerprint(self.pipe.model))
 
     def __call__(self, batch: Mapping[str, Any] | pa.Table) -> Any:
         """Scores the rows of a batch.
 
         Args:
-            batch: Columns by name, or a table of Arrow.
+            batch: Columns by name, or an Arrow table.
 
         Returns:
-            The same with the columns `labels`, `scores` and `note`: a dictionary, or a table of Arrow.
+            The batch with the columns `labels`, `scores` and `note`: a dictionary, or an Arrow table.
 
         Raises:
-            ValueError: There is no column of the text.
+            ValueError: If a text column is missing.
         """
         names = list(batch) if isinstance(batch, Mapping) else batch.column_names
         for column in self.columns:
@@ -123,6 +123,7 @@ class GileScorer:
         return batch
 
     def _scored(self, rows: Iterator[tuple[Any, ...]]) -> dict[str, list[Any]]:
+        """Returns the columns `labels`, `scores` and `note` of rows of text columns."""
         answers: list[dict[str, Any]] = []
         for row in rows:
             try:
@@ -131,20 +132,20 @@ class GileScorer:
                 answers.append({"text": text})
             except ValueError as error:
                 answers.append({"note": str(error)})
-        texts = {place: answer["text"] for place, answer in enumerate(answers) if "text" in answer}
-        for places in self._batches(texts):
-            for place, answer in zip(places, self._answers([texts[place] for place in places]), strict=True):
-                answers[place] = answer
+        texts = {index: answer["text"] for index, answer in enumerate(answers) if "text" in answer}
+        for indices in self._batches(texts):
+            for index, answer in zip(indices, self._answers([texts[index] for index in indices]), strict=True):
+                answers[index] = answer
         return {name: [answer.get(name) for answer in answers] for name in ("labels", "scores", "note")}
 
     def _batches(self, texts: Mapping[int, str]) -> Iterator[list[int]]:
-        """The places of texts of like length, the longest first, which show at once whether memory is enough."""
+        """Yields indices of texts of similar length, longest first, so that a lack of memory shows at once."""
         processor = self.pipe.processor
-        most = processor.max_words
+        max_tokens = processor.max_words
         if processor.reads_sentences:
-            most = processor.max_sentences * processor.max_sentence_words
-        sizes = {place: min(most, 1 + len(text.encode()) // _BYTES_OF_A_TOKEN) for place, text in texts.items()}
-        order = sorted(sizes, key=lambda place: -sizes[place])
+            max_tokens = processor.max_sentences * processor.max_sentence_words
+        sizes = {index: min(max_tokens, 1 + len(text.encode()) // _BYTES_PER_TOKEN) for index, text in texts.items()}
+        order = sorted(sizes, key=lambda index: -sizes[index])
         start = 0
         while start < len(order):
             stop = start + max(1, self.batch_tokens // sizes[order[start]])
@@ -152,24 +153,25 @@ class GileScorer:
             start = stop
 
     def _answers(self, texts: list[str]) -> list[dict[str, Any]]:
-        """The answers to texts that are scored together."""
-        self.pipe.call_count = 0  # else Transformers advises, on a GPU, against what this does
+        """Scores texts in a single batch."""
+        self.pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
         device = self.pipe.model.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.bf16):
             return self.pipe(texts, self.index, batch_size=len(texts), **self.options)
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether a device has instructions for numbers of 16 bits.
+    """Checks whether a device has instructions for bfloat16.
 
     Args:
-        device: Any.
+        device: The device.
     """
     return device.type != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _scorer_again(arguments: dict[str, Any], made_by: str) -> GileScorer:
+def _unpickle(arguments: dict[str, Any], model_fingerprint: str) -> GileScorer:
+    """Creates a pickled scorer again, and checks that its model has not changed."""
     scorer = GileScorer(**arguments)
-    if fingerprint(scorer.pipe.model) != made_by:
-        raise ValueError(f"{arguments['model']} has changed since the scorer was made: make it again")
+    if fingerprint(scorer.pipe.model) != model_fingerprint:
+        raise ValueError(f"{arguments['model']} has changed since the scorer was created: create it again")
     return scorer

@@ -1,4 +1,4 @@
-"""Several processes that score the parts of a run, each with threads or a GPU of its own."""
+"""Scores the parts of a run in several processes, each with a number of threads or a GPU."""
 
 import os
 import signal
@@ -17,47 +17,47 @@ from transformers.utils import logging
 from .parts import ScoringRun
 from .scorer import GileScorer
 
-_CORES_OF_A_WORKER = 4
+_CORES_PER_WORKER = 4
 
 
-def number_of_workers(wanted: str, parts: int) -> int:
-    """Returns how many processes to start.
+def number_of_workers(workers: str, parts: int) -> int:
+    """Returns the number of processes to start.
 
     Args:
-        wanted: A number, or "auto": a process for each GPU, or without any for every four cores.
-        parts: Parts to score; there are no more processes.
+        workers: A number, or "auto": a process for each GPU, or without GPUs for every four cores.
+        parts: Number of parts to score, the maximum number of processes.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: If `workers` is neither.
     """
-    if wanted == "auto":
+    if workers == "auto":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        number = torch.cuda.device_count() or cores // _CORES_OF_A_WORKER
-    elif wanted.isdecimal() and int(wanted) > 0:
-        number = int(wanted)
+        number = torch.cuda.device_count() or cores // _CORES_PER_WORKER
+    elif workers.isdecimal() and int(workers) > 0:
+        number = int(workers)
     else:
-        raise ValueError(f"workers must be a number from 1 on, or auto, got {wanted!r}")
+        raise ValueError(f"workers must be a number from 1 on, or auto, got {workers!r}")
     return max(1, min(number, parts))
 
 
 def score_parts(run: ScoringRun, names: Iterable[str], scorer: GileScorer, workers: int) -> Iterator[dict[str, int]]:
     """Scores parts of a run.
 
-    Several processes load the model that this one has, from a temporary folder, and map the codes of the labels.
-    A process that ends otherwise than by an error, such as one that is killed for memory, ends the run.
+    Several processes load the model of the scorer from a temporary folder, and memory-map its label codes. If a process
+    is killed, for example for lack of memory, the run ends.
 
     Args:
         run: The run.
-        names: The parts.
-        scorer: What scores them.
-        workers: Number of processes; with 1 it is this one.
+        names: Names of the parts.
+        scorer: Scorer of the run.
+        workers: Number of processes; 1 uses the current process.
 
     Yields:
-        The counts of each part, as soon as it is there.
+        The counts of each part when it is finished.
 
     Raises:
-        ChildProcessError: A process was killed.
-        ValueError: A part cannot be scored.
+        ChildProcessError: If a process was killed.
+        ValueError: If a part cannot be scored.
     """
     if workers == 1:
         yield from (run.score(name, scorer) for name in names)
@@ -73,6 +73,7 @@ def score_parts(run: ScoringRun, names: Iterable[str], scorer: GileScorer, worke
 def _score_in_processes(
     run: ScoringRun, names: Iterator[str], folder: str, settings: dict[str, Any], workers: int
 ) -> Iterator[dict[str, int]]:
+    """Distributes parts to worker processes, and yields their counts."""
     context = get_context("spawn")
     processes: dict[Connection, BaseProcess] = {}
     gpus, threads = torch.cuda.device_count(), max(1, torch.get_num_threads() // workers)
@@ -86,14 +87,14 @@ def _score_in_processes(
             theirs.close()
         while processes:
             ready = wait(list(processes))
-            for ours in [one for one in processes if one in ready]:
+            for ours in [connection for connection in processes if connection in ready]:
                 try:
                     answer = ours.recv()
                 except EOFError:
                     processes[ours].join()
                     raise ChildProcessError(
-                        f"a worker has ended with exit code {processes[ours].exitcode}; parts that are done stay: "
-                        "start again, with fewer workers or fewer tokens in a batch if memory was short"
+                        f"a worker ended with exit code {processes[ours].exitcode}; finished parts are kept: start "
+                        "again, with fewer workers or fewer tokens per batch if memory was short"
                     ) from None
                 if isinstance(answer, Exception):
                     raise answer
@@ -110,10 +111,10 @@ def _score_in_processes(
 
 
 def _work(connection: Connection, run: ScoringRun, folder: str, settings: dict[str, Any], threads: int) -> None:
-    """Scores the parts that the main process names, until it names none or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process hears it, too
+    """Scores the parts that the main process sends, until it sends None or ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
     torch.set_num_threads(threads)
-    logging.disable_progress_bar()  # of loading, for each process
+    logging.disable_progress_bar()  # otherwise each process would show its loading
     answer: Any = None
     with suppress(EOFError, BrokenPipeError):
         try:

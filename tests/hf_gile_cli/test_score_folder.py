@@ -48,7 +48,9 @@ def test_a_second_call_resumes_and_a_shard_does_its_share(run, saved_model, tmp_
     said = run("score", saved_model, path, *options)
     assert f"0 texts scored, {half['parts']} of {half['parts']} parts done\n" in said.stderr
     said = run("score", saved_model, path, *options, "--top-k", 1, ends=1)
-    assert f"{output} holds a run with other options (top_k): choose another folder, or remove this one" in said.stderr
+    assert (
+        f"{output} has a run with different options (top_k): choose another folder, or remove this one" in said.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_after_a_kill_the_next_call_finishes_the_run(run, start, saved_model, tm
         os.kill(children[-1], signal.SIGKILL)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "a worker has ended with exit code -9; parts that are done stay: start again" in said
+        assert "a worker ended with exit code -9; finished parts are kept: start again" in said
     else:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

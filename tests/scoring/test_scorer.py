@@ -94,7 +94,7 @@ def test_a_pickled_scorer_reloads_the_model_and_detects_changes(saved, pipe):
     with torch.no_grad():
         next(pipe.model.parameters()).add_(1)
     pipe.model.save_pretrained(saved)
-    with pytest.raises(ValueError, match="has changed since the scorer was made"):
+    with pytest.raises(ValueError, match="has changed since the scorer was created"):
         pickle.loads(pickled)
 
 
@@ -121,8 +121,8 @@ def test_bf16_is_refused_on_unsupported_processors(saved, monkeypatch):
     ("options", "message"),
     [
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
-        ({"return_evidence": True}, "return_evidence is for the pipeline"),
-        ({"shortlist": 3}, "shortlist is for the pipeline"),
+        ({"return_evidence": True}, "return_evidence is supported by the pipeline only"),
+        ({"shortlist": 3}, "shortlist is supported by the pipeline only"),
     ],
 )
 def test_wrong_options_are_refused_before_a_model_is_loaded(options, message):

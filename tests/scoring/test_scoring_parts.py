@@ -78,7 +78,7 @@ def test_rows_that_cannot_be_scored_are_rejected_with_the_reason(scorer, write_r
 
 def test_a_part_without_valid_rows_is_an_error(scorer, write_rows, tmp_path):
     path = write_rows([{"id": 1, "body": "Rats."}] * 3)
-    with pytest.raises(ValueError, match=r"not one text could be scored: .*no column 'text', only id, body"):
+    with pytest.raises(ValueError, match=r"no text could be scored: .*no column 'text', only id, body"):
         score(tmp_path / "out", [path], scorer)
     assert list((tmp_path / "out" / "parts").iterdir()) == []
 
@@ -115,7 +115,7 @@ def test_a_different_run_in_the_same_folder_is_refused(saved, write_rows, tmp_pa
     score(tmp_path / "out", [path], scorer)
 
     def refused(what, other=scorer, **reading):
-        with pytest.raises(ValueError, match=rf"out holds a run with other {what}: choose another folder"):
+        with pytest.raises(ValueError, match=rf"out has a run with different {what}: choose another folder"):
             score(tmp_path / "out", [path], other, **reading)
 
     refused(r"options \(top_k\)", GileScorer(saved, top_k=3))
@@ -133,12 +133,12 @@ def test_a_different_run_in_the_same_folder_is_refused(saved, write_rows, tmp_pa
     write_rows(ROWS[:4])
     refused("files")
     (tmp_path / "out" / "_run.json").unlink()
-    with pytest.raises(ValueError, match=r"out holds parts, and no _run\.json"):
+    with pytest.raises(ValueError, match=r"out has parts, but no _run\.json"):
         score(tmp_path / "out", [path], scorer)
 
 
 def test_missing_and_damaged_runs_are_refused(scorer, write_rows, tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no run"):
+    with pytest.raises(FileNotFoundError, match="has no run"):
         ScoringRun.load(tmp_path)
     run, _ = score(tmp_path / "out", [write_rows(ROWS[:3])], scorer)
     (name,) = run.parts
@@ -206,7 +206,7 @@ def test_two_processes_give_the_same_scores(scorer, saved, write_rows, tmp_path)
             assert {**after, "scores": 0} == {**before, "scores": 0}
     bad = write_rows([{"id": 1, "body": "Rats."}], "bad.jsonl")
     run = start_run(tmp_path / "bad", [path, bad], scorer, Reading(part_bytes=500))
-    with pytest.raises(ValueError, match=r"bad\.jsonl: not one text could be scored"):
+    with pytest.raises(ValueError, match=r"bad\.jsonl: no text could be scored"):
         list(score_parts(run, run.left(), scorer, 2))
 
 

@@ -106,7 +106,7 @@ def test_rows_are_looked_up_by_label():
 
 @pytest.mark.parametrize("sizes", [[2, 2], [-1, 4], [2, 2**31 - 1]])
 def test_rows_with_damaged_sizes_are_refused(sizes):
-    with pytest.raises(ValueError, match="do not add up to their 3 words: a damaged model"):
+    with pytest.raises(ValueError, match="do not add up to their 3 words: the model is damaged"):
         WordRows(torch.tensor(sizes), torch.arange(3), torch.ones(3))(torch.tensor([0]))
 
 
