@@ -1,4 +1,4 @@
-"""Export of models and label codes to other tools: Sentence Transformers, ONNX, vector databases."""
+"""Exports models and label codes to other tools: Sentence Transformers, ONNX, vector databases."""
 
 from .onnx_files import export_onnx
 from .sentence_folder import export_sentence_transformers

@@ -1,4 +1,4 @@
-"""The parts of a score that other tools can compute as an inner product, and errors for the parts they cannot.
+"""Computes the parts of a score that other tools can use as inner products, and rejects the other parts.
 
 Shapes: L labels, J joint size, P size of a document vector.
 """
@@ -12,7 +12,7 @@ from ..models import GileForSequenceClassification, LabelSet
 from ..models.search_gile import get_bias
 
 WORDS = "the score has lexical terms (config.lexical), which are not inner products of codes"
-LEFT_OUT = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
+WITHOUT_WORDS = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
 
 
 class LabelCodes(NamedTuple):
@@ -62,7 +62,7 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
             f"the model scores {', '.join(config.languages)} separately, and an export supports a single language"
         )
     if model.gile.output_layer.counts_words and not without_words:
-        raise ValueError(f"{WORDS}: {LEFT_OUT}")
+        raise ValueError(f"{WORDS}: {WITHOUT_WORDS}")
     if model.label_set is None:
         raise ValueError("the model stores no labels: add some with model.set_labels or hf-gile labels import")
     codes = model.eval().project_stored_labels().float().cpu().clone()
@@ -73,7 +73,7 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
 def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     """Computes the document side of the score as a dense layer over the pooled states of a pretrained encoder.
 
-    The layer can represent the joint term alone with any activation, or all terms together if the activation is linear,
+    The layer can represent only the joint term with any activation, or all terms together if the activation is linear,
     as in the default of `hf-gile train`.
 
     Raises:
@@ -91,7 +91,7 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     activation = getattr(layer, "input_activation", nn.Identity())
     is_linear = config.output_layer in ("linear", "only_label") or config.joint_act == "linear"
     is_linear = is_linear or config.output_layer.startswith("bilinear")
-    alone = (
+    only_joint = (
         not config.cosine_score
         and not config.label_rows
         and not any("offset" in weights for weights in config.term_weights.values())
@@ -99,19 +99,19 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     if config.output_layer != "linear" and config.joint_layers > 1:
         raise ValueError(f"joint_layers {config.joint_layers}: text codes must be computed by a single layer")
     if is_linear:
-        # Document vectors have a root mean square of 1, so P of them and an opposite one determine the layer.
+        # Document vectors have a root mean square of 1. P of them, and the negative of the first, determine the layer.
         units = torch.eye(size) * size**0.5
         codes = layer.project_texts(units)
         constant = (codes[:1] + layer.project_texts(-units[:1]))[0] / 2
         return DenseLayer((codes - constant).T.contiguous(), constant, nn.Identity(), torch.ones(len(constant)))
-    if not alone:
+    if not only_joint:
         raise ValueError(
-            f"the joint term has the activation {config.joint_act!r} and the other terms have none "
+            f"the joint term has the activation {config.joint_act!r}, but the other terms have none "
             f"(cosine_score={config.cosine_score}, label_rows={config.label_rows}, term_weights): a layer has a single "
             "activation"
         )
     if not type(activation).__module__.startswith("torch."):
-        raise ValueError(f"joint_act {config.joint_act!r} is not a torch activation, as Dense layers need")
+        raise ValueError(f"joint_act {config.joint_act!r} is not a torch activation, which Dense layers require")
     projection = layer.input_projection
     return DenseLayer(
         projection.weight * size**0.5, projection.bias.clone(), activation, layer.classifier()[0][0].detach().clone()

@@ -1,4 +1,4 @@
-"""ONNX export of the text tower, and of the whole model with its label codes as constants."""
+"""Exports the text tower to ONNX, and the whole model with its label codes as constants."""
 
 import logging
 import warnings
@@ -54,13 +54,13 @@ def export_onnx(
 
     Args:
         model: The model. It is moved to the CPU.
-        processor: Its processor. The tokenizer is saved with the files.
+        processor: The processor of the model, whose tokenizer is saved with the files.
         folder: Output folder, which also gets `labels.jsonl`.
         int8: Whether to also write `model_int8.onnx` with 8-bit weights.
-        without_words: Whether to leave out terms that compare words.
+        without_words: Whether to leave out lexical terms.
 
     Raises:
-        ValueError: If the score is not an inner product of codes; the message says why.
+        ValueError: If the score is not an inner product of codes; the message gives the reason.
         ImportError: If the extra `export` is not installed.
     """
     with needs_extra("export", "an ONNX file"):
@@ -71,20 +71,20 @@ def export_onnx(
     labels, codes, bias = label_codes(model.cpu(), without_words)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    read = processor(["A text of some words.", "Another."], return_tensors="pt")
-    example = read["input_ids"], (read["input_ids"] != processor.tokenizer.pad_token_id).long()
+    inputs = processor(["A text of some words.", "Another."], return_tensors="pt")
+    example = inputs["input_ids"], (inputs["input_ids"] != processor.tokenizer.pad_token_id).long()
     for name, module, output in (
         (TEXT_FILE, _TextTower(model), "text_codes"),
         (MODEL_FILE, _Classifier(model, codes, bias), "logits"),
     ):
-        with whole_file(folder / name) as written:
-            _write(module.eval(), example, output, written)
+        with whole_file(folder / name) as staged:
+            _write(module.eval(), example, output, staged)
     if int8:
-        with whole_file(folder / INT8_FILE) as written:
+        with whole_file(folder / INT8_FILE) as staged:
             logging.disable(logging.WARNING)  # it advises a preprocessing step that the exporter has already done
             try:
                 # 7-bit weights: processors without VNNI add pairs of 8-bit products in 16 bits, which would overflow
-                quantize_dynamic(folder / MODEL_FILE, written, per_channel=True, reduce_range=True)
+                quantize_dynamic(folder / MODEL_FILE, staged, per_channel=True, reduce_range=True)
             finally:
                 logging.disable(logging.NOTSET)
     processor.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Export of a model to a Sentence Transformers folder, with precomputed label vectors."""
+"""Exports a model to a Sentence Transformers folder, with precomputed label vectors."""
 
 import tempfile
 from os import PathLike
@@ -25,12 +25,12 @@ def export_sentence_transformers(
 
     Args:
         model: A model with a pretrained encoder. It is moved to the CPU.
-        processor: Its processor.
+        processor: The processor of the model.
         folder: Output folder, which also gets `labels.safetensors` and `labels.jsonl`.
         without_words: Whether to leave out lexical terms.
 
     Raises:
-        ValueError: If Sentence Transformers cannot compute the score; the message says why.
+        ValueError: If Sentence Transformers cannot compute the score; the message gives the reason.
         ImportError: If the extra `export` is not installed.
     """
     with needs_extra("export", "a Sentence Transformers folder"):
@@ -41,10 +41,10 @@ def export_sentence_transformers(
     with tempfile.TemporaryDirectory() as scratch:
         model.gile.text_encoder.transformer.save_pretrained(scratch)
         processor.tokenizer.save_pretrained(scratch)
-        reader = Transformer(scratch, max_seq_length=processor.max_words)
+        transformer = Transformer(scratch, max_seq_length=processor.max_words)
     rows, columns = dense.weight.shape
     modules = [
-        reader,
+        transformer,
         Pooling(columns, "cls" if text.pooling == "cls" else "mean"),  # a sum has the same direction
         Normalize(),
         Dense(columns, rows, True, dense.activation, dense.weight, dense.bias),

@@ -1,4 +1,4 @@
-"""Export of label codes to vector databases: Parquet, and SQL for pgvector.
+"""Exports label codes to vector databases: Parquet, and SQL for pgvector.
 
 Shapes: L labels, J joint size.
 """
@@ -14,12 +14,12 @@ from ..extras import needs_extra
 from ..label_index import LabelIndex
 from ..models.labels_gile import Label
 from ..writing import whole_file
-from .codes import LEFT_OUT, WORDS
+from .codes import WITHOUT_WORDS, WORDS
 
-MOST_INDEXED = {"vector": 2000, "halfvec": 4000}
+MAX_INDEXED = {"vector": 2000, "halfvec": 4000}
 """Maximum vector size that pgvector can index, by column type; a halfvec has 16 bits per number."""
 
-_ROWS_AT_ONCE = 1000
+_CHUNK_SIZE = 1000
 
 
 def export_vectors(
@@ -49,21 +49,21 @@ def export_vectors(
     if path.suffix not in (".parquet", ".sql"):
         raise ValueError(f"{path}: vectors can be written to a .parquet or .sql file, got {path.suffix or 'no suffix'}")
     if index.postings is not None and not without_words:
-        raise ValueError(f"{WORDS}: {LEFT_OUT}")
+        raise ValueError(f"{WORDS}: {WITHOUT_WORDS}")
     codes = index.codes.float().cpu()
     codes = codes if scale is None else codes * scale
     if path.suffix == ".sql":
-        kind = next((kind for kind, most in MOST_INDEXED.items() if codes.shape[1] <= most), None)
+        kind = next((kind for kind, size in MAX_INDEXED.items() if codes.shape[1] <= size), None)
         if kind is None:
             raise ValueError(
-                f"the codes have size {codes.shape[1]}, and pgvector indexes at most {MOST_INDEXED['halfvec']}: use a "
+                f"the codes have size {codes.shape[1]}, and pgvector indexes at most {MAX_INDEXED['halfvec']}: use a "
                 "model with a smaller joint_size, or a .parquet file for another database"
             )
-        with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
-            file.writelines(_sql(index, codes, table, kind))
+        with whole_file(path) as staged, staged.open("w", encoding="utf-8") as file:
+            file.writelines(_sql_statements(index, codes, table, kind))
     else:
-        with whole_file(path) as written:
-            _write_parquet(index, codes, written)
+        with whole_file(path) as staged:
+            _write_parquet(index, codes, staged)
 
 
 def _write_parquet(index: LabelIndex, codes: Tensor, path: Path) -> None:
@@ -81,20 +81,20 @@ def _write_parquet(index: LabelIndex, codes: Tensor, path: Path) -> None:
     parquet.write_table(pa.table(columns, metadata={"bias": str(index.bias)}), path)
 
 
-def _sql(index: LabelIndex, codes: Tensor, table: str, kind: str) -> Iterator[str]:
+def _sql_statements(index: LabelIndex, codes: Tensor, table: str, kind: str) -> Iterator[str]:
     name = '"' + table.replace('"', '""') + '"'
-    yield f"-- score of a text: {index.bias!r} - (vector <#> its code); <#> is minus the inner product\n"
+    yield f"-- score of a label: {index.bias!r} - (vector <#> text_code); <#> is the negative inner product\n"
     yield "BEGIN;\nCREATE EXTENSION IF NOT EXISTS vector;\n"
     yield f"CREATE TABLE {name} (id text PRIMARY KEY, name text NOT NULL, description text NOT NULL, "
     yield f"vector {kind}({codes.shape[1]}) NOT NULL);\n"
-    for start in range(0, len(codes), _ROWS_AT_ONCE):
-        rows = zip(index.label_set[start : start + _ROWS_AT_ONCE], codes[start : start + _ROWS_AT_ONCE], strict=True)
-        values = ",\n".join(_row(label, code) for label, code in rows)
+    for start in range(0, len(codes), _CHUNK_SIZE):
+        rows = zip(index.label_set[start : start + _CHUNK_SIZE], codes[start : start + _CHUNK_SIZE], strict=True)
+        values = ",\n".join(_format_row(label, code) for label, code in rows)
         yield f"INSERT INTO {name} (id, name, description, vector) VALUES\n{values};\n"
     yield f"CREATE INDEX ON {name} USING hnsw (vector {kind}_ip_ops);\nCOMMIT;\n"
 
 
-def _row(label: Label, code: Tensor) -> str:
+def _format_row(label: Label, code: Tensor) -> str:
     texts = (label.id, label.name, label.description)
     quoted = ", ".join("'" + text.replace("'", "''").replace("\0", "") + "'" for text in texts)
     return f"({quoted}, '{json.dumps(code.tolist())}')"

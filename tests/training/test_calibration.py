@@ -326,7 +326,7 @@ def test_a_softmax_is_fitted_on_a_subset_of_many_documents(scripted, monkeypatch
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
     calibrate(model, batches)
     whole = model.config.calibration["seen"]["scale"]
-    monkeypatch.setattr("hf_gile.training.calibration.fitting._KEPT_LOGITS", 200 * SEEN)
+    monkeypatch.setattr("hf_gile.training.calibration.fitting._MAX_LOGITS", 200 * SEEN)
     figures = calibrate(model, batches)
     assert figures["documents"] == 307
     halves, halved = scripted(logits[::2], gold[::2], problem_type="single_label_classification")
@@ -439,8 +439,8 @@ def test_batches_without_gold_labels_are_refused_without_changes(scripted):
     calibrate(model, batches, method="platt")
     before = model.config.calibration, model.config.thresholds, model.label_set
     for bad, message in [
-        ([{"input_ids": torch.zeros(1, 1).long()}], r"documents with labels: .* got \['input_ids'\]"),
-        ([torch.zeros(3)], "batches must be as GileDataCollator makes them"),
+        ([{"input_ids": torch.zeros(1, 1).long()}], r"GileDataCollator, with labels: .* got \['input_ids'\]"),
+        ([torch.zeros(3)], "batches must come from a GileDataCollator"),
         (
             [{"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}],
             "gold label index 17, but the model has 17",
@@ -457,7 +457,7 @@ def test_batches_without_gold_labels_are_refused_without_changes(scripted):
         calibrate(model, batches, method="platt")
     assert (model.config.calibration, model.config.thresholds, model.label_set) == before
     model, batches = scripted(logits, gold & False, seen=0)
-    with pytest.raises(ValueError, match="no label is a candidate: none is stored as seen"):
+    with pytest.raises(ValueError, match="there are no candidate labels: no stored label is marked"):
         calibrate(model, batches, method="platt")
 
 
@@ -551,7 +551,7 @@ def test_subsampled_documents_are_released_from_memory(scripted, monkeypatch):
     logits, gold = scores(seed=14, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
-    monkeypatch.setattr("hf_gile.training.calibration.fitting._KEPT_LOGITS", 20 * SEEN)
+    monkeypatch.setattr("hf_gile.training.calibration.fitting._MAX_LOGITS", 20 * SEEN)
     answered, forward = [], Scripted.forward
 
     def watched(self, **inputs):

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from hf_gile.models.configuration_gile import check_calibration
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration.curves import fit_calibration, fit_softmax_calibration
-from hf_gile.training.calibration.score_counts import BINS, VALUES, rounded
+from hf_gile.training.calibration.score_counts import BINS, VALUES, round_to_bins
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def cells(digits):
 
 
 def counted(logits, gold):
-    places = rounded(torch.from_numpy(logits))
+    places = round_to_bins(torch.from_numpy(logits))
     return [torch.bincount(own, minlength=BINS) for own in (places, places[torch.from_numpy(gold)])]
 
 

@@ -4,15 +4,15 @@ import numpy as np
 import torch
 
 from hf_gile.training.calibration.score_counts import (
-    BEGINS,
     BINS,
     EDGES,
+    LOWER_BOUNDS,
     VALUES,
     ScoreCounts,
     above_edges,
     assign_halves,
     counts_above,
-    rounded,
+    round_to_bins,
 )
 
 SEEN = torch.arange(11) % 3 != 1
@@ -41,12 +41,14 @@ def counted(logits, columns, sizes, **options):
 def test_logits_are_rounded_to_the_nearest_float16():
     logits = torch.cat([torch.linspace(-70, 70, 9973), torch.tensor([1e9, -1e9, torch.inf, -torch.inf, -0.0, 1e-30])])
     expected = logits.clamp(-65504, 65504).half().double()
-    assert torch.equal(VALUES[rounded(logits)], expected)
-    assert torch.equal(rounded(VALUES), torch.arange(BINS, dtype=torch.int32))
+    assert torch.equal(VALUES[round_to_bins(logits)], expected)
+    assert torch.equal(round_to_bins(VALUES), torch.arange(BINS, dtype=torch.int32))
     assert (VALUES.diff() > 0).all()
-    nearer = torch.where(VALUES[1:] > 0, 0.999, 1.001) * BEGINS[1:]  # below its beginning, a logit is not rounded to it
-    near_zero = BEGINS[1:].abs() < 1e-4  # where 0.1 percent is less than a float32 can tell
-    assert ((rounded(nearer) < torch.arange(1, BINS)) | near_zero).all()
+    nearer = (
+        torch.where(VALUES[1:] > 0, 0.999, 1.001) * LOWER_BOUNDS[1:]
+    )  # below its beginning, a logit is not rounded to it
+    near_zero = LOWER_BOUNDS[1:].abs() < 1e-4  # where 0.1 percent is less than a float32 can tell
+    assert ((round_to_bins(nearer) < torch.arange(1, BINS)) | near_zero).all()
 
 
 def test_counts_equal_a_literal_loop():
@@ -61,7 +63,7 @@ def test_counts_equal_a_literal_loop():
         for group, labels in enumerate((~SEEN, SEEN)):
             for found, mask in ((counts.cells, candidate), (counts.gold, candidate & right)):
                 values = own[:, labels][mask[:, labels]]
-                assert torch.equal(found[half, group], torch.bincount(rounded(values), minlength=BINS))
+                assert torch.equal(found[half, group], torch.bincount(round_to_bins(values), minlength=BINS))
         for label in range(11):
             for found, mask in ((counts.label_cells, candidate), (counts.label_gold, candidate & right)):
                 values = own[:, label][mask[:, label]]
@@ -76,9 +78,9 @@ def test_counts_equal_a_literal_loop():
             if value > -1e38
         ]
         values = torch.tensor([value for value, _ in best])
-        assert torch.equal(counts.best_cells[group], torch.bincount(rounded(values), minlength=BINS))
+        assert torch.equal(counts.best_cells[group], torch.bincount(round_to_bins(values), minlength=BINS))
         right = values[torch.tensor([is_gold for _, is_gold in best])]
-        assert torch.equal(counts.best_gold[group], torch.bincount(rounded(right), minlength=BINS))
+        assert torch.equal(counts.best_gold[group], torch.bincount(round_to_bins(right), minlength=BINS))
 
 
 def test_both_halves_are_balanced_for_periodic_data():

@@ -7,7 +7,7 @@ from transformers import EvalPrediction, Trainer, TrainingArguments
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
-from hf_gile.training.calibration.thresholds import LEAST_DOCUMENTS, LEAST_GOLD
+from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD
 
 FEW = np.array([-3.0, -0.5, -0.0, 0.0, 0.5, 4.0], dtype=np.float32)
 
@@ -271,18 +271,18 @@ def test_unseen_labels_without_documents_do_not_affect_the_threshold():
 
 
 def test_unseen_labels_with_enough_documents_get_a_separate_threshold():
-    scores, gold, seen = groups(documents=LEAST_GOLD + 5)
+    scores, gold, seen = groups(documents=MIN_GOLD + 5)
     found = tuned(scores, sparse(gold), batch_size=7, seen=seen)
     apart = {name.removeprefix("unseen_"): value for name, value in found.items() if name.startswith("unseen_")}
     assert apart == tuned(scores[:, 7:], gold[:, 7:])
     assert {name: found[name] for name in apart} == tuned(scores[:, :7], gold[:, :7])
     few = gold.copy()
-    few[LEAST_DOCUMENTS - 1 :, 7:] = False
+    few[MIN_DOCUMENTS - 1 :, 7:] = False
     assert tuned(scores, sparse(few), seen=seen) == tuned(scores[:, :7], few[:, :7])
 
 
 def test_merged_tuners_with_groups_equal_a_single_tuner():
-    scores, gold, seen = groups(documents=2 * LEAST_GOLD)
+    scores, gold, seen = groups(documents=2 * MIN_GOLD)
     first, second = (ThresholdTuner(12, seen=seen) for _ in range(2))
     first.update(scores[:9], gold[:9])
     second.update(scores[9:], gold[9:])

@@ -13,14 +13,14 @@ from torch.nn import functional
 from ...models.configuration_gile import GROUPS, METHODS
 
 _PRIOR = {"scale": 0.1, "offset": 0.01}
-"""Precisions of normal priors of the logarithm of the scale and of the offset, around leaving logits as they are. They
-weigh less than one gold label, and keep the fit finite where labels are always right, or never."""
+"""Precisions of the normal priors of the logarithm of the scale and of the offset, centred on the identity. They weigh
+less than a gold label, and keep the fit finite for labels that are always or never gold."""
 
 _KNOTS = 12
-"""Points between which a spline bends, beside its two ends: at quantiles of the gold labels."""
+"""Number of inner knots of a spline, at quantiles of the gold labels."""
 
 _KNOT_GAP = 0.1
-_LEAST_SLOPE = 1e-3
+_MIN_SLOPE = 1e-3
 
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
@@ -48,16 +48,16 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         {'method': 'platt', 'scale': 1.1, 'offset': 0.0}
     """
     check_method(method)
-    came = cells > 0
-    values, cells, gold = values[came].double(), cells[came].double(), gold[came].double()
+    occurs = cells > 0
+    values, cells, gold = values[occurs].double(), cells[occurs].double(), gold[occurs].double()
     if method == "spline":
-        return _spline(values, cells, gold)
+        return _fit_spline(values, cells, gold)
 
-    def loss(numbers: dict[str, Tensor]) -> Tensor:
-        logits = numbers["scale"] * values + numbers["offset"]
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        logits = parameters["scale"] * values + parameters["offset"]
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
-    return _fit_platt(["own"], lambda numbers: loss(numbers["own"]), float(gold.sum()))["own"]
+    return _fit_platt(["all"], lambda parameters: loss(parameters["all"]), float(gold.sum()))["all"]
 
 
 def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
     Offsets only matter relative to labels of the other group.
 
     Args:
-        logits: `(N, C)` logits of the candidates; minus infinity for labels that are not candidates of a document.
+        logits: `(N, C)` logits of the candidates; minus infinity for labels that are not candidates for a document.
         gold: `(N,)` index of the gold label among the candidates.
         seen: `(C,)` bool, whether each label was seen in training.
 
@@ -74,14 +74,15 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
         `GileConfig.calibration` for the existing groups.
     """
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
-    positions = torch.where(seen, 0, len(groups) - 1)  # of each label's group
+    group_indices = torch.where(seen, 0, len(groups) - 1)  # (C,)
     # Labels that are not candidates are excluded from products, as infinity times zero has no gradient.
     absent = logits.isneginf()
     logits = logits.masked_fill(absent, 0.0)
 
-    def loss(numbers: dict[str, dict[str, Tensor]]) -> Tensor:
+    def loss(parameters: dict[str, dict[str, Tensor]]) -> Tensor:
         scale, offset = (
-            torch.stack([numbers[group][name] for group in groups])[positions].to(logits) for name in METHODS["platt"]
+            torch.stack([parameters[group][name] for group in groups])[group_indices].to(logits)
+            for name in METHODS["platt"]
         )
         calibrated = logits * scale + offset
         return functional.cross_entropy(calibrated.masked_fill(absent, -torch.inf), gold, reduction="sum").double()
@@ -93,62 +94,62 @@ def check_method(method: str, problem_type: str | None = None) -> None:
     """Checks that a method exists for a problem type.
 
     Raises:
-        ValueError: If it does not.
+        ValueError: If it does not exist.
     """
     single = problem_type == "single_label_classification"
-    known = ("platt",) if single else tuple(METHODS)
-    if method not in known:
-        of = " for problem_type 'single_label_classification'" if single else ""
-        raise ValueError(f"method{of} must be one of {', '.join(known)}, got {method!r}")
+    methods = ("platt",) if single else tuple(METHODS)
+    if method not in methods:
+        condition = " for problem_type 'single_label_classification'" if single else ""
+        raise ValueError(f"method{condition} must be one of {', '.join(methods)}, got {method!r}")
 
 
 def _fit_platt(
     groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
 ) -> dict[str, Any]:
     """Minimizes a loss with priors over the parameters of each group; `size` only scales the search."""
-    # The logarithm of the scale, which stays positive.
+    # Optimizes the logarithm of the scale, so that the scale stays positive.
     raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS["platt"]} for group in groups}
-    every = [number.requires_grad_() for own in raw.values() for number in own.values()]
+    tensors = [number.requires_grad_() for parameters in raw.values() for number in parameters.values()]
     optimizer = torch.optim.LBFGS(
-        every, max_iter=300, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+        tensors, max_iter=300, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
     )
 
-    def of_groups() -> dict[str, dict[str, Tensor]]:
-        return {group: own | {"scale": own["scale"].exp()} for group, own in raw.items()}
+    def transform() -> dict[str, dict[str, Tensor]]:
+        return {group: parameters | {"scale": parameters["scale"].exp()} for group, parameters in raw.items()}
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        prior = sum(_PRIOR[name] * number**2 / 2 for own in raw.values() for name, number in own.items())
-        total = (loss(of_groups()) + prior) / size
+        prior = sum(_PRIOR[name] * number**2 / 2 for parameters in raw.values() for name, number in parameters.items())
+        total = (loss(transform()) + prior) / size
         total.backward()
         return total
 
     with torch.enable_grad():
         optimizer.step(closure)
     return {
-        group: {"method": "platt"} | {name: number.item() for name, number in own.items()}
-        for group, own in of_groups().items()
+        group: {"method": "platt"} | {name: number.item() for name, number in parameters.items()}
+        for group, parameters in transform().items()
     }
 
 
-def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
-    # Relative to the line of "platt", so that the scale of logits does not matter.
+def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
+    # Fitted relative to the line of "platt", so that the scale of logits does not matter.
     platt = fit_calibration("platt", values, cells, gold)
     values = values * platt["scale"] + platt["offset"]
     share = gold.cumsum(0) / gold.sum()
     inner = values[torch.searchsorted(share, torch.linspace(0.01, 0.99, _KNOTS).double()).clamp(max=len(values) - 1)]
-    kept = [inner[0]]
-    for one in inner:
-        if one > kept[-1] + _KNOT_GAP:
-            kept.append(one)
-    inner = torch.stack(kept)
+    distant = [inner[0]]
+    for knot in inner:
+        if knot > distant[-1] + _KNOT_GAP:
+            distant.append(knot)
+    inner = torch.stack(distant)
     knots = torch.cat([torch.minimum(values[:1], inner[:1] - 5), inner, torch.maximum(values[-1:], inner[-1:] + 5)])
     interval = (torch.bucketize(values, knots, right=True) - 1).clamp(0, len(knots) - 2)
     middle = len(knots) // 2
     raw = torch.zeros(len(knots), dtype=torch.double, requires_grad=True)  # logarithms of slopes, and an offset
 
     def line() -> tuple[Tensor, Tensor]:
-        slopes = raw[:-1].exp() + _LEAST_SLOPE
+        slopes = raw[:-1].exp() + _MIN_SLOPE
         heights = functional.pad((slopes * knots.diff()).cumsum(0), (1, 0))
         return heights - heights[middle] + knots[middle] + raw[-1], slopes
 
@@ -160,8 +161,10 @@ def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
         optimizer.zero_grad()
         heights, slopes = line()
         logits = heights[interval] + slopes[interval] * (values - knots[interval])
-        logs = raw[:-1]
-        prior = (logs.diff() ** 2).sum() + _PRIOR["scale"] * (logs**2).sum() + _PRIOR["offset"] * raw[-1] ** 2
+        log_slopes = raw[:-1]
+        prior = (
+            (log_slopes.diff() ** 2).sum() + _PRIOR["scale"] * (log_slopes**2).sum() + _PRIOR["offset"] * raw[-1] ** 2
+        )
         total = ((cells * functional.softplus(logits) - gold * logits).sum() + prior / 2) / gold.sum()
         total.backward()
         return total

@@ -19,23 +19,23 @@ from .curves import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
 from .promised_recall import GoldLogits, guaranteed_recall, promised_threshold
 from .score_counts import VALUES, ScoreCounts, above_edges
-from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
+from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 
 _BINS = 15
-_KEPT_LOGITS = 1 << 25
-"""Maximum number of logits stored if labels exclude each other (128 MB); beyond it, documents are thinned out."""
+_MAX_LOGITS = 1 << 25
+"""Maximum number of logits stored for a single-label model (128 MB); beyond it, only every k-th document is stored."""
 
-_AS_IT_IS = {"method": "platt", "scale": 1.0, "offset": 0.0}
-"""The identity, for a group that needs no calibration; a group without an entry would use that of the other."""
+_IDENTITY = {"method": "platt", "scale": 1.0, "offset": 0.0}
+"""Identity calibration of a group; a group without an entry would use the calibration of the other group."""
 
-_NO_PROMISE = (
+_NO_GUARANTEE = (
     "no recall is guaranteed for unseen labels, because too few of these documents have any; they keep their "
     "threshold, or use that of seen labels"
 )
 
-_COARSE = 0.05
-"""Largest allowed error of the micro-F1 from coarse counts. It is larger if most logits are beyond `EDGES` or between
-two of them, and then thresholds of single labels would be arbitrary."""
+_MAX_COARSE_ERROR = 0.05
+"""Maximum relative error of the micro-F1 computed from coarse counts. A larger error means that most logits are outside
+`EDGES` or within a single interval, where thresholds of single labels would be arbitrary."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def calibrate(
     This sets `config.calibration`, `config.thresholds` (the threshold with the best micro-F1 of each group) and, in
     `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
     a group without gold labels in these documents. On an error, nothing is set. A model with
-    `problem_type="single_label_classification"` gets no thresholds: its best label counts.
+    `problem_type="single_label_classification"` gets no thresholds: it assigns the best label.
 
     Args:
         model: A `GileForSequenceClassification`.
@@ -89,9 +89,9 @@ def calibrate(
         method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. The default is "spline",
             which is best on held-out documents; single-label models only support "platt".
         label_thresholds: Whether to fit thresholds for single labels.
-        objective: What label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a promise, `"recall@0.8"`: the
-            highest threshold of each group that reaches this recall (`promised_recall.py`).
-        columns: Candidate labels. By default the seen ones, and the unseen ones that a document has.
+        objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
+            the highest threshold of each group with this expected recall (`promised_recall.py`).
+        columns: Candidate labels. By default all seen labels, and the unseen labels that are gold in a document.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
@@ -100,16 +100,17 @@ def calibrate(
         - `expected_calibration_error` and `top_5_expected_calibration_error`, with the suffixes `_before` and `_after`,
           on these documents, as `CalibrationMetrics` computes them;
         - `threshold`, `micro_f1_before` (uncalibrated, at probability 0.5) and `micro_f1` (at the threshold), on these
-          documents; for a promise, also `promised_recall` and `labels_per_document`;
+          documents; for a guarantee, also `promised_recall` and `labels_per_document`;
         - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
-          the documents and measured on the other half; the same with `_of_label_thresholds`; `shrinkage` (None if the
-          common threshold is best); and `label_thresholds`, the number of labels with a separate threshold. These are
-          missing if all logits are too small (below 1/8) or too large (above 60) to tell labels apart.
+          the documents and measured on the other half; the same for label thresholds, with the suffix
+          `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
+          of labels with a separate threshold. These are missing if all logits are too small (below 1/8) or too large
+          (above 60) to distinguish labels.
 
-        Single-label models have the first of these, `accuracy_before` and `accuracy_after`.
+        Single-label models only have the calibration errors, `accuracy_before` and `accuracy_after`.
 
     Raises:
-        ValueError: An unknown option, batches without labels, or too few documents with candidate labels.
+        ValueError: If an option is unknown, batches have no labels, or too few documents have candidate labels.
     """
     single = model.config.problem_type == "single_label_classification"
     method = method or ("platt" if single else "spline")
@@ -117,56 +118,56 @@ def calibrate(
     recall = guaranteed_recall(objective, single)
     if recall is None:
         check_objective(objective)
-    chosen = _candidates(model, batches, columns)
+    chosen = _select_candidates(model, batches, columns)
     seen = model.stored_labels.seen()[chosen]
     was_training = model.training
     model.eval()
     try:
-        documents = _scored(model, batches, chosen, bf16)
+        documents = _score_candidates(model, batches, chosen, bf16)
         if single:
-            found = _of_softmax(documents, seen)
+            fitted = _fit_softmax(documents, seen)
         elif recall is None:
-            found = fit(_counted(documents, seen), method, label_thresholds, objective)
+            fitted = fit(_count_scores(documents, seen), method, label_thresholds, objective)
         else:
-            found = fit_promise(documents, seen, method, recall)
-            if "unseen" not in found.thresholds and not bool(model.stored_labels.seen().all()):
-                found.figures["note"] = _NO_PROMISE
+            fitted = fit_promise(documents, seen, method, recall)
+            if "unseen" not in fitted.thresholds and not bool(model.stored_labels.seen().all()):
+                fitted.figures["note"] = _NO_GUARANTEE
     finally:
         model.train(was_training)
-    _keep(model, chosen, found)
-    return found.figures
+    _store(model, chosen, fitted)
+    return fitted.figures
 
 
 def fit_promise(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, method: str, recall: float) -> Calibration:
-    """Fits a calibration and thresholds that promise a recall, for each group with enough documents.
+    """Fits a calibration and thresholds that guarantee a recall, for each group with enough documents.
 
     Args:
-        documents: Of each batch `(B, C)` logits of the candidates and `(B, P)` gold columns, padded with -100.
+        documents: For each batch, `(B, C)` logits of the candidates and `(B, P)` gold label indices, padded with -100.
         seen: `(C,)` booleans.
         method: As in `calibrate`.
-        recall: The promised recall.
+        recall: The guaranteed recall.
 
     Returns:
-        As `fit`; `thresholds` contains only groups with a promise.
+        As in `fit`; `thresholds` contains only groups with a guarantee.
     """
     gold = GoldLogits(seen)
-    counts = _counted(gold.through(documents), seen)
-    found = fit(counts, method, label_thresholds=False)
-    thresholds, figures = dict(found.thresholds), dict(found.figures)
-    for group in found.thresholds:
+    counts = _count_scores(gold.collect(documents), seen)
+    fitted = fit(counts, method, label_thresholds=False)
+    thresholds, figures = dict(fitted.thresholds), dict(fitted.figures)
+    for group in fitted.thresholds:
 
         def probabilities(logits: Tensor, group: str = group) -> Tensor:
-            return calibrated(logits, torch.full((len(logits),), group == "seen"), found.calibration).sigmoid()
+            return calibrated(logits, torch.full((len(logits),), group == "seen"), fitted.calibration).sigmoid()
 
-        thresholds[group] = promised_threshold([probabilities(own) for own in gold.of_group[group]], recall)
-        given = counts.cells.sum(0)[int(group == "seen")][probabilities(VALUES) >= thresholds[group]].sum()
+        thresholds[group] = promised_threshold([probabilities(logits) for logits in gold.by_group[group]], recall)
+        num_assigned = counts.cells.sum(0)[int(group == "seen")][probabilities(VALUES) >= thresholds[group]].sum()
         figures[f"{group}_threshold"], figures[f"{group}_promised_recall"] = thresholds[group], recall
-        figures[f"{group}_labels_per_document"] = float(given) / counts.documents
+        figures[f"{group}_labels_per_document"] = float(num_assigned) / counts.documents
         figures.pop(f"{group}_micro_f1")
-    return Calibration(found.calibration, thresholds, found.label_thresholds, figures)
+    return Calibration(fitted.calibration, thresholds, fitted.label_thresholds, figures)
 
 
-def _counted(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> ScoreCounts:
+def _count_scores(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> ScoreCounts:
     counts = ScoreCounts(seen)
     for logits, gold in documents:
         counts.update(logits, gold)
@@ -183,86 +184,87 @@ def fit(
     """Fits calibration and thresholds on counts of logits.
 
     Args:
-        counts: Of validation documents.
+        counts: Counts of validation documents.
         method: As in `calibrate`; None to skip the calibration.
         label_thresholds: As in `calibrate`.
         objective: As in `calibrate`.
-        options: Of `fit_label_thresholds`.
+        options: Options of `fit_label_thresholds`.
 
     Returns:
         The fitted values.
 
     Raises:
-        ValueError: No document has one of the labels.
+        ValueError: If no document has one of the labels.
     """
     calibration: dict[str, Any] = {}
     thresholds: dict[str, float] = {}
-    own = torch.full((len(counts.seen),), math.nan, dtype=torch.double)
+    thresholds_by_label = torch.full((len(counts.seen),), math.nan, dtype=torch.double)
     figures: dict[str, Any] = {"documents": counts.documents}
     for group in GROUPS:
-        place, labels = int(group == "seen"), counts.seen == (group == "seen")
-        cells, gold = counts.cells[:, place], counts.gold[:, place]
+        index, labels = int(group == "seen"), counts.seen == (group == "seen")
+        cells, gold = counts.cells[:, index], counts.gold[:, index]
         num_gold = counts.num_gold[:, labels]
         if not gold.any():
             continue
-        evidence = int(counts.gold_documents[place]), int(num_gold.sum())
+        evidence = int(counts.gold_documents[index]), int(num_gold.sum())
         if group == "unseen" and not tells_enough(*evidence):
             figures["note"] = _note(*evidence, "the calibration and the threshold")
             continue
         if method is not None:
-            gains = _gains(method, cells, gold)
-            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0)) if gains else _AS_IT_IS
+            improves = _improves(method, cells, gold)
+            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0)) if improves else _IDENTITY
 
         def probabilities(logits: Tensor, group: str = group) -> Tensor:
             return calibrated(logits, torch.full((len(logits),), group == "seen"), calibration).sigmoid()
 
         common, micro_f1 = group_threshold(cells.sum(0), gold.sum(0), int(num_gold.sum()))
-        thresholds[group] = _short(probabilities(torch.tensor([common])).item())
+        thresholds[group] = _round(probabilities(torch.tensor([common])).item())
         figures[f"{group}_threshold"] = thresholds[group]
         figures[f"{group}_micro_f1_before"] = _micro_f1_at_half(cells.sum(0), gold.sum(0), int(num_gold.sum()))
         figures[f"{group}_micro_f1"] = micro_f1
-        for name, (number, right) in {
+        for name, (number, correct) in {
             "": (cells.sum(0), gold.sum(0)),
-            f"top_{counts.top_k}_": (counts.best_cells[place], counts.best_gold[place]),
+            f"top_{counts.top_k}_": (counts.best_cells[index], counts.best_gold[index]),
         }.items():
             for when, p in {"before": VALUES.sigmoid(), "after": probabilities(VALUES)}.items():
-                figures[f"{group}_{name}expected_calibration_error_{when}"] = _error(p, number, right)
+                figures[f"{group}_{name}expected_calibration_error_{when}"] = _error(p, number, correct)
         if label_thresholds and gold.any(1).all():
             parts = _parts(counts, labels)
             if all(_is_resolved(*part) for part in parts):
                 *halves, whole = (part for part, _ in parts)
-                found = fit_label_thresholds(halves, whole, objective, **options)
-                logits = found.thresholds
-                apart = (logits - common).abs() > 1e-6
-                own[labels] = torch.where(apart, probabilities(logits), math.nan)
-                figures |= {f"{group}_{name}": value for name, value in _figures(found, int(apart.sum())).items()}
+                fitted = fit_label_thresholds(halves, whole, objective, **options)
+                logits = fitted.thresholds
+                differs = (logits - common).abs() > 1e-6
+                thresholds_by_label[labels] = torch.where(differs, probabilities(logits), math.nan)
+                summary = _figures(fitted, int(differs.sum()))
+                figures |= {f"{group}_{name}": value for name, value in summary.items()}
     if not thresholds and "note" not in figures:
         raise ValueError(
             f"none of the {counts.documents} documents has one of the {len(counts.seen)} candidate labels as a gold "
             "label: check that the documents were encoded with the label set of the model, and columns"
         )
-    return Calibration(calibration, thresholds, own, figures)
+    return Calibration(calibration, thresholds, thresholds_by_label, figures)
 
 
 def _note(documents: int, gold: int, what: str) -> str:
     return (
-        f"{documents:,} document{'s have' if documents > 1 else ' has'} unseen labels, {gold:,} in all: too few to fit "
-        f"(at least {LEAST_DOCUMENTS} documents and {LEAST_GOLD} labels), so unseen labels use {what} of "
+        f"{documents:,} document{'s have' if documents > 1 else ' has'} unseen labels, {gold:,} in total: too few to "
+        f"fit (at least {MIN_DOCUMENTS} documents and {MIN_GOLD} labels), so unseen labels use {what} of "
         "seen labels"
     )
 
 
-def _gains(method: str, cells: Tensor, gold: Tensor) -> bool:
+def _improves(method: str, cells: Tensor, gold: Tensor) -> bool:
     """Tests whether a calibration of one half of the documents improves the other half, `(2, BINS)` each.
 
-    If a half has no gold label, this cannot be tested, and the priors of the fit are trusted.
+    If a half has no gold label, this cannot be tested, and returns True.
     """
     if not bool(gold.any(1).all()):
         return True
     gain = 0.0
     for half in range(2):
-        own = {"seen": fit_calibration(method, VALUES, cells[half], gold[half])}
-        logits = calibrated(VALUES, torch.ones(len(VALUES), dtype=torch.bool), own)
+        fitted = {"seen": fit_calibration(method, VALUES, cells[half], gold[half])}
+        logits = calibrated(VALUES, torch.ones(len(VALUES), dtype=torch.bool), fitted)
         gain += _likelihood(logits, cells[1 - half], gold[1 - half]) - _likelihood(
             VALUES, cells[1 - half], gold[1 - half]
         )
@@ -271,21 +273,21 @@ def _gains(method: str, cells: Tensor, gold: Tensor) -> bool:
 
 def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
     """Returns the log-likelihood of the gold labels."""
-    came = cells > 0
-    logits, number, right = logits[came].double(), cells[came].double(), gold[came].double()
-    return float((right * logits - number * functional.softplus(logits)).sum())
+    occurs = cells > 0
+    logits, cells, gold = logits[occurs].double(), cells[occurs].double(), gold[occurs].double()
+    return float((gold * logits - cells * functional.softplus(logits)).sum())
 
 
 def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float]]:
     """Returns counts of labels for each half of the documents and for all, with the best common micro-F1."""
-    place = int(counts.seen[labels][0])
+    group = int(counts.seen[labels][0])
     parts = []
     for part in (slice(0, 1), slice(1, 2), slice(0, 2)):
         num_gold = counts.num_gold[part, labels].sum(0)
         common, micro_f1 = group_threshold(
-            counts.cells[part, place].sum(0), counts.gold[part, place].sum(0), int(num_gold.sum())
+            counts.cells[part, group].sum(0), counts.gold[part, group].sum(0), int(num_gold.sum())
         )
-        cells, gold = (above_edges(own[part, labels].sum(0)) for own in (counts.label_cells, counts.label_gold))
+        cells, gold = (above_edges(table[part, labels].sum(0)) for table in (counts.label_cells, counts.label_gold))
         parts.append((LabelCounts(cells, gold, num_gold, common), micro_f1))
     return parts
 
@@ -293,24 +295,24 @@ def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float
 def _is_resolved(part: LabelCounts, micro_f1: float) -> bool:
     """Checks whether the coarse counts of single labels agree with the fine counts of all labels."""
     coarse = part.figures(torch.full((len(part.num_gold),), part.common))["micro_f1"]
-    return abs(coarse - micro_f1) <= _COARSE * micro_f1
+    return abs(coarse - micro_f1) <= _MAX_COARSE_ERROR * micro_f1
 
 
-def _figures(found: LabelThresholds, number: int) -> dict[str, Any]:
-    best = found.held_out[found.shrinkage]
-    common = found.held_out.get(math.inf, best)
+def _figures(fitted: LabelThresholds, number: int) -> dict[str, Any]:
+    best = fitted.held_out[fitted.shrinkage]
+    common = fitted.held_out.get(math.inf, best)
     return {
         **{f"held_out_{name}": value for name, value in common.items()},
         **{f"held_out_{name}_of_label_thresholds": value for name, value in best.items()},
-        "shrinkage": None if math.isinf(found.shrinkage) else found.shrinkage,
+        "shrinkage": None if math.isinf(fitted.shrinkage) else fitted.shrinkage,
         "label_thresholds": number,
     }
 
 
-def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Calibration:
-    """Collects logits of labels that exclude each other, since a softmax needs all logits of a document."""
-    kept: list[tuple[Tensor, Tensor]] = []
-    size, step, number = max(1, _KEPT_LOGITS // len(seen)), 1, 0
+def _fit_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Calibration:
+    """Fits a single-label model on logits of whole documents, since a softmax needs all logits of a document."""
+    stored: list[tuple[Tensor, Tensor]] = []
+    size, step, number = max(1, _MAX_LOGITS // len(seen)), 1, 0
     for logits, gold in documents:
         several = (gold != IGNORE).sum(1) > 1
         if bool(several.any()):
@@ -320,37 +322,40 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Cal
             )
         for row, columns in zip(widened(logits).cpu(), gold[:, 0].cpu(), strict=True):
             if number % step == 0:
-                kept.append((row.clone(), columns))  # a copy, so that the batch can be freed
-                if len(kept) > size:  # every second of them, and of all later ones
-                    kept, step = kept[::2], 2 * step
+                stored.append((row.clone(), columns))  # a copy, so that the batch can be freed
+                if len(stored) > size:  # halves the stored documents, and the share of later documents to store
+                    stored, step = stored[::2], 2 * step
             number += 1
-    kept = [(row, column) for row, column in kept if column != IGNORE and not row[column].isneginf()]
-    if not kept:
+    stored = [(row, column) for row, column in stored if column != IGNORE and not row[column].isneginf()]
+    if not stored:
         raise ValueError(f"none of the {number} documents has one of the {len(seen)} candidate labels as a gold label")
-    every, gold = torch.stack([row for row, _ in kept]), torch.stack([column for _, column in kept])
+    all_logits, gold = torch.stack([row for row, _ in stored]), torch.stack([column for _, column in stored])
     unseen = int((~seen[gold]).sum())
     calibration: dict[str, Any] = {}
     if tells_enough(unseen, unseen):
-        calibration = fit_softmax_calibration(every, gold, seen)
+        calibration = fit_softmax_calibration(all_logits, gold, seen)
     elif unseen < len(gold):  # too few: all labels use the calibration of seen labels
-        calibration = fit_softmax_calibration(every, gold, torch.ones_like(seen))
+        calibration = fit_softmax_calibration(all_logits, gold, torch.ones_like(seen))
     before, after = ScoreCounts(seen), ScoreCounts(seen)
-    for start in range(0, len(every), before.chunk_size):
-        rows, columns = every[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
-        before.update(_each_on_its_own(rows), columns)
-        after.update(_each_on_its_own(calibrated(rows, seen, calibration)), columns)
+    for start in range(0, len(all_logits), before.chunk_size):
+        rows, columns = all_logits[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
+        before.update(_softmax_to_sigmoid_logits(rows), columns)
+        after.update(_softmax_to_sigmoid_logits(calibrated(rows, seen, calibration)), columns)
     figures: dict[str, Any] = {"documents": number}
-    for when, counts, logits in (("before", before, every), ("after", after, calibrated(every, seen, calibration))):
-        found = fit(counts, None, label_thresholds=False).figures
-        figures |= {f"{name.removesuffix('_before')}_{when}": found[name] for name in found if "error_before" in name}
+    for when, counts, logits in (
+        ("before", before, all_logits),
+        ("after", after, calibrated(all_logits, seen, calibration)),
+    ):
+        errors = fit(counts, None, label_thresholds=False).figures
+        figures |= {f"{name.removesuffix('_before')}_{when}": errors[name] for name in errors if "error_before" in name}
         figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
     if unseen and not tells_enough(unseen, unseen):
         figures["note"] = _note(unseen, unseen, "the calibration")
     return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
 
 
-def _each_on_its_own(logits: Tensor) -> Tensor:
-    """Returns `(N, C)` logits whose sigmoid equals the softmax of the given ones."""
+def _softmax_to_sigmoid_logits(logits: Tensor) -> Tensor:
+    """Returns `(N, C)` logits whose sigmoid equals the softmax of `logits`."""
     logs = logits.log_softmax(-1)
     return logs - torch.log1p(-logs.exp().clamp(max=1 - 1e-7))
 
@@ -367,10 +372,10 @@ def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
     return calibration_error(*sums)
 
 
-def _candidates(
+def _select_candidates(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], columns: Sequence[int] | None
 ) -> Tensor:
-    """`(C,)` columns, ascending."""
+    """Returns `(C,)` indices of the candidate labels, ascending."""
     number = model.config.num_labels
     if columns is not None:
         chosen = torch.as_tensor(columns, dtype=torch.long).cpu()
@@ -389,27 +394,27 @@ def _candidates(
             )
         for batch in batches:
             gold = _gold(batch)
-            columns_of = gold[gold >= 0] if not _is_multi_hot(gold) else gold.nonzero()[:, 1]
-            if len(columns_of) and int(columns_of.max()) >= number:
+            gold_columns = gold[gold >= 0] if not _is_multi_hot(gold) else gold.nonzero()[:, 1]
+            if len(gold_columns) and int(gold_columns.max()) >= number:
                 raise ValueError(
-                    f"a batch has gold label index {int(columns_of.max())}, but the model has {number} labels"
+                    f"a batch has gold label index {int(gold_columns.max())}, but the model has {number} labels"
                 )
-            chosen[columns_of.long().cpu()] = True
+            chosen[gold_columns.long().cpu()] = True
     if not bool(chosen.any()):
         raise ValueError(
-            "no label is a candidate: none is stored as seen, and no document has a gold label; mark the labels of the "
-            "training documents with label_set.with_counts(...)"
+            "there are no candidate labels: no stored label is marked as seen, and no document has a gold label; mark "
+            "the labels of training documents with label_set.with_counts(...)"
         )
     return chosen.nonzero().flatten()
 
 
-def _scored(
+def _score_candidates(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each batch `(B, C)` logits and `(B, P)` gold positions among the candidates, padded with -100."""
+    """Yields `(B, C)` logits and `(B, P)` gold positions among the candidates, padded with -100, for each batch."""
     positions = torch.full((model.config.num_labels + 1,), IGNORE)
     positions[chosen] = torch.arange(len(chosen))
-    every = len(chosen) == model.config.num_labels
+    is_complete = len(chosen) == model.config.num_labels
     for batch in batches:
         gold = _gold(batch)
         inputs = {
@@ -420,7 +425,7 @@ def _scored(
         with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             logits = model(**inputs).logits
         logits, gold = read_batch(logits, gold)
-        logits = logits if every else logits[:, chosen.to(logits.device)]
+        logits = logits if is_complete else logits[:, chosen.to(logits.device)]
         yield logits, positions.to(gold.device)[gold.masked_fill(gold == IGNORE, -1)]
 
 
@@ -428,8 +433,8 @@ def _gold(batch: Mapping[str, Any]) -> Tensor:
     gold = batch.get("labels") if hasattr(batch, "get") else None
     if not isinstance(gold, Tensor):
         raise ValueError(
-            "batches must be as GileDataCollator makes them of documents with labels: DataLoader(encode_dataset(...), "
-            f"64, collate_fn=GileDataCollator(processor)); got {sorted(batch) if gold is None else type(gold).__name__}"
+            "batches must come from a GileDataCollator, with labels: DataLoader(encode_dataset(...), 64, collate_fn="
+            f"GileDataCollator(processor)); got {sorted(batch) if gold is None else type(gold).__name__}"
         )
     return gold
 
@@ -438,22 +443,22 @@ def _is_multi_hot(gold: Tensor) -> bool:
     return gold.is_floating_point() or gold.dtype == torch.bool
 
 
-def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibration) -> None:
-    """Stores the result in the model, if all of it is valid."""
+def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibration) -> None:
+    """Stores the result in the model; on invalid values, the model stays unchanged."""
     config, before = model.config, (model.config.calibration, model.config.thresholds)
     labels, single = model.label_set, config.problem_type == "single_label_classification"
     if labels is not None:
         changed = list(labels)
-        for column, threshold in zip(chosen.tolist(), found.label_thresholds.tolist(), strict=True):
-            if single or ("seen" if labels[column].seen else "unseen") in found.thresholds:
-                threshold = None if math.isnan(threshold) else _short(threshold)
+        for column, threshold in zip(chosen.tolist(), fitted.label_thresholds.tolist(), strict=True):
+            if single or ("seen" if labels[column].seen else "unseen") in fitted.thresholds:
+                threshold = None if math.isnan(threshold) else _round(threshold)
                 changed[column] = replace(changed[column], threshold=threshold)
         labels = LabelSet(changed)
-    config.calibration, config.thresholds = found.calibration or before[0], found.thresholds
-    if not single:  # with a softmax, groups are only valid together
-        others = {group: before[0].get(group, _AS_IT_IS) for group in before[1] if group not in found.thresholds}
-        config.calibration, config.thresholds = others | found.calibration, before[1] | found.thresholds
-        if all(own == _AS_IT_IS for own in config.calibration.values()):
+    config.calibration, config.thresholds = fitted.calibration or before[0], fitted.thresholds
+    if not single:  # groups of a softmax are only valid together
+        others = {group: before[0].get(group, _IDENTITY) for group in before[1] if group not in fitted.thresholds}
+        config.calibration, config.thresholds = others | fitted.calibration, before[1] | fitted.thresholds
+        if all(entry == _IDENTITY for entry in config.calibration.values()):
             config.calibration = {}
     try:
         config.validate_calibration()
@@ -463,6 +468,6 @@ def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibrati
     model.label_set = labels
 
 
-def _short(probability: float) -> float:
+def _round(probability: float) -> float:
     """Rounds to six significant digits; near 1 rounds the difference from 1, since no probability reaches 1."""
-    return 1 - _short(1 - probability) if probability > 0.999 else float(f"{probability:.6g}")
+    return 1 - _round(1 - probability) if probability > 0.999 else float(f"{probability:.6g}")

@@ -1,11 +1,11 @@
-"""Thresholds of single labels, shrunk towards the common threshold for labels with few gold documents.
+"""Fits thresholds of single labels, shrunk towards the common threshold for labels with few gold documents.
 
-The best threshold of a label on few validation documents is mostly noise, and on other documents worse than a common
-threshold. A label with n gold documents therefore gets
+The best threshold of a label on few validation documents is mostly noise, and worse than a common threshold on other
+documents. A label with n gold documents therefore gets
 
     t = (n * best threshold of the label + m * common threshold) / (n + m)
 
-where m is chosen by cross-validation: thresholds are fitted on a half of the documents and evaluated on the other.
+where m is chosen by cross-validation: thresholds are fitted on half of the documents and evaluated on the other half.
 
 Shapes: `C` labels, `E` edges.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .score_counts import BEGINS, EDGES, counts_above
+from .score_counts import EDGES, LOWER_BOUNDS, counts_above
 
 OBJECTIVES = ("micro_f1", "macro_f1")
 """Objectives of thresholds of single labels."""
@@ -25,7 +25,7 @@ OBJECTIVES = ("micro_f1", "macro_f1")
 SHRINKAGES = (0.0, *(2.0**power for power in range(11)), math.inf)
 """Candidate values of m; 0 selects the best threshold of each label, infinity the common threshold."""
 
-_LABELS_AT_ONCE = 2048
+_CHUNK_SIZE = 2048
 
 _ROUNDS = 3
 """Number of iterations, as the best threshold of a label and the micro-F1 of all labels depend on each other."""
@@ -40,8 +40,8 @@ def group_threshold(cells: Tensor, gold: Tensor, num_gold: int) -> tuple[float, 
         num_gold: Total number of gold labels.
 
     Returns:
-        A logit, and its micro-F1. Among equally good thresholds, it is half-way between the lowest accepted score and
-        the next one below, so that other documents may have slightly lower scores.
+        A logit, and its micro-F1. Among equally good thresholds, it is halfway between the lowest accepted score and
+        the next lower score, so that other documents may have slightly lower scores.
 
     Raises:
         ValueError: If no gold label has a positive probability.
@@ -52,9 +52,9 @@ def group_threshold(cells: Tensor, gold: Tensor, num_gold: int) -> tuple[float, 
     micro_f1 = 2 * hits / (predicted + num_gold).clamp(min=1)
     best = int(micro_f1.argmax())  # the first of the best
     last = int((predicted == predicted[best]).nonzero()[-1])  # no scores in between
-    threshold = BEGINS[len(BEGINS) - 1 - best]
-    if last < len(BEGINS) - 1:
-        threshold = (threshold + BEGINS[len(BEGINS) - 1 - last]) / 2
+    threshold = LOWER_BOUNDS[len(LOWER_BOUNDS) - 1 - best]
+    if last < len(LOWER_BOUNDS) - 1:
+        threshold = (threshold + LOWER_BOUNDS[len(LOWER_BOUNDS) - 1 - last]) / 2
     return float(threshold), float(micro_f1[best])
 
 
@@ -63,7 +63,7 @@ class LabelCounts:
     """Counts on which thresholds of single labels are fitted, for half of the documents or all of them.
 
     Args:
-        cells: `(C, E + 2)` documents with at least the logit of each edge, of `above_edges`.
+        cells: `(C, E + 2)` documents with at least the logit of each edge, from `above_edges`.
         gold: `(C, E + 2)` documents in which the label is gold.
         num_gold: `(C,)` gold documents of each label.
         common: Common threshold, a logit.
@@ -74,14 +74,14 @@ class LabelCounts:
     num_gold: Tensor
     common: float
 
-    def named(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+    def count_predicted(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
         """Counts hits and predicted documents of each label.
 
         Args:
             thresholds: `(C,)` logits.
 
         Returns:
-            `(C,)` and `(C,)`.
+            `(C,)` hits and `(C,)` predicted documents.
         """
         return counts_above(self.gold, thresholds), counts_above(self.cells, thresholds)
 
@@ -94,11 +94,11 @@ class LabelCounts:
         Returns:
             `micro_f1` and `macro_f1`, as in `LabelMetrics`.
         """
-        hits, predicted = self.named(thresholds)
+        hits, predicted = self.count_predicted(thresholds)
         return _f1(hits, predicted, self.num_gold)
 
     def best_thresholds(self, objective: str, micro_f1: float) -> Tensor:
-        """Finds the best threshold of each label; among equally good ones, that closest to the common threshold.
+        """Finds the best threshold of each label; among equally good thresholds, the closest to the common threshold.
 
         For micro-F1, the best threshold maximizes `2 * hits - micro_f1 * predicted` (Dinkelbach).
 
@@ -109,22 +109,22 @@ class LabelCounts:
         Returns:
             `(C,)` logits; the common threshold for labels without gold documents.
         """
-        tried = torch.cat([EDGES, EDGES.new_tensor([self.common])])
-        common = self.named(torch.full((len(self.num_gold),), self.common))
-        best_of_chunks = []
-        for start in range(0, len(self.num_gold), _LABELS_AT_ONCE):
-            chunk = slice(start, start + _LABELS_AT_ONCE)
+        candidates = torch.cat([EDGES, EDGES.new_tensor([self.common])])
+        common = self.count_predicted(torch.full((len(self.num_gold),), self.common))
+        best_thresholds = []
+        for start in range(0, len(self.num_gold), _CHUNK_SIZE):
+            chunk = slice(start, start + _CHUNK_SIZE)
             hits, predicted = (
                 torch.cat([above[chunk, 1:-1].double(), at_common[chunk, None]], dim=1)
                 for above, at_common in zip((self.gold, self.cells), common, strict=True)
             )
             if objective == "micro_f1":
-                worth = 2 * hits - micro_f1 * predicted
+                objective_values = 2 * hits - micro_f1 * predicted
             else:
-                worth = 2 * hits / (predicted + self.num_gold[chunk, None]).clamp(min=1)
-            best = worth >= worth.max(1, keepdim=True).values - 1e-9
-            best_of_chunks.append(tried[torch.where(best, (tried - self.common).abs(), torch.inf).argmin(1)])
-        return torch.where(self.num_gold > 0, torch.cat(best_of_chunks), self.common)
+                objective_values = 2 * hits / (predicted + self.num_gold[chunk, None]).clamp(min=1)
+            best = objective_values >= objective_values.max(1, keepdim=True).values - 1e-9
+            best_thresholds.append(candidates[torch.where(best, (candidates - self.common).abs(), torch.inf).argmin(1)])
+        return torch.where(self.num_gold > 0, torch.cat(best_thresholds), self.common)
 
     def shrink(self, thresholds: Tensor, shrinkage: float) -> Tensor:
         """Shrinks thresholds towards the common threshold.
@@ -171,7 +171,7 @@ def fit_label_thresholds(
         halves: Counts of each half of the documents.
         whole: Counts of all documents.
         objective: `"micro_f1"` or `"macro_f1"`.
-        shrinkages: Candidate values of m; the highest of equally good ones is used.
+        shrinkages: Candidate values of m; the highest of equally good values is used.
 
     Returns:
         Thresholds fitted on all documents, with the m that is best in cross-validation.
@@ -180,13 +180,13 @@ def fit_label_thresholds(
         ValueError: If the objective does not exist.
     """
     check_objective(objective)
-    micro_f1 = _across(halves, [torch.full((len(one.num_gold),), one.common) for one in halves])["micro_f1"]
+    micro_f1 = _cross_validate(halves, [torch.full((len(half.num_gold),), half.common) for half in halves])["micro_f1"]
     for _ in range(_ROUNDS if objective == "micro_f1" else 1):
-        best_of_halves = [half.best_thresholds(objective, micro_f1) for half in halves]
+        half_thresholds = [half.best_thresholds(objective, micro_f1) for half in halves]
         held_out = {
-            shrinkage: _across(
+            shrinkage: _cross_validate(
                 halves,
-                [half.shrink(thresholds, shrinkage) for half, thresholds in zip(halves, best_of_halves, strict=True)],
+                [half.shrink(thresholds, shrinkage) for half, thresholds in zip(halves, half_thresholds, strict=True)],
             )
             for shrinkage in shrinkages
         }
@@ -200,22 +200,22 @@ def check_objective(objective: str) -> None:
     """Checks that an objective exists.
 
     Raises:
-        ValueError: If it does not.
+        ValueError: If it does not exist.
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or, for example, recall@0.8, got {objective!r}")
 
 
-def _across(halves: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str, float]:
-    """Computes the F1 of the thresholds of each half on the other."""
-    named = [half.named(fitted) for half, fitted in zip(halves, reversed(thresholds), strict=True)]
-    hits, predicted = (torch.cat(counts) for counts in zip(*named, strict=True))
+def _cross_validate(halves: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str, float]:
+    """Computes the F1 of thresholds fitted on each half and applied to the other."""
+    counted = [half.count_predicted(fitted) for half, fitted in zip(halves, reversed(thresholds), strict=True)]
+    hits, predicted = (torch.cat(counts) for counts in zip(*counted, strict=True))
     return _f1(hits, predicted, torch.cat([half.num_gold for half in halves]))
 
 
 def _f1(hits: Tensor, predicted: Tensor, gold: Tensor) -> dict[str, float]:
-    named = predicted + gold
+    total = predicted + gold
     return {
-        "micro_f1": float(2 * hits.sum() / named.sum().clamp(min=1)),
-        "macro_f1": float((2 * hits / named.clamp(min=1e-9)).mean()),
+        "micro_f1": float(2 * hits.sum() / total.sum().clamp(min=1)),
+        "macro_f1": float((2 * hits / total.clamp(min=1e-9)).mean()),
     }

@@ -1,4 +1,4 @@
-"""Thresholds that guarantee an expected recall, by conformal risk control (Angelopoulos et al., 2022).
+"""Computes thresholds that guarantee an expected recall, by conformal risk control (Angelopoulos et al., 2022).
 
 For n documents, R(t) is the mean fraction of gold labels of a document below the threshold t. With
 
@@ -19,8 +19,8 @@ from ...models.configuration_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 
 _OBJECTIVE = re.compile(r"recall@(0?\.\d+)")
-_BELOW = 1 - 1e-5
-"""Margin of a threshold below the lowest accepted label, because probabilities are rounded."""
+_MARGIN = 1 - 1e-5
+"""Factor of a threshold, so that the lowest accepted label stays above it although probabilities are rounded."""
 
 
 def guaranteed_recall(objective: str, one_label: bool = False) -> float | None:
@@ -31,18 +31,18 @@ def guaranteed_recall(objective: str, one_label: bool = False) -> float | None:
         one_label: Whether it is a single-label model.
 
     Raises:
-        ValueError: If a single-label model is asked for a recall.
+        ValueError: If a recall is requested of a single-label model.
 
     Example:
         >>> guaranteed_recall("recall@0.8"), guaranteed_recall("micro_f1")
         (0.8, None)
     """
-    found = _OBJECTIVE.fullmatch(objective)
-    if found is None or float(found[1]) == 0:
+    match = _OBJECTIVE.fullmatch(objective)
+    if match is None or float(match[1]) == 0:
         return None
     if one_label:
         raise ValueError(f"objective {objective}: a single-label model has no thresholds")
-    return float(found[1])
+    return float(match[1])
 
 
 class GoldLogits:
@@ -52,26 +52,26 @@ class GoldLogits:
         seen: `(C,)` booleans, whether each candidate label is seen.
 
     Attributes:
-        of_group: Logits of the gold labels of each document that has some, for "seen" and "unseen".
+        by_group: Logits of the gold labels of each document with gold labels in the group, for "seen" and "unseen".
     """
 
     def __init__(self, seen: Tensor) -> None:
         self.seen = seen
-        self.of_group: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
+        self.by_group: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
 
-    def through(self, documents: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields documents unchanged.
+    def collect(self, documents: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Collects the logits of gold labels, and yields the documents unchanged.
 
         Args:
-            documents: `(B, C)` logits and `(B, P)` gold label indices, padded with -100, of each batch.
+            documents: `(B, C)` logits and `(B, P)` gold label indices, padded with -100, for each batch.
         """
         for logits, gold in documents:
             for row, columns in zip(widened(logits).cpu(), gold.cpu(), strict=True):
                 columns = columns[columns != IGNORE]
-                for group, kept in self.of_group.items():
-                    own = columns[self.seen[columns] == (group == "seen")]
-                    if len(own):
-                        kept.append(row[own])
+                for group, collected in self.by_group.items():
+                    members = columns[self.seen[columns] == (group == "seen")]
+                    if len(members):
+                        collected.append(row[members])
             yield logits, gold
 
 
@@ -92,7 +92,7 @@ def promised_threshold(gold: list[Tensor], recall: float) -> float:
             "needed"
         )
     values, order = torch.cat(gold).double().sort()
-    shares = torch.cat([torch.full((len(own),), 1 / len(own), dtype=torch.double) for own in gold])[order]
-    lost = torch.cat([shares.new_zeros(1), shares.cumsum(0)])  # for thresholds above that many labels
+    shares = torch.cat([torch.full((len(row),), 1 / len(row), dtype=torch.double) for row in gold])[order]
+    lost = torch.cat([shares.new_zeros(1), shares.cumsum(0)])  # lost[i]: threshold above the i lowest labels
     lost = lost[torch.searchsorted(values, values)]
-    return float(values[(lost + 1) / (number + 1) <= risk].max()) * _BELOW
+    return float(values[(lost + 1) / (number + 1) <= risk].max()) * _MARGIN

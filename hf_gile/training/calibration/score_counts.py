@@ -1,4 +1,4 @@
-"""Counts of logits and gold labels for calibration, in memory independent of the number of documents.
+"""Counts logits and gold labels for calibration, in memory independent of the number of documents.
 
 Shapes: `N` documents, `C` candidate labels, `P` gold labels per document, padded, `E` edges.
 """
@@ -17,18 +17,18 @@ VALUES = torch.cat([-VALUES[1:].flip(0), VALUES])
 
 BINS = len(VALUES)
 
-BEGINS = torch.cat([VALUES[:1], (VALUES[1:] + VALUES[:-1]) / 2])
-"""`(BINS,)` lowest logit that is rounded to each value, or lies between it and the next lower value."""
+LOWER_BOUNDS = torch.cat([VALUES[:1], (VALUES[1:] + VALUES[:-1]) / 2])
+"""`(BINS,)` lower bound of the logits that are rounded to each value."""
 
 _STEPS = torch.cat([torch.arange(8, 16) * 2.0**power for power in range(-6, 3)]).double()  # 1/8 to 60
-EDGES = BEGINS[torch.searchsorted(VALUES, torch.cat([-_STEPS.flip(0), torch.zeros(1), _STEPS]))]
+EDGES = LOWER_BOUNDS[torch.searchsorted(VALUES, torch.cat([-_STEPS.flip(0), torch.zeros(1), _STEPS]))]
 """`(E,)` bin edges for logits of single labels: eight per power of two."""
 
 _INTERVALS = torch.bucketize(VALUES, EDGES, right=True, out_int32=True)
-"""`(BINS,)` 0 is below the first edge."""
+"""`(BINS,)` interval between `EDGES` of each value; 0 is below the first edge."""
 
 
-def rounded(logits: Tensor) -> Tensor:
+def round_to_bins(logits: Tensor) -> Tensor:
     """Rounds logits to the nearest float16 value, clipped to its range.
 
     Args:
@@ -38,7 +38,7 @@ def rounded(logits: Tensor) -> Tensor:
         `(N, C)` indices into `VALUES`, on the CPU.
 
     Example:
-        >>> VALUES[rounded(torch.tensor([0.1, -1e9, -0.0]))].tolist()
+        >>> VALUES[round_to_bins(torch.tensor([0.1, -1e9, -0.0]))].tolist()
         [0.09998, -65504.0, 0.0]
     """
     bits = widened(logits).clamp(-65504, 65504).half().view(torch.int16).cpu()
@@ -115,38 +115,38 @@ class ScoreCounts:
 
     def _add(self, logits: Tensor, gold: Tensor) -> None:
         candidate = (logits > torch.finfo(logits.dtype).min).cpu()
-        bins, gold = rounded(logits), gold.cpu()
+        bins, gold = round_to_bins(logits), gold.cpu()
         rows = torch.arange(len(logits))
         halves = assign_halves(self.documents + rows)
         self.documents += len(logits)
         group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
         half, width = halves.int()[:, None], len(EDGES) + 1
-        of_group = (bins + BINS * group).add_(2 * BINS * half)
-        of_label = _INTERVALS[bins].add_(width * labels).add_(width * len(labels) * half)
+        group_bins = (bins + BINS * group).add_(2 * BINS * half)
+        label_bins = _INTERVALS[bins].add_(width * labels).add_(width * len(labels) * half)
         if bool(candidate.all()):
-            _count(self.cells, of_group)
-            _count(self.label_cells, of_label.T)  # label by label, for memory locality
+            _count(self.cells, group_bins)
+            _count(self.label_cells, label_bins.T)  # label by label, for memory locality
         else:
-            _count(self.cells, of_group[candidate])
-            _count(self.label_cells, of_label.T[candidate.T])
+            _count(self.cells, group_bins[candidate])
+            _count(self.label_cells, label_bins.T[candidate.T])
         is_gold = gold != IGNORE
         documents, columns = rows[:, None].expand_as(gold)[is_gold], gold[is_gold]
         _count(self.num_gold, columns + len(labels) * halves[documents])
-        found = candidate[documents, columns]
-        documents, columns = documents[found], columns[found]
-        _count(self.gold, of_group[documents, columns])
-        _count(self.label_gold, of_label[documents, columns])
+        is_candidate = candidate[documents, columns]
+        documents, columns = documents[is_candidate], columns[is_candidate]
+        _count(self.gold, group_bins[documents, columns])
+        _count(self.label_gold, label_bins[documents, columns])
         mask = torch.zeros(logits.shape, dtype=torch.bool)
         mask[documents, columns] = True
-        for place in range(2):
-            chosen = (group == place).nonzero().flatten()
-            self.gold_documents[place] += int(mask[:, chosen].any(1).sum())
+        for index in range(2):
+            chosen = (group == index).nonzero().flatten()
+            self.gold_documents[index] += int(mask[:, chosen].any(1).sum())
             if len(chosen):
                 best = logits[:, chosen.to(logits.device)].topk(min(self.top_k, len(chosen)), dim=1).indices.cpu()
                 best = chosen[best]
                 positions = bins.gather(1, best)
-                _count(self.best_cells[place], positions[candidate.gather(1, best)])
-                _count(self.best_gold[place], positions[mask.gather(1, best)])
+                _count(self.best_cells[index], positions[candidate.gather(1, best)])
+                _count(self.best_gold[index], positions[mask.gather(1, best)])
 
 
 def above_edges(label_counts: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     """Counts documents with at least a logit, for each label: exact at `EDGES`, interpolated between them.
 
     Args:
-        above: `(C, E + 2)` from `above_edges`; the outermost intervals are treated as 1 wide.
+        above: `(C, E + 2)` from `above_edges`; the outermost intervals are treated as having width 1.
         logits: `(C,)` a logit for each label.
 
     Returns:
@@ -181,12 +181,13 @@ def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     """
     ends = torch.cat([EDGES[:1] - 1, EDGES, EDGES[-1:] + 1])
     logits = logits.double().clamp(ends[0], ends[-1])
-    place = torch.bucketize(logits, ends, right=True).clamp(max=len(ends) - 1) - 1
-    share = (logits - ends[place]) / (ends[place + 1] - ends[place])
-    lower, upper = (above.gather(1, one[:, None])[:, 0].double() for one in (place, place + 1))
+    interval = torch.bucketize(logits, ends, right=True).clamp(max=len(ends) - 1) - 1
+    share = (logits - ends[interval]) / (ends[interval + 1] - ends[interval])
+    lower, upper = (above.gather(1, edge[:, None])[:, 0].double() for edge in (interval, interval + 1))
     return torch.lerp(lower, upper, share)
 
 
 def _count(counts: Tensor, positions: Tensor) -> None:
+    """Adds 1 to the flattened counts at each position, which may be repeated."""
     one = torch.ones(1, dtype=counts.dtype)
     counts.view(-1).index_add_(0, positions.reshape(-1), one.expand(positions.numel()))

@@ -1,4 +1,4 @@
-"""Decision thresholds (section 4.2.1 of GILE): fixed thresholds of the paper, and tuning on validation data.
+"""Sets decision thresholds (section 4.2.1 of GILE): fixed thresholds of the paper, or tuned on validation data.
 
 Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 """
@@ -16,20 +16,21 @@ from ...models.losses_gile import IGNORE, widened
 
 IntArray = NDArray[np.int64]
 
-LEAST_DOCUMENTS = 30
-LEAST_GOLD = 50
-"""Validation documents with unseen gold labels, and such gold labels in all, below which unseen labels keep the
-calibration and the threshold of the seen ones. Drawn from 1,392 MEDLINE documents with 1,944 gold labels held out (60
-draws of each size, measured on the rest), the threshold of one document lost 2.4 points of micro-F1 against that of the
-seen labels in the mean, and more than a point in 65 % of the draws; with 20 documents and 28 labels in 23 %, with 50
-and 70 in 10 %, with 80 and 111 in 3 %. Labels with more documents need fewer. Calibration pays from three on."""
+MIN_DOCUMENTS = 30
+MIN_GOLD = 50
+"""Minimum numbers of validation documents with unseen gold labels, and of such gold labels; with fewer, unseen labels
+use the calibration and the threshold of seen labels. They were chosen on samples of 1,392 MEDLINE documents with 1,944
+held-out gold labels (60 samples per size, evaluated on the other documents). A threshold fitted on a single document
+lost 2.4 points of micro-F1 on average against the threshold of seen labels, and more than a point in 65 % of samples;
+with 20 documents and 28 labels, it lost more than a point in 23 %, with 50 and 70 in 10 %, with 80 and 111 in 3 %. More
+frequent labels need fewer documents. Calibration helps from three documents on."""
 
-LEAST = 2.0**-126
+MIN_THRESHOLD = 2.0**-126
 """Lowest threshold, the smallest normal number of float32; it corresponds to a logit of -87."""
 DROPPED_BITS = 39
-"""Last bits of a float64 that its bin does not depend on, which leaves 13 after the leading one."""
-FIRST = int(np.float64(LEAST).view(np.int64))
-BINS = ((int(np.float64(1).view(np.int64)) - FIRST) >> DROPPED_BITS) + 1
+"""Number of low bits of a float64 ignored by its bin, which leaves 13 bits of the fraction."""
+FIRST_BITS = int(np.float64(MIN_THRESHOLD).view(np.int64))
+BINS = ((int(np.float64(1).view(np.int64)) - FIRST_BITS) >> DROPPED_BITS) + 1
 
 
 def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
@@ -40,7 +41,7 @@ def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
         low_resource: Whether only a part of the training documents is used, as in Table 7 of the paper.
 
     Returns:
-        A probability: 0.4 for fewer than 400 labels, 0.2 from 400 on; 0.3 for any number in low-resource training.
+        A probability: 0.4 for fewer than 400 labels, otherwise 0.2; always 0.3 for low-resource training.
 
     Raises:
         ValueError: If there are no labels.
@@ -50,7 +51,7 @@ def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
         (0.4, 0.2, 0.3)
     """
     if num_labels < 1:
-        raise ValueError(f"num_labels must be at least 1, got {num_labels}; pass the number of labels scored")
+        raise ValueError(f"num_labels must be at least 1, got {num_labels}; pass the number of scored labels")
     if low_resource:
         return 0.3
     return 0.4 if num_labels < 400 else 0.2
@@ -64,9 +65,9 @@ def tells_enough(documents: int, gold: int) -> bool:
         gold: Number of their unseen gold labels.
 
     Returns:
-        Whether there are at least `LEAST_DOCUMENTS` and `LEAST_GOLD`.
+        Whether there are at least `MIN_DOCUMENTS` and `MIN_GOLD`.
     """
-    return documents >= LEAST_DOCUMENTS and gold >= LEAST_GOLD
+    return documents >= MIN_DOCUMENTS and gold >= MIN_GOLD
 
 
 def tune_threshold(scores: Array, labels: Array) -> float:
@@ -97,20 +98,20 @@ def tune_threshold(scores: Array, labels: Array) -> float:
 class ThresholdTuner(TrainerMetric):
     """Finds the threshold with the best micro-F1 in a stream of batches, in bounded memory.
 
-    Up to `max_cells` probabilities are stored and all tried as thresholds. Beyond that, they are counted in a million
-    bins (16 MB), each with a relative width of 2^-13 or 0.012 %, and the lower bounds of bins are tried. In this case,
+    Up to `max_cells` probabilities are stored, and all are tried as thresholds. Beyond that, they are counted in a
+    million bins (16 MB), each with a relative width of 2^-13 or 0.012 %, and the lower bounds of bins are tried. Then,
 
     - `tuned_micro_f1` is still the exact micro-F1 of `threshold`, as in `LabelMetrics`;
-    - no other bound of a bin is better. A threshold within a bin may be, by the effect of the cells in that bin.
+    - no other bound of a bin is better, though a threshold within a bin may be, by the effect of the cells in that bin.
 
     The result depends neither on the division into batches nor on the order of documents.
 
     Labels that are not candidates (logits of -inf or the minimum of the dtype) have probability 0 and are never
-    predicted. If they are gold anyway, they count as missed, as in `LabelMetrics`.
+    predicted. If they are gold anyway, they count as false negatives, as in `LabelMetrics`.
 
     With a mask of seen labels, the threshold is tuned for seen labels only, because unseen labels are usually not gold
-    in validation documents and would only count as mistakes. If the documents have enough of them (`tells_enough`), the
-    unseen labels get a separate threshold.
+    in validation documents and would only count as false positives. If the documents have enough unseen gold labels
+    (`tells_enough`), the unseen labels get a separate threshold.
 
     Use it in `compute_metrics` of `transformers.Trainer` with `batch_eval_metrics=True`, alone or with `LabelMetrics`:
 
@@ -157,7 +158,7 @@ class ThresholdTuner(TrainerMetric):
 
     def reset(self) -> None:
         """Discards all batches."""
-        self.kept: list[tuple[IntArray, IntArray]] = []  # bits of all probabilities, and of the gold ones
+        self.stored: list[tuple[IntArray, IntArray]] = []  # bits of all probabilities, and of those of gold labels
         self.counts: IntArray | None = None  # cells per bin, all and gold, instead of stored probabilities
         self.cells = self.gold = self.documents = self.gold_documents = 0
         if self.unseen is not None:
@@ -175,13 +176,11 @@ class ThresholdTuner(TrainerMetric):
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         if self.unseen is not None:
-            positions = torch.full(
-                (self.num_labels + 1,), IGNORE, device=gold.device
-            )  # the last one is for the padding
+            positions = torch.full((self.num_labels + 1,), IGNORE, device=gold.device)  # the last entry is for padding
             for tuner, columns in zip((self, self.unseen), self.columns, strict=True):
-                own = columns.to(gold.device)
-                positions.fill_(IGNORE)[own] = torch.arange(len(own), device=gold.device)
-                tuner._count(scores[:, own], positions[gold.masked_fill(gold == IGNORE, -1)])
+                members = columns.to(gold.device)
+                positions.fill_(IGNORE)[members] = torch.arange(len(members), device=gold.device)
+                tuner._count(scores[:, members], positions[gold.masked_fill(gold == IGNORE, -1)])
         else:
             self._count(scores, gold)
 
@@ -199,8 +198,8 @@ class ThresholdTuner(TrainerMetric):
         """Computes the best threshold.
 
         Returns:
-            `threshold`, the highest among equally good ones; its `tuned_micro_f1`; `threshold_resolution`, 0.0 if all
-            distinct probabilities were tried. With `seen`, these are for seen labels. The same with the prefix
+            `threshold`, the highest among equally good thresholds; its `tuned_micro_f1`; `threshold_resolution`, 0.0 if
+            all distinct probabilities were tried. With `seen`, these are for seen labels. The same keys with the prefix
             `unseen_` are for unseen labels, if the documents have enough of them; otherwise they share the threshold of
             seen labels.
 
@@ -209,14 +208,14 @@ class ThresholdTuner(TrainerMetric):
         """
         require_documents(self.documents)
         if self.counts is None:
-            # Between the probabilities of consecutive gold labels, a lower threshold only adds mistakes.
-            bits, gold_cells = np.unique(np.concatenate([gold for _, gold in self.kept]), return_counts=True)
+            # Between the probabilities of consecutive gold labels, a lower threshold only adds false positives.
+            bits, gold_cells = np.unique(np.concatenate([gold for _, gold in self.stored]), return_counts=True)
             cells = np.zeros(len(bits), np.int64)
-            for every, _ in self.kept:
-                cells += np.bincount(np.searchsorted(bits, every, side="right"), minlength=len(bits) + 1)[1:]
+            for all_bits, _ in self.stored:
+                cells += np.bincount(np.searchsorted(bits, all_bits, side="right"), minlength=len(bits) + 1)[1:]
         else:
             cells, gold_cells = self.counts
-            bits = (np.arange(BINS) << DROPPED_BITS) + FIRST
+            bits = (np.arange(BINS) << DROPPED_BITS) + FIRST_BITS
         hits = gold_cells[::-1].cumsum()
         if not hits.any():
             raise ValueError(
@@ -225,14 +224,14 @@ class ThresholdTuner(TrainerMetric):
             )
         micro_f1 = 2 * hits / (cells[::-1].cumsum() + self.gold)
         best = int(micro_f1.argmax())  # the first of the best
-        found = {
+        result = {
             "threshold": float(bits[-1 - best].view(np.float64)),
             "tuned_micro_f1": float(micro_f1[best]),
             "threshold_resolution": 0.0 if self.counts is None else 2.0 ** (DROPPED_BITS - 52),
         }
         if self.unseen is not None and tells_enough(self.unseen.gold_documents, self.unseen.gold):
-            found |= {f"unseen_{name}": value for name, value in self.unseen.compute().items()}
-        return found
+            result |= {f"unseen_{name}": value for name, value in self.unseen.compute().items()}
+        return result
 
     def merge(self, other: "ThresholdTuner") -> None:
         """Adds the batches of another worker.
@@ -252,32 +251,32 @@ class ThresholdTuner(TrainerMetric):
         if self.unseen is not None and other.unseen is not None:
             self.unseen.merge(other.unseen)
         if other.counts is not None:
-            self._counted()[:] += other.counts
+            self._count_in_bins()[:] += other.counts
             self.cells += other.cells
-        for every, gold in other.kept:
-            self._add(every, gold)
+        for all_bits, gold_bits in other.stored:
+            self._add(all_bits, gold_bits)
         self.gold += other.gold
         self.gold_documents += other.gold_documents
         self.documents += other.documents
 
-    def _add(self, every: IntArray, gold: IntArray) -> None:
-        self.cells += len(every)
-        self.kept.append((every, gold))
+    def _add(self, all_bits: IntArray, gold_bits: IntArray) -> None:
+        self.cells += len(all_bits)
+        self.stored.append((all_bits, gold_bits))
         if self.counts is not None or self.cells > self.max_cells:
-            self._counted()
+            self._count_in_bins()
 
-    def _counted(self) -> IntArray:
-        """Returns the counts, including the stored probabilities."""
+    def _count_in_bins(self) -> IntArray:
+        """Moves the stored probabilities to the counts, and returns these."""
         if self.counts is None:
             self.counts = np.zeros((2, BINS), np.int64)
-        for kept in self.kept:
-            for counts, bits in zip(self.counts, kept, strict=True):
-                counts += np.bincount((bits - FIRST) >> DROPPED_BITS, minlength=BINS)
-        self.kept.clear()
+        for pair in self.stored:
+            for counts, bits in zip(self.counts, pair, strict=True):
+                counts += np.bincount((bits - FIRST_BITS) >> DROPPED_BITS, minlength=BINS)
+        self.stored.clear()
         return self.counts
 
 
 def _bits(probabilities: Tensor) -> IntArray:
-    """Reads the bits of positive numbers as integers, which preserves their order."""
-    wide = probabilities.cpu().double().numpy()  # to the CPU first, as not every accelerator supports float64
-    return wide[wide >= LEAST].view(np.int64)
+    """Returns the bits of probabilities of at least `MIN_THRESHOLD` as integers, which have the same order."""
+    values = probabilities.cpu().double().numpy()  # first to the CPU, as not all accelerators support float64
+    return values[values >= MIN_THRESHOLD].view(np.int64)

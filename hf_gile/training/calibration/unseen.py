@@ -8,7 +8,7 @@ from torch import Tensor
 from ...models import GileForSequenceClassification, get_towers
 from ...models.configuration_gile import TERMS
 from ..convex import PADDING, Documents, Example, fit_term_weights, stacked
-from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
+from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 
 
 @torch.no_grad()
@@ -22,7 +22,7 @@ def fit_unseen_weights(
 
     This is a logistic regression on the terms, see `fit_term_weights`. Without it, a model is as confident about unseen
     labels as about seen ones, but less often right. The weight of lexical terms cannot be learned from training
-    documents, because the model knows more about seen labels than their words.
+    documents, because the model has learned more about seen labels than their words.
 
     Args:
         model: A `GileForSequenceClassification` with `config.label_rows`, not trained on these labels.
@@ -35,7 +35,7 @@ def fit_unseen_weights(
 
     Raises:
         ValueError: If the model has no rows, a label was trained on, or too few documents have these labels. The model
-            is not changed then.
+            stays unchanged then.
     """
     gile = get_towers(model)
     if not gile.config.label_rows:
@@ -43,14 +43,14 @@ def fit_unseen_weights(
     chosen = torch.zeros(model.config.num_labels, dtype=torch.bool)
     chosen[list(columns)] = True
     if bool(gile.label_rows.weight[chosen.to(model.device)].any()):
-        raise ValueError("columns has a label with a row: it was seen in training, so it is not held out")
+        raise ValueError("columns contains a label with a row: it was seen in training, so it is not held out")
     example = _example(model, batches, chosen, bf16)
     is_gold = example.documents.gold >= 0
     documents, number = int(is_gold.any(1).sum()), int(is_gold.sum())
     if not tells_enough(documents, number):
         raise ValueError(
-            f"{documents} documents have {number} held-out gold labels: too few to fit, at least {LEAST_GOLD} in "
-            f"{LEAST_DOCUMENTS} documents are needed; hold out more labels, or more frequent labels"
+            f"{documents} documents have {number} held-out gold labels: too few to fit, at least {MIN_GOLD} in "
+            f"{MIN_DOCUMENTS} documents are needed; hold out more labels, or more frequent labels"
         )
     bias = float(gile.output_layer.bias())
     prior = {name: TERMS[name]["unseen"] for name in example.terms} | {"offset": bias}
@@ -65,27 +65,27 @@ def _example(
 ) -> Example:
     """Computes each term for selected labels, a `(L,)` mask, without the bias, and their gold labels."""
     config, was_training = model.config, model.training
-    before, bias = config.term_weights, float(get_towers(model).output_layer.bias())
-    has = {"joint": True, "cosine": config.cosine_score, "match": config.lexical, "coverage": config.lexical}
-    silent = {name: 0.0 for name, is_term in has.items() if is_term}
+    term_weights, bias = config.term_weights, float(get_towers(model).output_layer.bias())
+    available = {"joint": True, "cosine": config.cosine_score, "match": config.lexical, "coverage": config.lexical}
+    zero_weights = {name: 0.0 for name, is_available in available.items() if is_available}
     number = int(chosen.sum())
-    terms = {name: [torch.empty(0, number)] for name in silent}
+    terms = {name: [torch.empty(0, number)] for name in zero_weights}
     tables = {name: [torch.empty(0, 0, dtype=torch.long)] for name in ("labels", "excluded_columns")}
     model.eval()
     try:
         for batch in batches:
             inputs = {name: value.to(model.device) for name, value in batch.items() if name not in tables}
-            for name, numbers in terms.items():
-                config.term_weights = {"unseen": {**silent, name: 1.0}}
+            for name, parts in terms.items():
+                config.term_weights = {"unseen": {**zero_weights, name: 1.0}}
                 with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                     logits = model(**inputs).logits.float().cpu()
-                numbers.append(logits[:, chosen] - bias)
-            for name, some in tables.items():
-                some.append(batch.get(name, torch.empty(len(logits), 0, dtype=torch.long)).reshape(len(logits), -1))
+                parts.append(logits[:, chosen] - bias)
+            for name, rows in tables.items():
+                rows.append(batch.get(name, torch.empty(len(logits), 0, dtype=torch.long)).reshape(len(logits), -1))
     finally:
         model.train(was_training)
-        config.term_weights = before
-    gold, excluded = (stacked(*some, padding=PADDING).cpu() for some in tables.values())
+        config.term_weights = term_weights
+    gold, excluded = (stacked(*rows, padding=PADDING).cpu() for rows in tables.values())
     documents = Documents(torch.empty(len(gold), 0), gold, excluded).among(chosen)
-    whole = {name: torch.cat(numbers) for name, numbers in terms.items()}
-    return Example(whole, documents, torch.zeros(number, dtype=torch.bool))
+    concatenated = {name: torch.cat(parts) for name, parts in terms.items()}
+    return Example(concatenated, documents, torch.zeros(number, dtype=torch.bool))
