@@ -29,11 +29,11 @@ SEARCH_FILE = "label_search.safetensors"
 FORMAT_VERSION = 1
 """Incremented when the meaning of a saved search changes, so that older code refuses to load it."""
 
-# faiss asks for 39 labels per list in training; more do not improve recall.
+# faiss recommends at least 39 labels per list for training; more do not improve recall.
 _SAMPLES_PER_LIST = 40
 _FEWEST = 32
 _CHUNK = 1 << 16
-# By default x' has as many numbers as hold this share of the text codes, at least _SIZE.
+# By default, x' has enough dimensions for this share of the trace of C, at least _SIZE.
 _SHARE, _SIZE = 0.95, 64
 # Documents searched together: each needs the scores of all lists.
 _DOCUMENTS = 1 << 12
@@ -109,27 +109,27 @@ class ApproximateSearch:
         eigenvalues, eigenvectors = torch.linalg.eigh(sample.T @ sample / len(sample))  # ascending
         shares = eigenvalues.flip(0).cumsum(0) / eigenvalues.sum()
         size = least if size is not None else max(least, 1 + int((shares < _SHARE).sum()))
-        kept = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
-        if not bool(kept.any()):
+        is_used = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
+        if not bool(is_used.any()):
             raise ValueError("text_codes are all zero: they cannot be used to build a search")
-        eigenvectors, scale = eigenvectors[:, -size:][:, kept], eigenvalues[-size:][kept].sqrt()
+        eigenvectors, scale = eigenvectors[:, -size:][:, is_used], eigenvalues[-size:][is_used].sqrt()
         into_label, into_text = (eigenvectors * scale).float(), (eigenvectors / scale).float()
 
-        lists_wanted = max(1, min(int(4 * len(index) ** 0.5), len(index) // _SAMPLES_PER_LIST))
+        num_lists = max(1, min(int(4 * len(index) ** 0.5), len(index) // _SAMPLES_PER_LIST))
         lists = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatL2(into_label.shape[1]),
             into_label.shape[1],
-            lists_wanted,
+            num_lists,
             faiss.ScalarQuantizer.QT_8bit,
             faiss.METRIC_INNER_PRODUCT,
         )
         # Centres are means, not directions. The minimum avoids a warning for very few labels.
         lists.cp.spherical, lists.cp.min_points_per_centroid, lists.cp.niter = False, 1, 10
         generator = torch.Generator().manual_seed(0)
-        chosen = torch.randperm(len(index), generator=generator)[: lists_wanted * _SAMPLES_PER_LIST].sort().values
+        chosen = torch.randperm(len(index), generator=generator)[: num_lists * _SAMPLES_PER_LIST].sort().values
         lists.train(_product(index.codes[chosen.to(index.codes.device)], into_label).numpy())
         none = torch.empty(0, dtype=torch.long)
-        search = cls(lists, into_text, into_label, none, probes=int(4 * lists_wanted**0.5), oversampling=4)
+        search = cls(lists, into_text, into_label, none, probes=int(4 * num_lists**0.5), oversampling=4)
         search.add(index.codes)
         return search
 
@@ -153,14 +153,16 @@ class ApproximateSearch:
         """
         if self.probes < 1 or self.oversampling < 1:
             raise ValueError(f"probes and oversampling must be at least 1, got {self.probes} and {self.oversampling}")
-        wanted = min(max(k * self.oversampling, _FEWEST), len(self._numbers))
+        num_candidates = min(max(k * self.oversampling, _FEWEST), len(self._numbers))
         # Labels are assigned to the list of the nearest centre, but lists are read in order of their scores.
         self._lists.nprobe = min(self.probes, self.num_lists)
         matches = []
         for part in text_codes.split(_DOCUMENTS):
             codes = _product(part, self._into_text)
             scores, chosen = _product(codes, self._centres.T).topk(self._lists.nprobe)
-            matches.append(self._lists.search_preassigned(codes.numpy(), wanted, chosen.numpy(), scores.numpy())[1])
+            matches.append(
+                self._lists.search_preassigned(codes.numpy(), num_candidates, chosen.numpy(), scores.numpy())[1]
+            )
         numbers = torch.cat(list(map(torch.from_numpy, matches)))
         return torch.searchsorted(self._numbers, numbers).masked_fill_(numbers < 0, -1)
 
@@ -171,7 +173,7 @@ class ApproximateSearch:
             codes: `(C, J)` codes of the labels.
         """
         numbers = torch.arange(self._next, self._next + len(codes))
-        self._put(codes, numbers)
+        self._add_codes(codes, numbers)
         self._numbers = torch.cat([self._numbers, numbers])
         self._next += len(codes)
 
@@ -179,25 +181,26 @@ class ApproximateSearch:
         """Removes labels. The indices of later labels decrease.
 
         Args:
-            columns: `(C,)` their columns.
+            columns: `(C,)` indices of the labels.
         """
-        kept = torch.ones(len(self._numbers), dtype=torch.bool)
-        kept[columns.cpu()] = False
-        self._lists.remove_ids(self._numbers[~kept].numpy())
-        self._numbers = self._numbers[kept]
+        remaining = torch.ones(len(self._numbers), dtype=torch.bool)
+        remaining[columns.cpu()] = False
+        self._lists.remove_ids(self._numbers[~remaining].numpy())
+        self._numbers = self._numbers[remaining]
 
     def replace(self, columns: Tensor, codes: Tensor) -> None:
         """Replaces the codes of labels.
 
         Args:
-            columns: `(C,)` their columns.
+            columns: `(C,)` indices of the labels.
             codes: `(C, J)` the new codes.
         """
         numbers = self._numbers[columns.cpu()]
         self._lists.remove_ids(numbers.numpy())
-        self._put(codes, numbers)
+        self._add_codes(codes, numbers)
 
-    def _put(self, codes: Tensor, numbers: Tensor) -> None:
+    def _add_codes(self, codes: Tensor, numbers: Tensor) -> None:
+        """Adds label codes to the lists under faiss ids."""
         for start in range(0, len(codes), _CHUNK):  # memory-mapped codes need not fit in memory
             chunk = slice(start, start + _CHUNK)
             self._lists.add_with_ids(_product(codes[chunk], self._into_label).numpy(), numbers[chunk].numpy())
@@ -253,6 +256,7 @@ class ApproximateSearch:
 
     @classmethod
     def _load(cls, file: Path, index: LabelIndex, faiss: Any) -> "ApproximateSearch":
+        """Loads and checks the file of a search."""
         with safe_open(file, framework="pt") as opened:
             head = json.loads((opened.metadata() or {}).get("search", "{}"))
             if head.get("format_version") != FORMAT_VERSION:
@@ -294,8 +298,8 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical_ids: Tensor | 
     """
     if len(text_codes) == 0:
         raise ValueError("text_codes must contain at least one document, got none")
-    found = index.top_k(text_codes, k, approximate=True, lexical_ids=lexical_ids)
-    return share_found(found, index.top_k(text_codes, k, lexical_ids=lexical_ids))
+    approximate = index.top_k(text_codes, k, approximate=True, lexical_ids=lexical_ids)
+    return share_found(approximate, index.top_k(text_codes, k, lexical_ids=lexical_ids))
 
 
 def share_found(approximate: TopLabels, exact: TopLabels) -> float:
@@ -314,6 +318,7 @@ def share_found(approximate: TopLabels, exact: TopLabels) -> float:
 
 @torch.autocast("cpu", enabled=False)
 def _product(codes: Tensor, matrix: Tensor) -> Tensor:
+    """Multiplies codes by a matrix in float32 on the CPU."""
     return codes.detach().cpu().float() @ matrix
 
 
@@ -335,6 +340,7 @@ def _labels_state(index: LabelIndex) -> str:
 
 
 def _import_faiss() -> Any:
+    """Imports faiss; without it, the error names the extra to install."""
     with needs_extra("serve", "approximate search"):
         import faiss
     return faiss

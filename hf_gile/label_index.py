@@ -167,9 +167,9 @@ class LabelIndex:
             dtype: Type of the codes, such as `torch.float16`. By default that of the model.
 
         Raises:
-            ValueError: If there is no label set or no processor, a language is unknown, a linear unit is asked for
-                labels other than its own, codes overflow in this type, the type is not a floating point type, or the
-                batch size is below 1.
+            ValueError: If there is no label set or no processor, a language is unknown, a linear unit was not
+                trained on the labels, codes overflow in this type, the type is not a floating point type, or the batch
+                size is below 1.
         """
         if hasattr(processor, "ids"):
             raise ValueError(
@@ -267,6 +267,7 @@ class LabelIndex:
 
     @torch.no_grad()
     def _approximate(self, text_codes: Tensor, k: int, lexical_ids: Tensor | None) -> TopLabels:
+        """Returns the k best of the candidates of `self.search`, by their exact scores."""
         if self.search is None:
             raise ValueError(
                 "this index has no approximate search: build one (index.search = hf_gile.ann.ApproximateSearch.build("
@@ -283,7 +284,7 @@ class LabelIndex:
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # for equal scores, the lower index comes first
-        found, size = [], _CANDIDATES // columns.shape[1]
+        answers, size = [], _CANDIDATES // columns.shape[1]
         if callable(bias):  # it computes the biases of all labels
             size = min(size, SCORES_AT_ONCE // len(self))
         for rows in torch.arange(len(columns), device=columns.device).split(max(1, size)):
@@ -294,12 +295,12 @@ class LabelIndex:
                 scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + (0.0 if callable(bias) else bias)
             if callable(bias):
                 scores += bias(slice(int(rows[0]), int(rows[-1]) + 1)).to(scores).gather(1, columns[rows].clamp(min=0))
-            found.append(select_best(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
-        best = TopLabels(*map(torch.cat, zip(*found, strict=True)))
+            answers.append(select_best(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
+        best = TopLabels(*map(torch.cat, zip(*answers, strict=True)))
         rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
         if len(rows):  # too few candidates
-            own = None if lexical_ids is None else lexical_ids[rows.to(lexical_ids.device)]
-            exact = search_top_k(text_codes[rows], self.codes, self._bias(text_codes[rows], own), k)
+            ids = None if lexical_ids is None else lexical_ids[rows.to(lexical_ids.device)]
+            exact = search_top_k(text_codes[rows], self.codes, self._bias(text_codes[rows], ids), k)
             best.scores[rows], best.columns[rows] = exact
         return best
 
@@ -339,11 +340,11 @@ class LabelIndex:
         if not all(isinstance(label_id, str) for label_id in label_ids):
             raise ValueError("remove takes ids, not a list of them: index.remove(*ids)")
         columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
-        kept = torch.ones(len(self), dtype=torch.bool)
-        kept[columns] = False
+        remaining = torch.ones(len(self), dtype=torch.bool)
+        remaining[columns] = False
         self.label_set = self.label_set.retire(*label_ids)
-        self.codes = self.codes[kept.to(self.codes.device)]
-        self.postings = self.postings and _selected(self.postings, kept.nonzero()[:, 0])
+        self.codes = self.codes[remaining.to(self.codes.device)]
+        self.postings = self.postings and _selected(self.postings, remaining.nonzero()[:, 0])
         if self.search is not None:
             self.search.remove(columns)
 
@@ -372,6 +373,7 @@ class LabelIndex:
             self.search.replace(torch.tensor([column]), new.codes)
 
     def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> "LabelIndex":
+        """Builds an index of further labels with the settings of this index."""
         if get_towers(model).label_rows is not None and getattr(unwrapped(model), "label_set", None) is None:
             raise ValueError(
                 f"the model may have learned weights of label {labels[0].id!r}, which a GileModel cannot look up: pass "
@@ -420,7 +422,7 @@ class LabelIndex:
         _check_dtype(dtype)
         codes = self.codes.to(device=device, dtype=dtype)
         self.codes = codes if codes.dtype == self.codes.dtype else finite_codes(codes)
-        self.postings = self.postings and Postings(*(one.to(codes.device) for one in self.postings))
+        self.postings = self.postings and Postings(*(tensor.to(codes.device) for tensor in self.postings))
         return self
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -523,16 +525,16 @@ def fingerprint(model: Scorer) -> str:
     weights = gile.state_dict()
     settings = json.dumps(_settings(gile.config), sort_keys=True, default=str)
     state = (settings, *compute_state(*weights.values()))
-    kept = _FINGERPRINTS.get(gile)
-    if kept is None or kept[0] != state:
+    cached = _FINGERPRINTS.get(gile)
+    if cached is None or cached[0] != state:
         digest = hashlib.blake2b(settings.encode(), digest_size=32)
         for name, weight in sorted(weights.items()):
             digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
             flat = weight.detach().flatten()
             for start in range(0, len(flat), 1 << 22):
                 digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
-        kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
-    return kept[1]
+        cached = _FINGERPRINTS[gile] = (state, digest.hexdigest())
+    return cached[1]
 
 
 def _settings(config: PreTrainedConfig) -> dict[str, Any]:
@@ -551,14 +553,14 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
     columns = columns.to(postings.labels.device)
     order = postings.labels.new_full((postings.weights.shape[1],), -1)
     order[columns] = torch.arange(len(columns), device=columns.device)
-    kept = order[postings.labels] >= 0
-    entries = kept[postings.texts.long()]
+    is_selected = order[postings.labels] >= 0
+    entries = is_selected[postings.texts.long()]
     return Postings.from_entries(
-        _features_of_entries(postings)[entries],
-        (kept.cumsum(0) - 1)[postings.texts[entries].long()],
+        _expand_features(postings)[entries],
+        (is_selected.cumsum(0) - 1)[postings.texts[entries].long()],
         postings.values[entries],
-        order[postings.labels[kept]],
-        postings.words[kept],
+        order[postings.labels[is_selected]],
+        postings.words[is_selected],
         postings.weights[:, columns],
     )
 
@@ -566,9 +568,9 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
 def _joined(postings: Postings, new: Postings | None) -> Postings:
     """Appends the postings of further labels."""
     assert new is not None  # both belong to the same model
-    new = Postings(*(one.to(postings.labels.device) for one in new))
+    new = Postings(*(tensor.to(postings.labels.device) for tensor in new))
     return Postings.from_entries(
-        torch.cat([_features_of_entries(postings), _features_of_entries(new)]),
+        torch.cat([_expand_features(postings), _expand_features(new)]),
         torch.cat([postings.texts, new.texts + len(postings.labels)]),
         torch.cat([postings.values, new.values]),
         torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),
@@ -577,7 +579,8 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     )
 
 
-def _features_of_entries(postings: Postings) -> Tensor:
+def _expand_features(postings: Postings) -> Tensor:
+    """Returns the feature of each entry, `(E,)`."""
     return postings.features.repeat_interleave(postings.starts.diff())
 
 
@@ -585,15 +588,15 @@ def _checked(postings: Postings, labels: int) -> Postings:
     """Checks that all indices in postings are in range."""
     entries, texts, starts = len(postings.texts), len(postings.labels), postings.starts
     limits = [(postings.features, 1 << 31), (postings.texts, texts), (postings.labels, labels)]
-    is_right = [
+    checks = [
         len(postings.values) == entries,
         len(starts) == len(postings.features) + 1,
-        [int(one) for one in starts[[0, -1]]] == [0, entries] and bool((starts.diff() > 0).all()),
+        [int(tensor) for tensor in starts[[0, -1]]] == [0, entries] and bool((starts.diff() > 0).all()),
         len(postings.words) == texts,
         postings.weights.shape == (3, labels),
-        *(not len(one) or (int(one.min()) >= 0 and int(one.max()) < limit) for one, limit in limits),
+        *(not len(tensor) or (int(tensor.min()) >= 0 and int(tensor.max()) < limit) for tensor, limit in limits),
     ]
-    if not all(is_right):
+    if not all(checks):
         raise ValueError("the postings of labels are damaged")
     return postings
 
@@ -606,11 +609,12 @@ def leads_out(file: Path, folder: Path) -> bool:
         folder: Folder of the model.
     """
     folder, file = folder.resolve(), file.resolve()
-    blobs = [above.parent / "blobs" for above in folder.parents if above.name == "snapshots"]
+    blobs = [parent.parent / "blobs" for parent in folder.parents if parent.name == "snapshots"]
     return not any(file.is_relative_to(home) for home in (folder, *blobs))
 
 
 def _check_file(folder: Path, name: Any) -> Path:
+    """Returns the path of a file of an index; refuses other files."""
     if not _FILES.fullmatch(str(name)) or leads_out(folder / name, folder):
         raise ValueError(f"{folder / INDEX_FILE} names {str(name)!r:.200}, which is not a file of an index in {folder}")
     return folder / name
@@ -619,20 +623,22 @@ def _check_file(folder: Path, name: Any) -> Path:
 def _stored(
     model: Scorer, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
 ) -> tuple[LabelSet, Tensor]:
+    """Returns the stored labels of a language, or all, and their codes."""
     label_set = getattr(model, "label_set", None)
     if label_set is None:
         raise ValueError(
             "pass label_set=: no label set is stored with this model (a GileForSequenceClassification stores one, "
             "see its set_labels)"
         )
-    own = get_language_columns(model.config, check_language(model.config, label_language))
-    columns = torch.arange(own.start, own.stop, device=model.device)
+    selected = get_language_columns(model.config, check_language(model.config, label_language))
+    columns = torch.arange(selected.start, selected.stop, device=model.device)
     batches = (model.project_stored_labels(batch, language) for batch in columns.split(batch_size))
     codes = join_codes(batches, len(columns), dtype)
-    return label_set if len(columns) == len(label_set) else label_set[own], codes
+    return label_set if len(columns) == len(label_set) else label_set[selected], codes
 
 
 def _check_dtype(dtype: torch.dtype | None) -> None:
+    """Refuses types other than floating point types."""
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ValueError(f"dtype must be a floating point type, such as torch.float16, got {dtype}")
 

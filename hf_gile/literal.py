@@ -37,8 +37,8 @@ def literal_scores(
     assert label_embeds is not None
     text, label = layer.split_parts(text_embeds), layer.split_parts(label_embeds, label_rows)
     scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + layer.bias(language)
-    none = torch.zeros_like(label["vector"][:, :1])
-    columns = {name: (none + layer.weights(name, label)).T for name in TERMS}  # (1, L)
+    zeros = torch.zeros_like(label["vector"][:, :1])
+    columns = {name: (zeros + layer.weights(name, label)).T for name in TERMS}  # (1, L)
     for name, term in layer.terms.items():
         scores = scores + columns[name] * literal_term(term, text, label, language)
     return scores + columns["offset"]
@@ -64,15 +64,17 @@ def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | Non
 
 
 def _cosines(term: CosineTerm, text: Parts, label: Parts) -> Tensor:
+    """Computes c cos(h, e), summed over the encoder and the bag part."""
     scores = text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
-    for place, name in enumerate(term.widths):
+    for part, name in enumerate(term.widths):
         if text[name].shape[1] == label[name].shape[1] > 0:
             cosines = functional.cosine_similarity(text[name][:, None], label[name][None], dim=-1)
-            scores = scores + term.factors(place) * cosines
+            scores = scores + term.factors(part) * cosines
     return scores
 
 
 def _rows(text: Parts, label: Parts) -> Tensor:
+    """Computes r . h + b_l from rows (r, b_l) of labels; zeros without rows."""
     if "row" not in label:
         return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
     parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]

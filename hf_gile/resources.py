@@ -22,15 +22,15 @@ def resource(name: str) -> Path:
         >>> resource("recipes/train_table.py").name
         'train_table.py'
     """
-    room, _, rest = name.partition("/")
-    if room not in _PACKAGED or not rest:
+    root, _, rest = name.partition("/")
+    if root not in _PACKAGED or not rest:
         raise FileNotFoundError(
             f"{name!r} is not a resource: resources are in {', '.join(f'{folder}/' for folder in _PACKAGED)}"
         )
-    # A wheel has them inside the package, a checkout next to it.
-    folder = _PACKAGED[room] if _PACKAGED[room].is_dir() else _HERE.parent / room
+    # In a wheel, these folders are inside the package; in a checkout, next to it.
+    folder = _PACKAGED[root] if _PACKAGED[root].is_dir() else _HERE.parent / root
     path = folder / rest
     if not path.is_file():
-        existing = sorted(f"{room}/{file.name}" for file in folder.glob(f"*{path.suffix}")) if folder.is_dir() else []
+        existing = sorted(f"{root}/{file.name}" for file in folder.glob(f"*{path.suffix}")) if folder.is_dir() else []
         raise FileNotFoundError(f"no file {name!r} in {folder}; it has {', '.join(existing) or 'none'}")
     return path

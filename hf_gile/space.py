@@ -1,6 +1,6 @@
-"""A page to try a model with: texts and labels in, probabilities and a heat map out (extra `space`: Gradio).
+"""A demo page for a model: shows the probabilities of labels and a heat map of a text (extra `space`: Gradio).
 
-Whatever is typed, or stands in a label, is text in the page and never markup.
+User input and the texts of labels are always escaped.
 """
 
 from collections.abc import Iterator
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from gradio import Blocks
 
 TEXT_LENGTH = 20_000
-"""Characters of a text that the page takes."""
+"""Maximum number of characters of a text."""
 
 NUM_LABELS = 1_000
-"""Labels that can be typed at a time."""
+"""Maximum number of typed labels."""
 
 LABEL_LENGTH = 2_000
-"""Characters of a typed label with its description."""
+"""Maximum number of characters of a typed label with its description."""
 
 SHOWN, SEARCHED = 10, 50
-"""Bars of a group of labels, without a search and with one."""
+"""Maximum numbers of bars of a group of labels, without and with a search."""
 
-LEFT_OUT = 64
-"""Passes of the text encoder for a heat map of a model without attention."""
+OCCLUSIONS = 64
+"""Maximum number of occluded texts for a heat map of a model without attention."""
 
 
 class Scored(NamedTuple):
-    """A label with its probability, and the name that the pipeline calls it by."""
+    """A label with its probability, and its name in the answer of the pipeline."""
 
     label: Label
     probability: float
@@ -39,7 +39,7 @@ class Scored(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Labels under a heading, best first, and the candidates of the call that scored them."""
+    """Labels under a heading, best first, and the candidate labels of the pipeline call."""
 
     heading: str
     rows: list[Scored]
@@ -47,7 +47,7 @@ class Group(NamedTuple):
 
 
 def read_labels(typed: str) -> LabelSet | None:
-    r"""Reads labels as people type or paste them: one a line, a description behind a tab, or a colon and a space.
+    r"""Reads typed or pasted labels: one per line, with a description after a tab, or after a colon and a space.
 
     Args:
         typed: The lines.
@@ -56,7 +56,7 @@ def read_labels(typed: str) -> LabelSet | None:
         The labels, with their names as ids; None if nothing is typed.
 
     Raises:
-        ValueError: More labels or a longer one than the page takes, or a name with two descriptions.
+        ValueError: If there are too many labels, a label is too long, or a name has two descriptions.
 
     Example:
         >>> [(label.name, label.description) for label in read_labels("Milk, Human: breast milk\nIron\tFe, a metal")]
@@ -65,14 +65,14 @@ def read_labels(typed: str) -> LabelSet | None:
     lines = [(number, line.strip()) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
     if len(lines) > NUM_LABELS:
         raise ValueError(
-            f"The page takes {NUM_LABELS:,} labels, and these are {len(lines):,}. Leave some out, or put them into a "
-            "file for hf-gile score --label-file, which takes any number."
+            f"The page accepts at most {NUM_LABELS:,} labels, got {len(lines):,}. Remove some, or put them into a file "
+            "for hf-gile score --label-file, which has no limit."
         )
     described: dict[str, str] = {}
     for number, line in lines:
         if len(line) > LABEL_LENGTH:
             raise ValueError(
-                f"The label in line {number} has {len(line):,} characters; the page takes {LABEL_LENGTH:,}: shorten it."
+                f"The label in line {number} has {len(line):,} characters, more than {LABEL_LENGTH:,}: shorten it."
             )
         name, _, description = line.partition("\t" if "\t" in line else ": ")
         name, description = name.strip(), description.strip()
@@ -82,41 +82,41 @@ def read_labels(typed: str) -> LabelSet | None:
 
 
 class Page:
-    """What the page answers, as HTML.
+    """Renders the answers of the page as HTML.
 
     Args:
-        pipe: Scores texts.
-        labels: The labels to search and score; by default those stored with the model, if any are.
+        pipe: Pipeline that scores texts.
+        labels: The labels to search and score; by default those stored with the model, if any.
     """
 
     def __init__(self, pipe: LabelScoringPipeline, labels: LabelSet | None = None) -> None:
-        self.pipe, self.given = pipe, labels
+        self.pipe, self.passed_labels = pipe, labels
         self.labels: LabelSet | None = labels or pipe.model.label_set
         self.by_id = {label.id: label for label in self.labels or ()}
 
     def answer(self, *fields: Any) -> Iterator[tuple[str, str]]:
-        """Bars at once, and then with the heat map; `fields` are those of `groups`, with the search behind them."""
+        """Yields the bars, then the bars with the heat map; `fields` are the arguments of `bars`."""
         bars = self.bars(*fields)
         yield bars, ""
         try:
             yield bars, self.heat_map(*fields[:-1])
-        except ValueError:  # which the bars say
+        except ValueError:  # shown by the bars
             yield bars, ""
 
-    def bars(self, text: str, typed: str, stored: bool, one: bool, language: str | None, search: str) -> str:
-        """The labels of a text with their probabilities.
+    def bars(self, text: str, typed: str, stored: bool, single: bool, language: str | None, search: str) -> str:
+        """Renders the labels of a text with their probabilities.
 
         Args:
             text: The text.
-            typed: Labels, see `read_labels`.
-            stored: Whether the page's labels count, too.
-            one: Whether exactly one label is right.
-            language: Of texts and labels, in a model of several.
-            search: Words that must stand in names, synonyms or ids of those of the page's labels that are shown.
+            typed: Typed labels, see `read_labels`.
+            stored: Whether the labels of the page are scored as well.
+            single: Whether exactly one label is correct.
+            language: Language of texts and labels, for a multilingual model.
+            search: Words that the name, synonyms or id of a label of the page must contain to be shown.
         """
         words = search.casefold().split()
         try:
-            groups, note = self.groups(text, typed, stored, one, language)
+            groups, note = self.groups(text, typed, stored, single, language)
         except ValueError as error:
             return f'<p class="warn" role="alert">{escape(str(error))}</p>'
         parts = [f'<p class="warn">{escape(note)}</p>'] * bool(note)
@@ -124,82 +124,85 @@ class Page:
             rows, count = group.rows, SHOWN
             if group.heading == _STORED and words:
                 rows, count = [row for row in rows if _matches(row.label, words)], SEARCHED
-            of = f"{min(count, len(rows)):,} of {len(rows):,}" if len(rows) > count else f"{len(rows):,}"
+            number = f"{min(count, len(rows)):,} of {len(rows):,}" if len(rows) > count else f"{len(rows):,}"
             items = "".join(self._bar(*row) for row in rows[:count])
-            parts.append(f"<h3>{group.heading} <small>{of}</small></h3><ul>{items}</ul>")
-        return "".join([*parts, f"<p>{self._kind(one) if text.strip() else 'Type a text to score it.'}</p>"])
+            parts.append(f"<h3>{group.heading} <small>{number}</small></h3><ul>{items}</ul>")
+        return "".join([*parts, f"<p>{self._explain(single) if text.strip() else 'Type a text to score it.'}</p>"])
 
-    def groups(self, text: str, typed: str, stored: bool, one: bool, language: str | None) -> tuple[list[Group], str]:
-        """Scores labels; the arguments are those of `bars`.
+    def groups(
+        self, text: str, typed: str, stored: bool, single: bool, language: str | None
+    ) -> tuple[list[Group], str]:
+        """Scores labels; arguments are as in `bars`.
 
         Returns:
-            The typed labels and the page's, and a note of the pipeline, if there is one.
+            The typed labels and the labels of the page, and the note of the pipeline, if any.
 
         Raises:
-            ValueError: A text or labels that the page does not take, or the pipeline.
+            ValueError: If the text or the labels are too long, there are no labels, or the pipeline refuses them.
         """
         if len(text) > TEXT_LENGTH:
             raise ValueError(
-                f"The text has {len(text):,} characters; the page takes {TEXT_LENGTH:,}. Shorten it, or score it with "
-                "hf-gile score, which takes any."
+                f"The text has {len(text):,} characters, more than {TEXT_LENGTH:,}. Shorten it, or score it with "
+                "hf-gile score, which has no limit."
             )
-        new, own = read_labels(typed), self.labels if stored else None
-        if new is None and own is None:
-            raise ValueError("There is no label: type some, one a line.")
+        new, known = read_labels(typed), self.labels if stored else None
+        if new is None and known is None:
+            raise ValueError("There are no labels: type some, one per line.")
         if not text.strip():
-            return [Group(_STORED, [Scored(label, 0, "") for label in own], own)] if own else [], ""
-        options = {"multi_label": not one, "language": language}
-        if one and new and own:  # they share one probability
-            ids, texts = set(own.ids), set(own.texts)
+            return [Group(_STORED, [Scored(label, 0, "") for label in known], known)] if known else [], ""
+        options = {"multi_label": not single, "language": language}
+        if single and new and known:  # a softmax over both
+            ids, texts = set(known.ids), set(known.texts)
             added = [label for label in new if label.id not in ids and label.text not in texts]
-            together, note = self._scored(text, LabelSet([*own, *added]), options)
-            typed_rows = [row for row in together.rows if row.label.id not in ids]
-            rows = [row for row in together.rows if row.label.id in ids]
-            groups = [Group(_TYPED, typed_rows, together.candidates), Group(_STORED, rows, together.candidates)]
+            both, note = self._scored(text, LabelSet([*known, *added]), options)
+            typed_rows = [row for row in both.rows if row.label.id not in ids]
+            rows = [row for row in both.rows if row.label.id in ids]
+            groups = [Group(_TYPED, typed_rows, both.candidates), Group(_STORED, rows, both.candidates)]
             return [group for group in groups if group.rows], note
-        scored = [self._scored(text, labels, options) for labels in (new, own) if labels]
+        scored = [self._scored(text, labels, options) for labels in (new, known) if labels]
         return [group for group, _ in scored], scored[0][1]
 
-    def heat_map(self, text: str, typed: str, stored: bool, one: bool, language: str | None) -> str:
-        """The words of a text, shaded by what they count for its best label; the arguments are those of `bars`."""
+    def heat_map(self, text: str, typed: str, stored: bool, single: bool, language: str | None) -> str:
+        """Renders the words of a text, shaded by their weights for the best label; arguments are as in `bars`."""
         if not text.strip():
             return ""
-        groups, _ = self.groups(text, typed, stored, one, language)
+        groups, _ = self.groups(text, typed, stored, single, language)
         group = max(groups, key=lambda group: group.rows[0].probability)
-        options, best = {"multi_label": not one, "language": language}, group.rows[0]
+        options, best = {"multi_label": not single, "language": language}, group.rows[0]
         try:
             (answer,) = self.pipe([text], group.candidates, return_evidence=True, top_k=1, **options)
         except ValueError:  # the model has no attention
-            record = self._by_leaving_out(text, best, group, options)
+            record = self._occlude(text, best, group, options)
             name = f"<b dir=auto>{escape(best.label.name)}</b>"
             what = f"how much the probability of {name} falls without the word"
         else:
             sentences = answer["evidence"]["sentences"]
-            words, weights = ([[pair[part] for pair in one["words"]] for one in sentences] for part in (0, 1))
-            record = _record(words, weights, [one["weight"] for one in sentences])
+            words, weights = ([[pair[part] for pair in sentence["words"]] for sentence in sentences] for part in (0, 1))
+            record = _record(words, weights, [sentence["weight"] for sentence in sentences])
             what = "the attention of the model to a word, which is the same for all labels"
         return f"<h3>Evidence</h3><div class=heat>{shaded(record)}</div><p>Shade: {what}.</p>"
 
-    def _by_leaving_out(self, text: str, best: Scored, group: Group, options: dict[str, Any]) -> AttentionRecord:
-        """Leaves out words, or runs of words of a long text, and looks what becomes of a probability.
+    def _occlude(self, text: str, best: Scored, group: Group, options: dict[str, Any]) -> AttentionRecord:
+        """Weights words by how much the probability falls without them; words of long texts are grouped.
 
         This is occlusion, or representation erasure (Li, Monroe and Jurafsky, 2016, arXiv:1612.08220).
         """
         words = text.split()
-        size = -(-len(words) // LEFT_OUT)
+        size = -(-len(words) // OCCLUSIONS)
         starts = range(0, len(words), size)
         candidates, name = group.candidates, best.name
         if options["multi_label"] and self.pipe.model.config.output_layer != "linear":
-            candidates, name = LabelSet([best.label]), best.label.name  # the others change nothing
+            candidates, name = LabelSet([best.label]), best.label.name  # other labels have no effect
         texts = [text, *(" ".join(words[:start] + words[start + size :]) for start in starts)]
         answers = self.pipe(texts, candidates, batch_size=16, **options)
         whole, *parts = (answer["scores"][answer["labels"].index(name)] for answer in answers)
         falls = [max(0.0, whole - part) for part in parts]
-        return _record([words], [[falls[place // size] for place in range(len(words))]], [1.0])
+        return _record([words], [[falls[position // size] for position in range(len(words))]], [1.0])
 
     def _scored(self, text: str, labels: LabelSet, options: dict[str, Any]) -> tuple[Group, str]:
-        candidates = None if labels is self.labels and self.given is None else labels
-        self.pipe.call_count = 0  # else Transformers advises, on a GPU, against calls with a few texts
+        """Scores a text against labels, and returns the note of the pipeline as well."""
+        candidates = None if labels is self.labels and self.passed_labels is None else labels
+        self.pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
         (answer,) = self.pipe([text], candidates, **options)
         by_name = dict(zip(labels.id2label().values(), labels, strict=True))
         pairs = zip(answer["labels"], answer["scores"], strict=True)
@@ -207,26 +210,29 @@ class Page:
         return Group(_STORED if labels is self.labels else _TYPED, rows, candidates), answer.get("note", "")
 
     def _bar(self, label: Label, probability: float, name: str) -> str:
-        names = " > ".join(self._above(label))
-        above = f"<small dir=auto>{escape(names)}</small>" if names else ""
-        share = ("<0.1%" if probability < 0.001 else f"{probability:.1%}") if name else ""
+        """Renders a label with its ancestors and its probability."""
+        names = " > ".join(self._ancestors(label))
+        ancestors = f"<small dir=auto>{escape(names)}</small>" if names else ""
+        percent = ("<0.1%" if probability < 0.001 else f"{probability:.1%}") if name else ""
         bar = f'<i style="--a:{probability:.4f}"></i>' if name else ""
-        shown = f"{above}<span dir=auto>{escape(label.name)}</span>{bar}"
-        return f'<li title="{escape(label.description)}"><div>{shown}</div><b>{escape(share)}</b></li>'
+        content = f"{ancestors}<span dir=auto>{escape(label.name)}</span>{bar}"
+        return f'<li title="{escape(label.description)}"><div>{content}</div><b>{escape(percent)}</b></li>'
 
-    def _above(self, label: Label) -> list[str]:
-        """The names above a label, from the top; of several parents the first one that the page has."""
-        above = [label]
-        while parent := next((self.by_id[one] for one in above[0].broader if one in self.by_id), None):
-            if parent in above:  # a circle
+    def _ancestors(self, label: Label) -> list[str]:
+        """Returns the names of the ancestors of a label, from the top, by the first parent that the page has."""
+        path = [label]
+        while parent := next((self.by_id[key] for key in path[0].broader if key in self.by_id), None):
+            if parent in path:  # a cycle
                 break
-            above.insert(0, parent)
-        return [one.name for one in above[:-1]]
+            path.insert(0, parent)
+        return [ancestor.name for ancestor in path[:-1]]
 
-    def _kind(self, one: bool) -> str:
+    def _explain(self, single: bool) -> str:
+        """Explains the probabilities."""
         calibrated = self.pipe.model.config.calibration
         trust = "Probabilities are calibrated." if calibrated else "The model is not calibrated: trust the order more."
-        return f"{'One label fits: all add up to 100%.' if one else 'Each label is scored for itself.'} {trust}"
+        kind = "One label fits: probabilities add up to 100%." if single else "Each label is scored independently."
+        return f"{kind} {trust}"
 
 
 def make_space(
@@ -234,16 +240,16 @@ def make_space(
     labels: LabelSet | None = None,
     title: str = "Score text with labels",
 ) -> "Blocks":
-    """Makes the page; its `launch()` serves it.
+    """Creates the page, to be served by its `launch()`.
 
     Args:
-        pipe: Scores texts.
-        labels: The labels to search and score beside those that are typed; by default those stored with the model.
-            Those above a label by `Label.broader` stand over its name.
-        title: Stands above all.
+        pipe: Pipeline that scores texts.
+        labels: The labels to search and score in addition to typed labels; by default those stored with the model. The
+            ancestors of a label by `Label.broader` are shown above its name.
+        title: Title of the page.
 
     Raises:
-        ImportError: The extra `space` is not installed.
+        ImportError: If the extra `space` is not installed.
 
     Example:
         ```python
@@ -263,7 +269,7 @@ def make_space(
                 typed = gr.Textbox(
                     "" if count else _LABELS,
                     label="Your labels",
-                    info="One a line. A description follows a colon or a tab.",
+                    info="One per line. A description follows a colon or a tab.",
                     lines=4,
                     max_lines=12,
                     elem_id="labels",
@@ -271,7 +277,9 @@ def make_space(
                 stored = gr.Checkbox(
                     bool(count), label=f"and the {count:,} labels of the vocabulary", visible=bool(count)
                 )
-                one = gr.Checkbox(config.problem_type == "single_label_classification", label="Exactly one label fits")
+                single = gr.Checkbox(
+                    config.problem_type == "single_label_classification", label="Exactly one label fits"
+                )
                 language = gr.Dropdown(
                     languages, value=(languages or [None])[0], label="Language", visible=bool(languages)
                 )
@@ -284,24 +292,24 @@ def make_space(
                 search = gr.Textbox("", label="Find in the vocabulary", visible=bool(count), elem_id="search")
                 bars = gr.HTML(elem_id="bars", elem_classes="gile", apply_default_css=False)
                 heat = gr.HTML(elem_id="heat", elem_classes="gile", apply_default_css=False)
-        fields, shown = [text, typed, stored, one, language, search], [bars, heat]
-        gr.on([blocks.load, score.click, stored.input, one.input, language.input], page.answer, fields, shown)
+        fields, outputs = [text, typed, stored, single, language, search], [bars, heat]
+        gr.on([blocks.load, score.click, stored.input, single.input, language.input], page.answer, fields, outputs)
         gr.on([search.change], page.bars, fields, [bars], trigger_mode="always_last", show_progress="hidden")
-        of_new = [typed, name, description]
-        gr.on([add.click, name.submit, description.submit], add_label, of_new, of_new).then(page.answer, fields, shown)
+        label = [typed, name, description]
+        gr.on([add.click, name.submit, description.submit], add_label, label, label).then(page.answer, fields, outputs)
     return blocks
 
 
 def add_label(typed: str, name: str, description: str) -> tuple[str, str, str]:
-    r"""Writes another label behind those that are typed.
+    r"""Appends a label to the typed labels.
 
     Args:
-        typed: Labels, see `read_labels`.
-        name: Of the new label; where it is empty, nothing changes.
-        description: Of the new label.
+        typed: Typed labels, see `read_labels`.
+        name: Name of the new label; if empty, nothing changes.
+        description: Description of the new label.
 
     Returns:
-        What the three fields hold afterwards.
+        The new values of the three fields.
 
     Example:
         >>> add_label("Iron", "Milk, Human", "breast milk")
@@ -314,13 +322,15 @@ def add_label(typed: str, name: str, description: str) -> tuple[str, str, str]:
     return f"{typed.rstrip()}\n{line}".lstrip("\n"), "", ""
 
 
-def _record(words: list[list[str]], weights: list[list[float]], of_sentences: list[float]) -> AttentionRecord:
-    return {"text": words, "watts": weights, "satts": of_sentences, "gold_tags": [], "tags": []}
+def _record(words: list[list[str]], weights: list[list[float]], sentence_weights: list[float]) -> AttentionRecord:
+    """Returns a record of word and sentence weights, without labels."""
+    return {"text": words, "watts": weights, "satts": sentence_weights, "gold_tags": [], "tags": []}
 
 
 def _matches(label: Label, words: list[str]) -> bool:
-    where = " ".join([label.name, *label.synonyms, label.id]).casefold()
-    return all(word in where for word in words)
+    """Checks whether the name, synonyms and id of a label contain all words."""
+    text = " ".join([label.name, *label.synonyms, label.id]).casefold()
+    return all(word in text for word in words)
 
 
 _TYPED, _STORED = "Your labels", "The vocabulary"

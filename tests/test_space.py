@@ -142,14 +142,10 @@ def test_typed_html_is_escaped(make_page):
 def test_excessive_input_is_refused_with_the_limit(make_page):
     page = make_page()
     said = {
-        f"The text has {TEXT_LENGTH + 1:,} characters; the page takes {TEXT_LENGTH:,}": {
-            "text": "a" * (TEXT_LENGTH + 1)
-        },
-        f"takes {NUM_LABELS:,} labels, and these are {NUM_LABELS + 1:,}": {
-            "typed": "\n".join(map(str, range(NUM_LABELS + 1)))
-        },
+        f"The text has {TEXT_LENGTH + 1:,} characters, more than {TEXT_LENGTH:,}": {"text": "a" * (TEXT_LENGTH + 1)},
+        f"at most {NUM_LABELS:,} labels, got {NUM_LABELS + 1:,}": {"typed": "\n".join(map(str, range(NUM_LABELS + 1)))},
         f"line 2 has {LABEL_LENGTH + 1:,} characters": {"typed": "a\n" + "b" * (LABEL_LENGTH + 1)},
-        "There is no label": {"stored": False},
+        "There are no labels": {"stored": False},
     }
     for message, wrong in said.items():
         html = bars(page, **wrong)

@@ -1,4 +1,4 @@
-"""Precision and recall that count the ancestors of labels: a near miss in a thesaurus is no plain error.
+"""Hierarchical precision and recall, which count the ancestors of labels: a near miss in a thesaurus is partly correct.
 
 Shapes: B documents in the batch, L labels, P gold labels of a document, padded.
 """
@@ -12,13 +12,13 @@ from .classification import read_threshold
 
 
 def with_ancestors(label_set: LabelSet) -> list[frozenset[str]]:
-    """The ids of each label and of all labels above it, by `Label.broader`.
+    """Returns the ids of each label and of its ancestors, by `Label.broader`.
 
     Args:
-        label_set: L labels. Parents that are not in it count, but what is above these is not known.
+        label_set: L labels. Parents outside the label set are included, but their ancestors are unknown.
 
     Returns:
-        L sets of ids; a label on a cycle has the whole cycle above it.
+        L sets of ids; the ancestors of a label on a cycle include the whole cycle.
 
     Example:
         >>> from hf_gile import Label
@@ -27,35 +27,35 @@ def with_ancestors(label_set: LabelSet) -> list[frozenset[str]]:
         [['a'], ['a', 'b', 'x']]
     """
     broader = {label.id: label.broader for label in label_set}
-    found = []
+    ancestors = []
     for label in label_set:
-        ids, waiting = {label.id}, [label.id]
-        while waiting:
-            new = set(broader.get(waiting.pop(), ())) - ids
+        ids, queue = {label.id}, [label.id]
+        while queue:
+            new = set(broader.get(queue.pop(), ())) - ids
             ids |= new
-            waiting += new
-        found.append(frozenset(ids))
-    return found
+            queue += new
+        ancestors.append(frozenset(ids))
+    return ancestors
 
 
 class HierarchicalMetrics:
     """Hierarchical precision, recall and F1 over any number of batches.
 
-    With all ancestors of its labels, a document has gold nodes T and predicted nodes P. Sums are over documents:
+    T and P are the gold and predicted labels of a document with all their ancestors. Sums are over documents:
 
         hierarchical precision = sum |P & T| / sum |P|
         hierarchical recall    = sum |P & T| / sum |T|
 
     (Kiritchenko, Matwin, Nock and Famili, Learning and evaluation in the presence of class hierarchies, 2006). Top
-    labels count like any others. Values are in 0..1; a ratio of nothing is 0. Labels without parents give micro
-    precision, recall and F1.
+    labels count like other labels. Values are in 0..1, and 0 if the denominator is 0. For labels without parents, they
+    are micro precision, recall and F1.
 
     Args:
         label_set: The L labels, with their parents in `Label.broader`.
-        threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
+        threshold: Minimum probability of a predicted label, for all labels or `(L,)` for each.
 
     Raises:
-        ValueError: A threshold is not in 0..1, or does not fit the labels.
+        ValueError: If a threshold is not in 0..1, or there is not a threshold for each label.
 
     Example:
         >>> import torch
@@ -63,7 +63,7 @@ class HierarchicalMetrics:
         >>> parents = {"heart": ("organ",), "lung": ("organ",)}
         >>> labels = LabelSet(Label(name, name, broader=parents.get(name, ())) for name in ("organ", "heart", "lung"))
         >>> metrics = HierarchicalMetrics(labels)
-        >>> metrics.update(torch.tensor([[-1.0, 2.0, -1.0]]), torch.tensor([[2]]))  # heart in the place of lung
+        >>> metrics.update(torch.tensor([[-1.0, 2.0, -1.0]]), torch.tensor([[2]]))  # heart instead of lung
         >>> metrics.compute()
         {'hierarchical_precision': 0.5, 'hierarchical_recall': 0.5, 'hierarchical_f1': 0.5}
     """
@@ -74,7 +74,7 @@ class HierarchicalMetrics:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         self.hits = self.predicted = self.gold = self.documents = 0
 
     def update(self, scores: Array, labels: Array) -> None:
@@ -82,33 +82,34 @@ class HierarchicalMetrics:
 
         Args:
             scores: `(B, L)` logits.
-            labels: `(B, P)` integer columns padded with -100, or `(B, L)` multi-hot.
+            labels: `(B, P)` label indices padded with -100, or `(B, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together; nothing is added then.
+            ValueError: If scores and labels do not match; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, len(self.nodes))
         probabilities = widened(scores).sigmoid().cpu()
         predicted = probabilities >= self.threshold.to(probabilities.dtype)
         for row, columns in zip(predicted, gold.cpu(), strict=True):
-            given = self._nodes(row.nonzero()[:, 0].tolist())
-            right = self._nodes(columns[columns != IGNORE].tolist())
-            self.hits += len(given & right)
-            self.predicted += len(given)
-            self.gold += len(right)
+            predicted_nodes = self._nodes(row.nonzero()[:, 0].tolist())
+            gold_nodes = self._nodes(columns[columns != IGNORE].tolist())
+            self.hits += len(predicted_nodes & gold_nodes)
+            self.predicted += len(predicted_nodes)
+            self.gold += len(gold_nodes)
         self.documents += len(gold)
 
     def _nodes(self, columns: Iterable[int]) -> frozenset[str]:
+        """Returns the ids of labels and of their ancestors."""
         return frozenset().union(*(self.nodes[column] for column in columns))
 
     def compute(self) -> dict[str, float]:
-        """Returns the values so far.
+        """Computes the metrics.
 
         Returns:
             `hierarchical_precision`, `hierarchical_recall` and `hierarchical_f1`.
 
         Raises:
-            ValueError: If no document came yet.
+            ValueError: If there are no documents yet.
         """
         require_documents(self.documents)
         return {

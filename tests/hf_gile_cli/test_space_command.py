@@ -84,7 +84,7 @@ def test_a_visitor_types_text_and_labels_and_adds_a_label(start, saved_model, th
     # What is too much is refused in words.
     tab.fill("#text textarea", "milk " * 5_000)
     tab.click("#score")
-    tab.wait_for_selector("#bars [role=alert]:has-text('25,000 characters; the page takes 20,000')")
+    tab.wait_for_selector("#bars [role=alert]:has-text('25,000 characters, more than 20,000')")
     assert tab.errors == []
     assert tab.evaluate("window.attacked") is None
     assert [url for url in tab.asked if not url.startswith((address, "data:"))] == []
