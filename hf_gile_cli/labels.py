@@ -259,10 +259,10 @@ def _read(target: str, revision: str | None = None) -> Any:
     try:
         file = cached_file(target, LABELS_FILE, revision=revision)
     except OSError as error:
-        from hf_gile.publishing.hub_errors import why_not_read
+        from hf_gile.publishing.hub_errors import explain_read_error
 
         raise FileNotFoundError(
-            f"{target} is not a local file or folder, and cannot be read from the Hub: {why_not_read(error)}"
+            f"{target} is not a local file or folder, and cannot be read from the Hub: {explain_read_error(error)}"
         ) from error
     return LabelSet.load(file)
 

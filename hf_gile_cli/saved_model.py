@@ -76,10 +76,10 @@ def load(
     except OSError as error:
         if folder.is_dir():
             raise
-        from hf_gile.publishing.hub_errors import why_not_read
+        from hf_gile.publishing.hub_errors import explain_read_error
 
         raise FileNotFoundError(
-            f"{model} is not a local folder, and cannot be read from the Hub: {why_not_read(error)}"
+            f"{model} is not a local folder, and cannot be read from the Hub: {explain_read_error(error)}"
         ) from error
     kind = config.get("model_type")
     if kind not in MODEL_TYPES:
@@ -189,14 +189,14 @@ def changing(path: Path, dry_run: bool = False) -> Iterator[None]:
         path: Folder of the model, or label file, which need not exist.
         dry_run: If true, nothing will be written and no lock is taken.
     """
-    from hf_gile.publishing.exchange import alone, complete
+    from hf_gile.publishing.exchange import complete, exclusive_lock
 
     if path.is_dir():
         complete(path)
     if dry_run:
         yield
         return
-    with alone(path, lambda: note(f"waiting for another hf-gile process that is changing {path}")):
+    with exclusive_lock(path, lambda: note(f"waiting for another hf-gile process that is changing {path}")):
         yield
 
 

@@ -30,7 +30,7 @@ from hf_gile.data.record_source import RecordSource
 from hf_gile.data.records import SUFFIXES
 from hf_gile.data.zero_shot import ZeroShotSplit
 from hf_gile.publishing.markdown import one_line
-from hf_gile.publishing.trained import card_info, score_elsewhere
+from hf_gile.publishing.trained import card_info, score_without_package
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import AUTO, ModelSettings
 from hf_gile.training.reporting import printer, reading
@@ -115,7 +115,7 @@ def show_an_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: list[
     ]
     print(f"  its headings: {one_line('; '.join(marked))}")
     print("  the ten best of all stored labels, then the labels of --candidate_labels:", flush=True)
-    score_elsewhere(folder, document_text(row), candidate_labels)
+    score_without_package(folder, document_text(row), candidate_labels)
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:

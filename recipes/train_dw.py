@@ -22,7 +22,7 @@ from transformers import TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileTextConfig
 from hf_gile.data.deutsche_welle.news import read_news
-from hf_gile.publishing.trained import OfWordIds, add_card, card_info
+from hf_gile.publishing.trained import WordIdProcessor, add_card, card_info
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import ReportSettings
@@ -108,7 +108,7 @@ def main() -> None:
             test = read.all("test")
             gold = [[news.labels[column].id for column in row] for row in test["labels"]]
             texts, language = test["input_ids"], test["language"]
-            add_card(folder / unit / "model", trainer, texts, gold, info, OfWordIds(processor), language=language)
+            add_card(folder / unit / "model", trainer, texts, gold, info, WordIdProcessor(processor), language=language)
 
     say(table(results, list(news.parts)))
     say(f"ranking figures, of seen and unseen labels separately: {folder / 'results.json'}")

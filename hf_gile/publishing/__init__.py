@@ -1,4 +1,4 @@
-"""Publication of models: evaluation reports, model cards, saving with all parts, and upload to the Hub."""
+"""Publishes models: evaluation reports, model cards, saving with all parts, and upload to the Hub."""
 
 from .card import make_card
 from .card_files import read_card_fields, write_card

@@ -1,4 +1,4 @@
-"""Model cards: purpose, labels, results and limitations of a model."""
+"""Creates model cards: purpose, labels, results and limitations of a model."""
 
 import re
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from ..models.labels_gile import LabelSet
 from ..resources import resource
 from . import card_sections as sections
 from .card_info import EMISSIONS, CardInfo
-from .contents import TEXTS_HEADING, UNKNOWN_PLACE
-from .label_map import MOST, mapped_labels, project
+from .contents import TEXTS_HEADING, UNKNOWN_REPOSITORY
+from .label_map import MAX_LABELS, project, select_labels
 from .label_table import LABEL_TABLE, write_label_table
 from .markdown import escaped, python_text
 from .plots import calibration_plot, label_map, learning_curve
@@ -59,7 +59,7 @@ def make_card(
 
     Args:
         model: A `GileForSequenceClassification`.
-        label_set: Its labels; None for the labels stored with it.
+        label_set: Labels of the model; None for its stored labels.
         info: Information about the model.
         report: Evaluation report from `make_report`.
         folder: Folder for the figures and the table of all labels, `labels.csv`, which the card refers to. Outdated
@@ -97,10 +97,10 @@ def make_card(
         "title": escaped(info.name),
         "info": info,
         "report": report,
-        "repo": python_text(info.repo_id or UNKNOWN_PLACE),
-        "place": info.repo_id or UNKNOWN_PLACE,
+        "repo": python_text(info.repo_id or UNKNOWN_REPOSITORY),
+        "place": info.repo_id or UNKNOWN_REPOSITORY,
         "images": images,
-        "num_mapped": f"{min(MOST, len(labels)):,}",
+        "num_mapped": f"{min(MAX_LABELS, len(labels)):,}",
         "label_table": None if folder is None else LABEL_TABLE,
         "texts_heading": TEXTS_HEADING,
         "can_add": model.config.output_layer != "linear",
@@ -120,9 +120,9 @@ def _thresholds(
 ) -> dict[str, float | None]:
     if model.config.problem_type == "single_label_classification":
         return dict.fromkeys(labels.ids)
-    given = model.stored_labels.thresholds(None if labels is model.label_set or model.label_set is None else labels)
-    known = {label.id: round(value, 6) for label, value in zip(labels, given.tolist(), strict=True)}
-    return {**known, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in known}}
+    values = model.stored_labels.thresholds(None if labels is model.label_set or model.label_set is None else labels)
+    stored = {label.id: round(value, 6) for label, value in zip(labels, values.tolist(), strict=True)}
+    return {**stored, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in stored}}
 
 
 def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Report | None) -> ModelCardData:
@@ -131,8 +131,8 @@ def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Repo
     tags = ["gile", "label-scoring", "single-label" if one_label else "multi-label", *info.tags]
     results = [] if report is None else _eval_results(info, report)
     types = dict.fromkeys(result.metric_type for result in results)
-    emissions = {name: _plain(info.energy[name]) for name in EMISSIONS if name in (info.energy or {})}  # type: ignore[index]
-    more: dict[str, Any] = {"co2_eq_emissions": emissions} if "emissions" in emissions else {}
+    emissions = {name: _to_python(info.energy[name]) for name in EMISSIONS if name in (info.energy or {})}  # type: ignore[index]
+    optional: dict[str, Any] = {"co2_eq_emissions": emissions} if "emissions" in emissions else {}
     return ModelCardData(
         language=info.language or None,
         license=info.license,
@@ -144,7 +144,7 @@ def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Repo
         metrics=[name for name in types if name in ("accuracy", "f1")] or None,
         model_name=info.name if results else None,
         eval_results=results or None,
-        **more,
+        **optional,
     )
 
 
@@ -152,7 +152,7 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
     name = report.dataset or info.dataset_name or next(iter(info.datasets), None)
     if name is None:
         return []
-    found = []
+    eval_results = []
     groups = {"": "text-classification", "seen_": "text-classification", "unseen_": "zero-shot-classification"}
     for prefix, task in groups.items():
         for metric, (kind, title) in _NAMED_METRICS.items():
@@ -161,7 +161,7 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
             if value is None or ("accuracy" in report.metrics and metric in ("micro_f1", "precision_at_1")):
                 continue
             group = f" ({prefix[:-1]} labels)" if prefix else ""
-            found.append(
+            eval_results.append(
                 EvalResult(
                     task_type=task,
                     dataset_type=next(iter(info.datasets), None)
@@ -174,10 +174,10 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
                     metric_value=round(float(value), 5),
                 )
             )
-    return found
+    return eval_results
 
 
-def _plain(value: object) -> Any:
+def _to_python(value: object) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
@@ -191,9 +191,9 @@ def _draw(
         drawn["calibration"] = FIGURES["calibration"]
     if report is not None and learning_curve(report.history, paths["learning_curve"]):
         drawn["learning_curve"] = FIGURES["learning_curve"]
-    made_by = _draw_map(paths["label_map"], model, labels, report)
-    if made_by:
-        drawn |= {"label_map": FIGURES["label_map"], "made_by": made_by}
+    projection = _draw_map(paths["label_map"], model, labels, report)
+    if projection:
+        drawn |= {"label_map": FIGURES["label_map"], "projection": projection}
     for name, path in paths.items():
         if name not in drawn:
             path.unlink(missing_ok=True)
@@ -206,30 +206,30 @@ def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet
     stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]
     if len(stored) < 3:
         return None
-    chosen = torch.tensor(mapped_labels(stored))
+    chosen = torch.tensor(select_labels(stored))
     was_training, languages = model.training, model.config.languages
     model.eval()
     try:
-        where = columns[columns >= 0][chosen].to(model.device)
-        codes = model.project_stored_labels(where, languages[0] if languages else None)
+        label_indices = columns[columns >= 0][chosen].to(model.device)
+        codes = model.project_stored_labels(label_indices, languages[0] if languages else None)
     finally:
         model.train(was_training)
-    positions, made_by = project(codes.float())
+    positions, projection = project(codes.float())
     supports = {} if report is None else {row["id"]: row["support"] for row in report.labels}
     ranked = sorted(
         range(len(chosen)),
-        key=lambda place: (-stored[chosen[place]].count, -supports.get(stored[chosen[place]].id, 0)),
+        key=lambda index: (-stored[chosen[index]].count, -supports.get(stored[chosen[index]].id, 0)),
     )
-    # Names of both kinds of labels: three frequent ones, then an unseen one.
-    seen = [place for place in ranked if stored[chosen[place]].seen]
-    unseen = [place for place in ranked if not stored[chosen[place]].seen]
+    # Alternate names of three frequent labels with the name of an unseen label.
+    seen = [index for index in ranked if stored[chosen[index]].seen]
+    unseen = [index for index in ranked if not stored[chosen[index]].seen]
     order: list[int] = []
     while seen or unseen:
         order += [*seen[:3], *unseen[:1]]
         seen, unseen = seen[3:], unseen[1:]
-    own = [stored[chosen[place]] for place in order]
-    label_map(positions[order], [label.name for label in own], [label.seen for label in own], path)
-    return made_by
+    ordered = [stored[chosen[index]] for index in order]
+    label_map(positions[order], [label.name for label in ordered], [label.seen for label in ordered], path)
+    return projection
 
 
 __all__ = ["FIGURES", "TEMPLATE", "make_card"]

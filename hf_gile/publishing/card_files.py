@@ -1,4 +1,4 @@
-"""Files of a model card: `README.md`, and `card.yaml` with information from the author."""
+"""Reads and writes the files of a model card: `README.md`, and `card.yaml` with information from the author."""
 
 import difflib
 import json
@@ -44,7 +44,7 @@ def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
     for name in content:
         if name not in names:
             near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            hint = f"; did you mean {near[0]}?" if near else f"; its fields are {', '.join(names)}"
             raise ValueError(f"{path}: a card has no field {name!r}{hint}")
     return content
 
@@ -73,14 +73,14 @@ def write_card(
             f"{folder / 'figures'} is a link to another folder, whose files would be replaced: remove the link"
         )
     text = str(make_card(model, None, CardInfo() if info is None else info, report, folder))
-    with whole_file(folder / "README.md") as written:
-        written.write_text(text, encoding="utf-8")
+    with whole_file(folder / "README.md") as staged:
+        staged.write_text(text, encoding="utf-8")
     if info is not None:
-        plain = asdict(CardInfo())
-        said = {name: value for name, value in asdict(info).items() if value != plain[name]}
-        said = json.loads(json.dumps(said, default=lambda number: number.item()))  # numpy scalars
-        with whole_file(folder / CARD_FILE) as written:
-            written.write_text(yaml.safe_dump(said, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
+        defaults = asdict(CardInfo())
+        content = {name: value for name, value in asdict(info).items() if value != defaults[name]}
+        content = json.loads(json.dumps(content, default=lambda number: number.item()))  # numpy scalars
+        with whole_file(folder / CARD_FILE) as staged:
+            staged.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
 
 
 __all__ = ["CARD_FILE", "read_card_fields", "write_card"]

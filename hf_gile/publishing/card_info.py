@@ -1,4 +1,4 @@
-"""Information about a model for its card, provided by the author."""
+"""Defines the information about a model that its author provides for the card."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -39,7 +39,7 @@ class CardInfo:
         training_data: Description of the training data.
         energy: Energy used in training: `energy_consumed` (kWh), and the fields of the Hub, `emissions` (grams of CO2
             equivalent), `source`, `training_type`, `geographical_location`, `hardware_used`.
-        limits: Limitations and out-of-scope uses, each a sentence.
+        limits: Limitations and out-of-scope uses, a sentence each.
         citation: BibTeX of your work, in addition to that of GILE.
         show_examples: Whether the card shows example texts of the report. Their licence must allow it.
         example_text: Text in the code example; by default a sentence with names of labels.
@@ -82,24 +82,24 @@ class CardInfo:
         for name in _LISTS:
             value = getattr(self, name)
             value = [value] if isinstance(value, str) else value
-            if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+            if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
                 raise ValueError(f"{name} must be a list of texts, got {value!r}; in YAML, quote words such as no")
             setattr(self, name, list(value))
-        for one in fields(self):
-            value = getattr(self, one.name)
-            kind, said = {
+        for declared in fields(self):
+            name, value = declared.name, getattr(self, declared.name)
+            kind, expected = {
                 "show_examples": (bool, "true or false"),
                 "energy": (dict | None, "fields with values"),
                 "example_labels": (dict, "names with descriptions"),
-            }.get(one.name, (list if one.name in _LISTS else str | None, "a text"))
-            named = one.name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
-            if not isinstance(value, kind) or not named:
-                raise ValueError(f"{one.name} must be {said}, got {value!r}")
+            }.get(name, (list if name in _LISTS else str | None, "a text"))
+            is_described = name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
+            if not isinstance(value, kind) or not is_described:
+                raise ValueError(f"{name} must be {expected}, got {value!r}")
             if isinstance(value, str):
-                setattr(self, one.name, masked(value))
+                setattr(self, name, masked(value))
         for code in self.language:
             if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", code):
-                raise ValueError(f"language must hold codes of ISO 639, such as 'en', or 'multilingual', got {code!r}")
+                raise ValueError(f"language must contain ISO 639 codes, such as 'en', or 'multilingual', got {code!r}")
         if self.license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.license):
             raise ValueError(
                 f"license must be the id of a licence on the Hub, such as 'apache-2.0' or 'other', got {self.license!r}"
@@ -117,8 +117,8 @@ class CardInfo:
                     raise ValueError(f"{name} must be an id on the Hub, got {value!r} ({error})") from None
         unknown = set(self.energy or ()) - {"energy_consumed", *EMISSIONS}
         if unknown:
-            known = ", ".join(("energy_consumed", *EMISSIONS))
-            raise ValueError(f"energy has no field {sorted(unknown)[0]!r}; it has {known}")
+            names = ", ".join(("energy_consumed", *EMISSIONS))
+            raise ValueError(f"energy has no field {sorted(unknown)[0]!r}; its fields are {names}")
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Values for the template of model cards: texts and table rows of its sections."""
+"""Computes the values for the template of model cards: texts and table rows of its sections."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ _CALIBRATION_ERRORS = {
     "expected_calibration_error": "all scores",
     "top_5_expected_calibration_error": "the five best of each document",
 }
-_OF_ONE_LABEL = ("accuracy", "macro_f1", "average_precision")
+_SINGLE_LABEL_METRICS = ("accuracy", "macro_f1", "average_precision")
 _GROUPS = {"seen": "seen_", "unseen": "unseen_", "all": ""}
 _DESCRIPTION, _NAME, _ID = 80, 60, 28
 _CONFUSED = 10
@@ -55,7 +55,7 @@ def overview(model: GileForSequenceClassification, labels: LabelSet, info: CardI
     config = model.config
     # A linear unit stores its labels as weights; other models read labels in their language.
     language = list(config.language_labels)[-1] if config.language_labels else None
-    about = " and ".join(label.name for label in _spoken(groups, language)[:2])
+    about = " and ".join(label.name for label in _select_language(groups, language)[:2])
     call = f", language={python_text(language)}" if language else ""
     if config.languages and not language:
         call = f", language={python_text(config.languages[0])}"
@@ -66,7 +66,7 @@ def overview(model: GileForSequenceClassification, labels: LabelSet, info: CardI
         "num_unseen": sum(not label.seen for label in labels),
         "names_all": len(named) == len(labels),
         "some_names": [escaped(label.name, _NAME) for label in named],
-        "languages": [escaped(one) for one in config.languages],
+        "languages": [escaped(name) for name in config.languages],
         "own_language": python_text(language) if language else None,
         "example_text": python_text(info.example_text or f"This is a text about {about}."),
         "example_labels": [(python_text(name), python_text(text)) for name, text in info.example_labels.items()],
@@ -76,13 +76,13 @@ def overview(model: GileForSequenceClassification, labels: LabelSet, info: CardI
 
 def _new_id(labels: LabelSet) -> str:
     ids = ("my-id", *(f"my-id-{number}" for number in range(2, len(labels) + 2)))
-    taken = set(labels.ids)
-    return next(one for one in ids if one not in taken)
+    existing = set(labels.ids)
+    return next(label_id for label_id in ids if label_id not in existing)
 
 
-def _spoken(groups: Sequence[tuple[str, list[Label]]], language: str | None) -> list[Label]:
-    every = [label for _, group in groups for label in group]
-    return [label for label in every if language is None or label.language == language] or every
+def _select_language(groups: Sequence[tuple[str, list[Label]]], language: str | None) -> list[Label]:
+    labels = [label for _, group in groups for label in group]
+    return [label for label in labels if language is None or label.language == language] or labels
 
 
 def label_tables(
@@ -104,17 +104,17 @@ def label_tables(
     """
     supports = {label_id: row["support"] for label_id, row in figures.items()}
     groups = shown_labels(labels, supports)
-    every = [label for _, group in groups for label in group]
+    shown = [label for _, group in groups for label in group]
     columns: list[tuple[str, str, Any]] = [("label", ":--", lambda label: escaped(label.name, _NAME))]
-    if any(label.id != label.name for label in every):
+    if any(label.id != label.name for label in shown):
         columns.insert(0, ("id", ":--", lambda label: escaped(label.id, _ID)))
-    if len({label.language for label in every}) > 1:
+    if len({label.language for label in shown}) > 1:
         columns.append(("language", ":--", lambda label: escaped(label.language or "")))
-    if any(label.description for label in every):
+    if any(label.description for label in shown):
         columns.append(("description", ":--", lambda label: escaped(label.description, _DESCRIPTION)))
-    if any(label.count for label in every):
+    if any(label.count for label in shown):
         columns.append(("trained on", "--:", lambda label: f"{label.count:,}"))
-    if len({thresholds[label.id] for label in every}) > 1:
+    if len({thresholds[label.id] for label in shown}) > 1:
         columns.append(("threshold", "--:", lambda label: _number(thresholds[label.id])))
     if figures:
         columns.append(("tested on", "--:", lambda label: f"{supports.get(label.id, 0):,}"))
@@ -122,17 +122,17 @@ def label_tables(
     rows = []
     for heading, group in groups:
         if heading:
-            place = next(number for number, (name, _, _) in enumerate(columns) if name == "label")
-            rows.append([f"**{heading}**" if number == place else "" for number in range(len(columns))])
+            position = next(number for number, (name, _, _) in enumerate(columns) if name == "label")
+            rows.append([f"**{heading}**" if number == position else "" for number in range(len(columns))])
         rows += [[cell(label) for _, _, cell in columns] for label in group]
     texts = {} if report is None else report.examples
     return {
         "label_columns": [(name, rule) for name, rule, _ in columns],
         "label_rows": rows,
-        "shows_all_labels": len(every) == len(labels),
+        "shows_all_labels": len(shown) == len(labels),
         "examples": [
             (escaped(label.name, _NAME), [escaped(text, 200) for text in texts[label.id][:3]])
-            for label in every
+            for label in shown
             if texts.get(label.id)
         ],
     }
@@ -151,7 +151,7 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
     if report is None:
         return {"result_rows": [], "decile_rows": [], "confused_rows": []}
     metrics = report.metrics
-    shown = [name for name in RESULTS if "accuracy" not in metrics or name in _OF_ONE_LABEL]
+    shown = [name for name in RESULTS if "accuracy" not in metrics or name in _SINGLE_LABEL_METRICS]
     # Metrics at k are trivial for k labels or fewer.
     shown = [name for name in shown if "_at_" not in name or int(name.rpartition("_")[2]) < len(report.labels)]
     groups = [group for group, prefix in _GROUPS.items() if any(prefix + name in metrics for name in shown)]
@@ -160,8 +160,8 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
         if any(_GROUPS[group] + name in metrics for group in groups):
             rows.append([RESULTS[name], *(_percent(metrics.get(_GROUPS[group] + name)) for group in groups)])
     names = {label.id: label.name for label in labels}
-    known = {row["id"] for row in report.labels}
-    measured = [label.seen for label in labels if label.id in known]
+    measured_ids = {row["id"] for row in report.labels}
+    measured = [label.seen for label in labels if label.id in measured_ids]
     sizes = {"seen": f"{sum(measured):,} seen", "unseen": f"{len(measured) - sum(measured):,} unseen", "all": "all"}
     return {
         "result_groups": [sizes[group] for group in groups],
@@ -171,8 +171,8 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
         "documents": f"{report.documents:,}",
         **_deciles(report),
         "confused_rows": [
-            [escaped(names.get(missed, missed), _NAME), escaped(names.get(given, given), _NAME), f"{number:,}"]
-            for missed, given, number in report.confused[:_CONFUSED]
+            [escaped(names.get(missed, missed), _NAME), escaped(names.get(predicted, predicted), _NAME), f"{number:,}"]
+            for missed, predicted, number in report.confused[:_CONFUSED]
         ],
     }
 
@@ -186,9 +186,9 @@ def _deciles(report: Report) -> dict[str, Any]:
     shown = [name for name in names if any(decile + name in report.metrics for decile in DECILES)]
     rows = []
     for decile, columns in read_deciles(counts, len(counts)).items():
-        own = [counts[column] for column in columns.tolist()]
-        span = f"{min(own):,}" if min(own) == max(own) else f"{min(own):,}\u2013{max(own):,}"
-        rows.append([span, f"{len(own):,}", *(_percent(report.metrics.get(decile + name)) for name in shown)])
+        group = [counts[column] for column in columns.tolist()]
+        span = f"{min(group):,}" if min(group) == max(group) else f"{min(group):,}\u2013{max(group):,}"
+        rows.append([span, f"{len(group):,}", *(_percent(report.metrics.get(decile + name)) for name in shown)])
     return {"decile_columns": [names[name] for name in shown], "decile_rows": rows if shown else []}
 
 
@@ -210,24 +210,25 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
         prefix = f"{group}_" if len(groups) > 1 else ""
         for name, cells in _CALIBRATION_ERRORS.items():
             times = [metrics.get(f"{time}{prefix}{name}") for time in ("uncalibrated_", "")]
-            row = [f"{group} labels, {cells}", *(_percent(one, 2) for one in times if one is not None)]
+            row = [f"{group} labels, {cells}", *(_percent(error, 2) for error in times if error is not None)]
             # With five labels, the five best are all labels.
             if times[1] is not None and (not rows or rows[-1][1:] != row[1:]):
                 rows.append(row)
     methods: dict[str, list[str]] = {}
     for group, fitted in sorted(config.calibration.items()):
         methods.setdefault(METHODS[fitted["method"]], []).append(group)
-    own = [label for label in labels if label.threshold is not None]
-    kinds = [group for group, there in {"seen": any(labels.seen), "unseen": not all(labels.seen)}.items() if there]
+    separate = [label for label in labels if label.threshold is not None]
+    present = {"seen": any(labels.seen), "unseen": not all(labels.seen)}
+    kinds = [group for group, is_present in present.items() if is_present]
     other = next(iter(config.thresholds.values()), 0.5)
     thresholds = []
-    if config.thresholds or own:
+    if config.thresholds or separate:
         thresholds = [(group, _number(config.thresholds.get(group, other))) for group in kinds]
     return {
         "methods": methods,
         "calibration_rows": rows,
         "group_thresholds": thresholds,
-        "own_thresholds": len(own),
+        "own_thresholds": len(separate),
         "unseen_like_seen": "unseen" in kinds and set(config.calibration) == set(config.thresholds) == {"seen"},
     }
 
@@ -237,20 +238,22 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
 
     Args:
         model: The model.
-        labels: Its labels.
+        labels: Labels of the model.
         info: Information about the model.
         report: Evaluation report, if available.
 
     Returns:
         Sentences.
     """
-    config, said = model.config, []
+    config, sentences = model.config, []
     if info.language:
-        said.append(f"It was trained on texts in {_listed(info.language)}; its quality in other languages is unknown.")
-    said.append(_length_read(config.text_config))
+        sentences.append(
+            f"It was trained on texts in {_format_list(info.language)}; its quality in other languages is unknown."
+        )
+    sentences.append(_describe_length(config.text_config))
     if not config.text_config.reads_pretrained:
         words = f"It knows {config.text_config.vocab_size:,} words"
-        said.append(
+        sentences.append(
             f"{words}; all others count as the same unknown word. Scores of a text without known words are "
             "meaningless. Labels without known words all get the same score: describe them in other words."
             if config.output_layer != "linear"
@@ -258,32 +261,36 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
         )
     if config.neighbours:
         size = config.neighbours * config.document_size * 4 / 1e6
-        said.append(
+        sentences.append(
             f"It stores the vectors of {config.neighbours:,} training documents with their labels ({size:,.0f} MB), "
             "but not their texts. What a document was about can be estimated from its vector."
         )
     if config.output_layer == "linear":
-        said.append("It scores the labels it was trained on and no others.")
+        sentences.append("It scores only the labels that it was trained on.")
     metrics = {} if report is None else report.metrics
     if config.output_layer != "linear":
         unseen, seen = (metrics.get(f"{group}_average_precision") for group in ("unseen", "seen"))
         if unseen is None or seen is None:
-            said.append("Its ranking of labels without training documents was not measured.")
+            sentences.append("Its ranking of labels without training documents was not measured.")
         else:
-            said.append(
+            sentences.append(
                 "It ranks labels without training documents by their names and descriptions alone. Average precision "
                 f"is {_percent(unseen)} among these, {_percent(seen)} among those seen in training."
             )
     if report is not None:
         without = sum(row["support"] == 0 for row in report.labels)
         if without:
-            of_all = f"{without:,} of the {len(report.labels):,} labels {'has' if without == 1 else 'have'} no document"
-            said.append(f"{of_all} in the test: they were not measured, and count as 0 in macro-F1.")
-        said.append("The figures hold for texts like those of the test; on other kinds of text, expect lower figures.")
-    return said
+            untested = (
+                f"{without:,} of the {len(report.labels):,} labels {'has' if without == 1 else 'have'} no document"
+            )
+            sentences.append(f"{untested} in the test: they were not measured, and count as 0 in macro-F1.")
+        sentences.append(
+            "The figures hold for texts like those of the test; on other kinds of text, expect lower figures."
+        )
+    return sentences
 
 
-def _length_read(config: GileConfig) -> str:
+def _describe_length(config: GileConfig) -> str:
     kind = config.text_encoder_type
     if kind == "hierarchical_transformer":
         size = f"{config.max_sentences} windows of whole sentences, each of up to {config.max_sentence_words} tokens"
@@ -299,7 +306,7 @@ def _length_read(config: GileConfig) -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_list(names: Sequence[str]) -> str:
     quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 

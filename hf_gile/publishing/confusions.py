@@ -1,6 +1,6 @@
 """Counts which labels a model confuses.
 
-Shapes: B documents in the batch, L labels scored, P gold labels of a document, padded.
+Shapes: B documents in the batch, L scored labels, P gold labels per document, padded.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from torch import Tensor
 from ..models.losses_gile import IGNORE
 
 _WRONG_LABELS = 20
-_COLUMNS_AT_ONCE = 1 << 20
+_BUFFER_SIZE = 1 << 20
 
 
 class ConfusedPairs:
-    """Counts pairs of labels in the same document: a missed gold label and a wrongly predicted one.
+    """Counts pairs of labels in the same document: a missed gold label and a wrongly predicted label.
 
     Memory is bounded: only the 20 best-scored wrong labels of a document count, and up to `max_pairs` pairs are stored.
-    Beyond that, the rarest are dropped; the count of a pair is then at most `forgotten` too low.
+    Beyond that, the rarest pairs are dropped; the count of a pair is then at most `forgotten` too low.
 
     Frequent labels co-occur by chance, so pairs are ranked by their excess over chance: by n - m w / N, with n
     documents of the pair, m in which the first was missed, w in which the second was wrongly predicted, and N documents
@@ -29,12 +29,12 @@ class ConfusedPairs:
         max_pairs: Number of stored pairs, 16 bytes each.
 
     Raises:
-        ValueError: If one of them is below 1.
+        ValueError: If a number is below 1.
 
     Example:
         >>> pairs = ConfusedPairs(num_labels=3)
-        >>> given = torch.tensor([[True, False, False], [False, True, False]])
-        >>> pairs.update(given, torch.zeros(2, 3), torch.tensor([[2, -100], [1, -100]]))
+        >>> predicted = torch.tensor([[True, False, False], [False, True, False]])
+        >>> pairs.update(predicted, torch.zeros(2, 3), torch.tensor([[2, -100], [1, -100]]))
         >>> pairs.most(5)
         [(2, 0, 1)]
     """
@@ -52,18 +52,18 @@ class ConfusedPairs:
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._new: list[NDArray[np.int64]] = []
 
-    def update(self, given: Tensor, scores: Tensor, gold: Tensor) -> None:
+    def update(self, predicted: Tensor, scores: Tensor, gold: Tensor) -> None:
         """Adds a batch.
 
         Args:
-            given: `(B, L)` bool, the predicted labels of each document.
+            predicted: `(B, L)` bool, the predicted labels of each document.
             scores: `(B, L)` scores of the predictions.
             gold: `(B, P)` gold label indices, padded with -100.
         """
         is_gold = gold != IGNORE
-        missed = is_gold & ~given.gather(1, gold.clamp(min=0))
+        missed = is_gold & ~predicted.gather(1, gold.clamp(min=0))
         documents, positions = is_gold.nonzero(as_tuple=True)
-        wrong = given.clone()
+        wrong = predicted.clone()
         wrong[documents, gold[documents, positions]] = False
         best = scores.masked_fill(~wrong, -torch.inf).topk(min(_WRONG_LABELS, self.num_labels), dim=1)
         is_wrong = best.values > -torch.inf
@@ -73,11 +73,11 @@ class ConfusedPairs:
         self._missed += gold[missed].bincount(minlength=self.num_labels).cpu().numpy()
         self._wrong += best.indices[is_wrong].bincount(minlength=self.num_labels).cpu().numpy()
         self.documents += len(gold)
-        if sum(map(len, self._new)) > max(self.max_pairs, _COLUMNS_AT_ONCE):
+        if sum(map(len, self._new)) > max(self.max_pairs, _BUFFER_SIZE):
             self._count()
 
     def most(self, number: int) -> list[tuple[int, int, int]]:
-        """Returns the most frequent pairs beyond chance.
+        """Returns the pairs with the largest excess over chance.
 
         Args:
             number: Maximum number of pairs.
@@ -102,9 +102,9 @@ class ConfusedPairs:
         self._pairs, self._counts = pairs, total.astype(np.int64)
         if len(pairs) > self.max_pairs:
             order = np.argsort(-self._counts, kind="stable")
-            kept = np.sort(order[: self.max_pairs])
+            largest = np.sort(order[: self.max_pairs])
             self.forgotten += int(self._counts[order[self.max_pairs]])
-            self._pairs, self._counts = self._pairs[kept], self._counts[kept]
+            self._pairs, self._counts = self._pairs[largest], self._counts[largest]
 
 
 __all__ = ["ConfusedPairs"]

@@ -1,4 +1,4 @@
-"""Files of a published model: which are required, which are never uploaded, and which a new version replaces."""
+"""Classifies the files of a published model: required, never uploaded, or replaced by a new version."""
 
 import re
 import zipfile
@@ -12,8 +12,8 @@ from ..label_index import leads_out
 from ..models.configuration_gile import read_json_object
 from ..models.labels_gile import LABELS_FILE
 
-UNKNOWN_PLACE = "path/to/this/model"
-"""Placeholder for the repository on a card, as long as its name is unknown."""
+UNKNOWN_REPOSITORY = "path/to/this/model"
+"""Placeholder for the name of the repository on a card, while it is unknown."""
 
 TEXTS_HEADING = "Texts that have these labels"
 """Heading above example texts on a card; without it, a report is uploaded without its texts."""
@@ -27,7 +27,7 @@ _LOADED = re.compile(
     r"|\w+_gile\.py"
     r"|index/(.+/)?label_index(-[0-9a-f]{8})?\.(json|jsonl|safetensors)"
 )
-_OURS = re.compile(
+_MANAGED = re.compile(
     rf"{_LOADED.pattern}"
     r"|(added_tokens|preprocessor_config|processor_config|special_tokens_map|tokenizer|tokenizer_config|vocab)\.json"
     r"|merges\.txt|vocab\.txt|chat_template\.jinja"
@@ -39,21 +39,23 @@ _SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)
 _PICKLE = "a pickle, which runs code when it is loaded"
 _LOGS = "training logs"
 _PICKLED = re.compile(r".+\.(bin|ckpt|distcp|joblib|pickle|pkl|pt|pth)(\.(bz2|gz|lz4|xz|zst))?")
-_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"  # how files of torch.save began before they became archives
+# First bytes of files of torch.save before it wrote zip archives.
+_LEGACY_TORCH_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF"
 
 
-def is_ours(path: str) -> bool:
-    """Whether a file of a repository is rewritten or deleted by every upload of a model.
+def is_managed(path: str) -> bool:
+    """Returns whether every upload of a model rewrites or deletes a file of the repository.
 
     Example:
-        >>> [is_ours(path) for path in ("model-00001-of-00002.safetensors", "figures/label_map.png", "notebook.ipynb")]
+        >>> paths = ("model-00001-of-00002.safetensors", "figures/label_map.png", "notebook.ipynb")
+        >>> [is_managed(path) for path in paths]
         [True, True, False]
     """
-    return _OURS.fullmatch(path) is not None
+    return _MANAGED.fullmatch(path) is not None
 
 
 def is_loaded(path: str) -> bool:
-    """Whether a file of `is_ours` would be loaded with the files of another model: weights, code, index.
+    """Returns whether a managed file would be loaded with the files of another model: weights, code, index.
 
     Example:
         >>> is_loaded("index/label_index.json"), is_loaded("labels.csv")
@@ -79,32 +81,32 @@ def select_files(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
     left_out: list[tuple[str, str]] = []
     root = folder
 
-    def walk(folder: Path, above: str) -> None:
+    def walk(folder: Path, prefix: str) -> None:
         for path in sorted(folder.iterdir()):
-            name = above + path.name
+            name = prefix + path.name
             if path.is_dir():
-                why = _why_no_folder(path)
-                if why is None:
+                reason = _reason_to_skip_folder(path)
+                if reason is None:
                     walk(path, f"{name}/")
                 else:
-                    left_out.append((f"{name}/", why))
+                    left_out.append((f"{name}/", reason))
             else:
-                why = _why_no_file(path)
-                if why is None and leads_out(path, root):
+                reason = _reason_to_skip_file(path)
+                if reason is None and leads_out(path, root):
                     raise ValueError(
                         f"{path} is a link to {path.resolve()}, outside of the folder: replace the link with the file "
                         "to upload it"
                     )
-                if why is None:
+                if reason is None:
                     files[name] = path
                 else:
-                    left_out.append((name, why))
+                    left_out.append((name, reason))
 
     walk(folder, "")
     return dict(sorted(files.items())), sorted(left_out)
 
 
-def _why_no_folder(path: Path) -> str | None:
+def _reason_to_skip_folder(path: Path) -> str | None:
     if path.name.startswith("."):
         return "hidden"
     if path.name == "__pycache__":
@@ -116,7 +118,7 @@ def _why_no_folder(path: Path) -> str | None:
     return "a link to a folder" if path.is_symlink() else None
 
 
-def _why_no_file(path: Path) -> str | None:
+def _reason_to_skip_file(path: Path) -> str | None:
     if path.name.startswith("."):
         return "hidden"
     if not path.is_file():
@@ -135,12 +137,12 @@ def _why_no_file(path: Path) -> str | None:
 
 
 def _is_pickle(path: Path) -> bool:
-    """Whether a file contains a pickle, by its first bytes."""
+    """Returns whether a file contains a pickle, by its first bytes."""
     if path.suffix == ".safetensors":  # starts with an arbitrary number
         return False
     with path.open("rb") as file:
         first = file.read(8)
-        if first == _OLD_TORCH:
+        if first == _LEGACY_TORCH_MAGIC:
             return True
         if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
             file.seek(-1, 2)
@@ -174,13 +176,13 @@ def _has_objects(file: IO[bytes]) -> bool:
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """Lists what is missing for a saved GILE model that loads anywhere.
+    """Lists the parts that a folder lacks to be a saved GILE model that loads without hf_gile.
 
     Args:
-        folder: A folder, perhaps of a saved model.
+        folder: Any folder.
 
     Returns:
-        Descriptions of what is missing; empty if complete.
+        Descriptions of the missing parts; empty if complete.
     """
     config = _read_json(folder / "config.json")
     if config is None or config.get("model_type") not in MODEL_TYPES:
@@ -188,35 +190,37 @@ def missing_parts(folder: Path) -> list[str]:
     missing = []
     shards = _read_json(folder / "model.safetensors.index.json")
     names = set(shards.get("weight_map", {}).values()) if shards else {"model.safetensors"}
-    missing += _absent(folder, names, "the weights")
+    missing += _list_missing(folder, names, "the weights")
     code = referenced_code(folder)
-    missing += _absent(folder, code, "its code") if code else ["its code (config.json has no auto_map)"]
-    missing += _absent(folder, ["processor_config.json", "tokenizer_config.json", "tokenizer.json"], "its processor")
-    missing += _absent(folder, [LABELS_FILE], "its labels")
+    missing += _list_missing(folder, code, "its code") if code else ["its code (config.json has no auto_map)"]
+    missing += _list_missing(
+        folder, ["processor_config.json", "tokenizer_config.json", "tokenizer.json"], "its processor"
+    )
+    missing += _list_missing(folder, [LABELS_FILE], "its labels")
     return missing
 
 
 def code_references(config: Any) -> list[str]:
-    """Lists what `auto_map` and `custom_pipelines` name as code, at any depth of a file of a model.
+    """Lists the code references in `auto_map` and `custom_pipelines`, at any depth of a JSON file of a model.
 
     Args:
-        config: The content of the JSON file, which may come from anyone.
+        config: The content of the file, which is untrusted.
 
     Returns:
-        References such as `modeling_gile.GileModel`; those to another repository begin with `user/name--`.
+        References such as `modeling_gile.GileModel`; references to another repository begin with `user/name--`.
     """
     references: list[str] = []
-    rest = [config]
-    while rest:
-        value = rest.pop()
+    stack = [config]
+    while stack:
+        value = stack.pop()
         if isinstance(value, dict):
             references += _strings(value.get("auto_map"))
             pipelines = value.get("custom_pipelines")
             for pipeline in pipelines.values() if isinstance(pipelines, dict) else []:
                 references += _strings(pipeline.get("impl") if isinstance(pipeline, dict) else pipeline)
-            rest += value.values()
+            stack += value.values()
         elif isinstance(value, list):
-            rest += value
+            stack += value
     return references
 
 
@@ -231,28 +235,28 @@ def referenced_code(folder: Path) -> set[str]:
     """Returns the code files that a model's `config.json` refers to, and all files that they import.
 
     Args:
-        folder: A folder, perhaps of a saved model.
+        folder: Any folder.
 
     Returns:
-        The names; none if the folder holds no GILE model.
+        The file names; empty if the folder contains no GILE model.
     """
     config = _read_json(folder / "config.json") or {}
     if config.get("model_type") not in MODEL_TYPES:
         return set()
     modules = {reference.split("--")[-1].split(".")[0] for reference in code_references(config)}
-    found: set[str] = set()
-    while new := modules - found:
-        found |= new
+    visited: set[str] = set()
+    while new := modules - visited:
+        visited |= new
         for module in new:
             file = folder / f"{module}.py"
             if file.is_file():
                 modules = modules | set(_SIBLING.findall(file.read_text(encoding="utf-8")))
-    return {f"{module}.py" for module in found}
+    return {f"{module}.py" for module in visited}
 
 
-def _absent(folder: Path, names: Iterable[str], what: str) -> list[str]:
-    absent = sorted(name for name in names if not (folder / name).is_file())
-    return [f"{what} ({', '.join(absent)})"] if absent else []
+def _list_missing(folder: Path, names: Iterable[str], what: str) -> list[str]:
+    missing = sorted(name for name in names if not (folder / name).is_file())
+    return [f"{what} ({', '.join(missing)})"] if missing else []
 
 
 def _read_json(file: Path) -> dict[str, Any] | None:

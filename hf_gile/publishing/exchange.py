@@ -1,4 +1,4 @@
-"""Atomic replacement of several files in a folder, even if the process or the machine fails.
+"""Replaces several files in a folder atomically, even if the process or the machine fails.
 
 New files are written to `.saving/new` in the folder. When they are complete, writing `.saving/moves.json` commits them.
 Each file is then moved to its destination, and an existing file to `.saving/old`. Finally, `.saving` is removed. If the
@@ -19,7 +19,7 @@ from ..writing import sync_to_disk, whole_file
 
 
 @contextmanager
-def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def exclusive_lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Locks a saved model or a file against changes by other processes, waiting if necessary. Can be nested.
 
     The lock is a hidden file, in the folder or next to the file, that is removed at the end.
@@ -32,8 +32,8 @@ def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[Non
         OSError: If the folder cannot be written to.
     """
     path = path.resolve()
-    place = path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
-    lock = FileLock(place, is_singleton=True)
+    lock_file = path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
+    lock = FileLock(lock_file, is_singleton=True)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -41,14 +41,14 @@ def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[Non
             waiting()
         lock.acquire()
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(place.parent)) from None
+        raise OSError(error.errno, error.strerror, str(lock_file.parent)) from None
     try:
         yield
     finally:
         try:
             if lock.lock_counter == 1:
                 with suppress(OSError):  # Windows removes it automatically
-                    place.unlink()
+                    lock_file.unlink()
         finally:
             lock.release()
 
@@ -67,12 +67,12 @@ def complete(folder: Path) -> None:
     if not journal.is_file():
         return
     try:
-        with alone(folder):
+        with exclusive_lock(folder):
             if journal.is_file():  # otherwise another save has just completed
-                names, stale = _names(journal.with_name("new")), json.loads(journal.read_bytes())["stale"]
-                _check(folder, [*names, *stale])
+                names, stale = _list_files(journal.with_name("new")), json.loads(journal.read_bytes())["stale"]
+                _check_targets(folder, [*names, *stale])
                 _move(folder, names, stale)
-                _end(folder)
+                _finish(folder)
             _discard(folder)
     except OSError as error:
         raise OSError(f"{folder}: a save was interrupted and cannot be completed: {error}") from error
@@ -93,35 +93,35 @@ def exchange(folder: Path, stale: Callable[[set[str]], list[str]]) -> Iterator[P
     complete(folder)
     journal = folder / UNFINISHED_SAVE
     new = journal.with_name("new")
-    with alone(folder):
+    with exclusive_lock(folder):
         _discard(folder)
         names: list[str] = []
-        gone: list[str] = []
+        outdated: list[str] = []
         try:
-            with _naming(new, folder):
+            with _name_destination(new, folder):
                 new.mkdir(parents=True)
                 yield new
-                names = _names(new)
-                gone = stale(set(names))
-                _check(folder, [*names, *gone])
+                names = _list_files(new)
+                outdated = stale(set(names))
+                _check_targets(folder, [*names, *outdated])
                 for path in [*sorted(new.rglob("*")), new, folder]:
                     sync_to_disk(path)
-                with whole_file(journal) as written:
-                    written.write_text(json.dumps({"stale": gone}), encoding="utf-8")
-            _move(folder, names, gone)
-            _end(folder)
+                with whole_file(journal) as staged:
+                    staged.write_text(json.dumps({"stale": outdated}), encoding="utf-8")
+            _move(folder, names, outdated)
+            _finish(folder)
         except BaseException:
             if journal.is_file():
-                _move_back(folder, names, gone)
-                _end(folder)
+                _move_back(folder, names, outdated)
+                _finish(folder)
             raise
         finally:
             _discard(folder)
 
 
 @contextmanager
-def _naming(new: Path, folder: Path) -> Iterator[None]:
-    """Names the destination file in write errors, as libraries name no file or the source of a copy."""
+def _name_destination(new: Path, folder: Path) -> Iterator[None]:
+    """Names the destination file in write errors, as libraries name no file, or the source of a copy."""
     try:
         yield
     except Exception as error:
@@ -134,61 +134,62 @@ def _naming(new: Path, folder: Path) -> Iterator[None]:
         raise
 
 
-def _names(new: Path) -> list[str]:
+def _list_files(new: Path) -> list[str]:
     return sorted(path.relative_to(new).as_posix() for path in new.rglob("*") if path.is_file())
 
 
-def _check(folder: Path, names: list[str]) -> None:
+def _check_targets(folder: Path, names: list[str]) -> None:
     for name in names:
-        place = folder / name
-        if not place.parent.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{place} is outside {folder}: replace the link in its path by a folder")
-        if place.is_dir():
-            raise FileExistsError(f"{place} is a folder, but the model has a file with this name: move it away")
+        target = folder / name
+        if not target.parent.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{target} is outside {folder}: replace the link in its path with a folder")
+        if target.is_dir():
+            raise FileExistsError(f"{target} is a folder, but the model has a file with this name: move it away")
 
 
 def _move(folder: Path, names: list[str], stale: list[str]) -> None:
     """Moves new files to their destination and existing files away. Resumes an interrupted call."""
     new, old = (folder / UNFINISHED_SAVE).with_name("new"), (folder / UNFINISHED_SAVE).with_name("old")
     for name in [*names, *stale]:
-        place, before = folder / name, old / name
+        target, backup = folder / name, old / name
         is_new = (new / name).exists()
-        if (is_new or name in stale) and (place.exists() or place.is_symlink()):
-            before.parent.mkdir(parents=True, exist_ok=True)
-            before.unlink(missing_ok=True)
+        if (is_new or name in stale) and (target.exists() or target.is_symlink()):
+            backup.parent.mkdir(parents=True, exist_ok=True)
+            backup.unlink(missing_ok=True)
             try:
-                os.link(place, before, follow_symlinks=False)  # readers never miss a file
+                os.link(target, backup, follow_symlinks=False)  # readers never miss a file
             except (OSError, NotImplementedError):  # not supported by this file system
-                place.replace(before)
+                target.replace(backup)
         if name in stale:
-            place.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
         if is_new:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            (new / name).replace(place)
-    for above in {(folder / name).parent for name in [*names, *stale]}:
-        if above.is_dir():
-            sync_to_disk(above)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (new / name).replace(target)
+    for parent in {(folder / name).parent for name in [*names, *stale]}:
+        if parent.is_dir():
+            sync_to_disk(parent)
 
 
 def _move_back(folder: Path, names: list[str], stale: list[str]) -> None:
-    """Undoes `_move`; if this is interrupted too, `_move` can still be called."""
+    """Undoes `_move`; if this is also interrupted, `_move` can still be called."""
     new, old = (folder / UNFINISHED_SAVE).with_name("new"), (folder / UNFINISHED_SAVE).with_name("old")
     for name in [*names, *stale]:
-        place, before = folder / name, old / name
+        target, backup = folder / name, old / name
         if name not in stale and not (new / name).exists():
-            place.replace(new / name)
-        if before.exists() or before.is_symlink():
-            before.replace(place)
+            target.replace(new / name)
+        if backup.exists() or backup.is_symlink():
+            backup.replace(target)
 
 
-def _end(folder: Path) -> None:
+def _finish(folder: Path) -> None:
+    """Removes the journal, which ends a committed save."""
     journal = folder / UNFINISHED_SAVE
     journal.unlink(missing_ok=True)
     sync_to_disk(journal.parent)
 
 
 def _discard(folder: Path) -> None:
-    """Removes the remains of uncommitted saves, unless a committed one must be completed."""
+    """Removes the remains of uncommitted saves, unless a committed save must be completed."""
     journal = folder / UNFINISHED_SAVE
     if journal.parent.is_dir() and not journal.is_file():
         shutil.rmtree(journal.parent)

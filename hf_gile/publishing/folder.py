@@ -43,7 +43,7 @@ def save(
     Args:
         folder: Destination folder.
         model: A `GileForSequenceClassification`. It is not changed.
-        processor: Its `GileProcessor`.
+        processor: The `GileProcessor` of the model.
         label_set: Labels to store; by default those of the model. Different labels are stored in the saved copy, as by
             `set_labels`.
         index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
@@ -58,7 +58,7 @@ def save(
     Raises:
         ValueError: If there are no labels, the model is not a classifier or has adapters, labels or processor do not
             fit it, the index belongs to another model, codes overflow in 16 bits, or an argument has a wrong type.
-        FileExistsError: If the folder is a file, or has a folder in place of a file.
+        FileExistsError: If the folder is a file, or contains a folder with the name of a file.
 
     Example:
         >>> import tempfile
@@ -78,7 +78,7 @@ def save(
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with exchange(folder, partial(_stale, folder)) as new:
+        with exchange(folder, partial(_find_outdated, folder)) as new:
             _write(new, model, processor, label_set, index, report, card)
             written = [folder / path.relative_to(new) for path in sorted(new.rglob("*")) if path.is_file()]
     finally:
@@ -183,23 +183,23 @@ def _write_index(folder: Path, model: GileForSequenceClassification, index: Lite
 def _save_index(folder: Path, index: LabelIndex) -> None:
     """Saves an index in files named by their hash, so that an unchanged index has the same files."""
     index.save_pretrained(folder)
-    head = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    index_head = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
     digest = hashlib.sha256()
     for part in ("codes", "labels"):
-        with (folder / head[part]).open("rb") as file:
+        with (folder / index_head[part]).open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     for part in ("codes", "labels"):
-        old = folder / head[part]
-        head[part] = f"label_index-{digest.hexdigest()[:8]}{old.suffix}"
-        old.replace(folder / head[part])
-    checksums = head.pop("checksums")
-    head["checksums"] = checksums | {"head": checksum_of_head(head)}
-    (folder / INDEX_FILE).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
+        old = folder / index_head[part]
+        index_head[part] = f"label_index-{digest.hexdigest()[:8]}{old.suffix}"
+        old.replace(folder / index_head[part])
+    checksums = index_head.pop("checksums")
+    index_head["checksums"] = checksums | {"head": checksum_of_head(index_head)}
+    (folder / INDEX_FILE).write_text(json.dumps(index_head, indent=2) + "\n", encoding="utf-8")
 
 
-def _stale(folder: Path, written: set[str]) -> list[str]:
-    """Returns files of an earlier model that would be outdated. Only its own code is included, not other code."""
+def _find_outdated(folder: Path, written: set[str]) -> list[str]:
+    """Returns outdated files of an earlier model, including code that its configuration refers to, not other code."""
     candidates = [path for path in folder.iterdir() if path.is_file()]
     if (folder / INDEX_FOLDER).is_dir():
         candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]

@@ -19,10 +19,10 @@ from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
 from .card_info import Card, CardInfo
-from .contents import TEXTS_HEADING, UNKNOWN_PLACE, is_ours, missing_parts, select_files
+from .contents import TEXTS_HEADING, UNKNOWN_REPOSITORY, is_managed, missing_parts, select_files
 from .exchange import complete
 from .folder import check_saveable, save
-from .hub_errors import explained
+from .hub_errors import explain_hub_errors
 from .report import REPORT_FILE, Report
 
 
@@ -50,9 +50,9 @@ class Publication:
         url: URL of the repository.
         commit: Id of the commit; None for a dry run, or if nothing has changed.
         pull_request: URL of the pull request, if requested.
-        files: All files of the model, and deleted files of an earlier version, in the order of their paths.
+        files: All files of the model, and deleted files of an earlier version, sorted by path.
         left_out: Files of the folder that are not uploaded, with the reason.
-        is_new: Whether the repository is new, as far as visible with this token; None if unknown, offline.
+        is_new: Whether the repository is new, as far as visible with this token; None if unknown because offline.
     """
 
     repo_id: str
@@ -87,12 +87,12 @@ def publish(
 ) -> Publication:
     """Uploads a model to the Hub in one atomic commit: weights, code, processor, labels, index, results and card.
 
-    The model is first saved to a temporary folder. If the upload fails, this folder is kept and named in the error, and
-    `hf-gile push FOLDER REPO`, or `push_folder`, can continue from there.
+    The model is first saved to a temporary folder. If the upload fails, this folder is not removed, and the error names
+    it for `hf-gile push FOLDER REPO` or `push_folder`.
 
     Args:
         model: A `GileForSequenceClassification`. It is not changed.
-        processor: Its `GileProcessor`.
+        processor: The `GileProcessor` of the model.
         label_set: As in `save`; None for the labels stored with the model.
         repo_id: `"user/name"` or `"organisation/name"`; created if missing.
         report: As in `save`.
@@ -162,7 +162,7 @@ def push_folder(
         revision: Branch, created from `main` if missing; `"refs/pr/3"` adds to a pull request.
         create_pr: Whether to open a pull request instead of changing the branch. For a public repository, this needs
             only a token with read permission.
-        commit_message: Commit message; by default it has the number of labels and the version of this package.
+        commit_message: Commit message; by default it contains the number of labels and the version of hf_gile.
         token: Access token; by default from `HF_TOKEN` or `hf auth login`.
         dry_run: Whether to report the changes without making them. If the repository cannot be read, or offline, all
             files count as new.
@@ -224,12 +224,12 @@ class _Target:
         files, left_out = select_files(folder)
         url = f"{self.api.endpoint}/{self.repo_id}"
         commit = pull_request = None
-        with explained(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
+        with explain_hub_errors(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
             _name_repository(files, self.repo_id, Path(scratch))
-            left_out += _without_hidden_texts(files, Path(scratch))
-            unasked = dry_run and is_offline_mode()
-            head = None if unasked else self._head()
-            is_new = None if unasked else head is None
+            left_out += _remove_hidden_texts(files, Path(scratch))
+            is_offline = dry_run and is_offline_mode()
+            head = None if is_offline else self._head()
+            is_new = None if is_offline else head is None
             if head is None and not dry_run:
                 self.api.create_repo(self.repo_id, private=self.private, exist_ok=True)
                 head = self._head()
@@ -245,7 +245,7 @@ class _Target:
                 if any(file.status != "unchanged" for file in plan):
                     if message is None:
                         labels = (folder / LABELS_FILE).read_bytes().count(b"\n")
-                        message = f"GILE model of {labels:,} labels, by hf_gile {__version__}"
+                        message = f"GILE model with {labels:,} labels, by hf_gile {__version__}"
                     commit, pull_request = self._commit(head.commit, files, plan, message)
         return Publication(self.repo_id, url, commit, pull_request, plan, left_out, is_new)
 
@@ -290,7 +290,7 @@ class _Target:
         self, head: str, files: dict[str, Path], plan: list[PlannedFile], message: str
     ) -> tuple[str, str | None]:
         """Creates the commit; returns its id and the URL of the pull request."""
-        additions = [CommitOperationAdd(file.path, files[file.path]) for file in plan if file.status in _SENT]
+        additions = [CommitOperationAdd(file.path, files[file.path]) for file in plan if file.status in _UPLOADED]
         deletions = [CommitOperationDelete(file.path) for file in plan if file.status == "deleted"]
         # Checked before create_commit, which would skip files in the .gitignore of the repository.
         self.api.preupload_lfs_files(
@@ -304,8 +304,8 @@ class _Target:
         # create_commit would silently skip them.
         ignored = [addition.path_in_repo for addition in additions if addition._should_ignore]
         if ignored:
-            among = f"{len(ignored)} of the files, among them {ignored[0]}"
-            raise ValueError(f"the .gitignore of {self.repo_id} excludes {among}: delete it there")
+            excluded = f"{len(ignored)} of the files, including {ignored[0]}"
+            raise ValueError(f"the .gitignore of {self.repo_id} excludes {excluded}: delete it there")
         try:
             info = self.api.create_commit(
                 self.repo_id,
@@ -319,26 +319,26 @@ class _Target:
             if isinstance(error, ValueError) or _is_refusal(error):
                 raise
             # The commit may exist even if the response was lost or is an error.
-            found = self._arrived(head, files, plan, message)
-            if found is None:
+            commit = self._find_commit(head, files, plan, message)
+            if commit is None:
                 raise
-            return found
+            return commit
         return info.oid, info.pr_url
 
-    def _arrived(
+    def _find_commit(
         self, head: str, files: dict[str, Path], plan: list[PlannedFile], message: str
     ) -> tuple[str, str | None] | None:
-        """Checks whether the commit exists after an error; returns the same as `_commit`, or None."""
+        """Looks for the commit after an error; returns the same as `_commit`, or None."""
         try:
-            positions: list[tuple[str | None, str | None]] = [(self.revision, None)]
+            candidates: list[tuple[str | None, str | None]] = [(self.revision, None)]
             if self.create_pr:
                 opened = self.api.get_repo_discussions(
                     self.repo_id, discussion_type="pull_request", discussion_status="open"
                 )
-                positions = [(f"refs/pr/{one.num}", one.url) for one in opened if one.title == message]
-            for revision, url in positions:
+                candidates = [(f"refs/pr/{request.num}", request.url) for request in opened if request.title == message]
+            for revision, url in candidates:
                 commit = str(self.api.model_info(self.repo_id, revision=revision).sha)
-                if commit != head and all(one.status == "unchanged" for one in _plan(files, self._files(commit))):
+                if commit != head and all(file.status == "unchanged" for file in _plan(files, self._files(commit))):
                     return commit, url
         except Exception:  # report the original error of the push
             return None
@@ -348,18 +348,18 @@ class _Target:
 def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> None:
     """Inserts the name of the repository into the uploaded card, if it has none."""
     text = _read_card(files)
-    if UNKNOWN_PLACE in text:
+    if UNKNOWN_REPOSITORY in text:
         files["README.md"] = scratch / "README.md"
-        files["README.md"].write_bytes(text.replace(UNKNOWN_PLACE, repo_id).encode())
+        files["README.md"].write_bytes(text.replace(UNKNOWN_REPOSITORY, repo_id).encode())
 
 
-def _without_hidden_texts(files: dict[str, Path], scratch: Path) -> list[tuple[str, str]]:
-    """Removes texts of documents from the uploaded report, unless the card shows them; returns what is left out."""
+def _remove_hidden_texts(files: dict[str, Path], scratch: Path) -> list[tuple[str, str]]:
+    """Removes texts of documents from the uploaded report, unless the card shows them; returns what it removed."""
     if REPORT_FILE not in files or TEXTS_HEADING in _read_card(files):
         return []
     try:
         report = Report.load(files[REPORT_FILE])
-    except ValueError:  # not one of ours
+    except ValueError:  # not a report of hf_gile
         return []
     if not report.examples:
         return []
@@ -383,7 +383,7 @@ class _Head:
     is_new_branch: bool = False
 
 
-_SENT = ("new", "changed")
+_UPLOADED = ("new", "changed")
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -395,12 +395,12 @@ def _plan(files: dict[str, Path], remote_files: dict[str, RepoFile]) -> list[Pla
     for path, file in files.items():
         size = file.stat().st_size
         remote = remote_files.get(path)
-        same = remote is not None and remote.size == size and _is_same(file, remote)
-        plan.append(PlannedFile(path, size, "new" if remote is None else "unchanged" if same else "changed"))
+        is_unchanged = remote is not None and remote.size == size and _is_same(file, remote)
+        plan.append(PlannedFile(path, size, "new" if remote is None else "unchanged" if is_unchanged else "changed"))
     plan += [
         PlannedFile(path, remote.size, "deleted")
         for path, remote in remote_files.items()
-        if path not in files and is_ours(path)
+        if path not in files and is_managed(path)
     ]
     return sorted(plan, key=lambda file: file.path)
 
@@ -408,5 +408,5 @@ def _plan(files: dict[str, Path], remote_files: dict[str, RepoFile]) -> list[Pla
 def _is_same(file: Path, remote: RepoFile) -> bool:
     if remote.lfs is None:
         return git_hash(file.read_bytes()) == remote.blob_id
-    with file.open("rb") as opened:
-        return sha_fileobj(opened).hex() == remote.lfs.sha256
+    with file.open("rb") as stream:
+        return sha_fileobj(stream).hex() == remote.lfs.sha256

@@ -1,4 +1,4 @@
-"""Error messages for failed requests to the Hub, with advice."""
+"""Explains failed requests to the Hub, with advice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, Revisio
 from ..masking import masked
 
 # Errors of this package, and of local files.
-_OWN = (FileNotFoundError, PermissionError, ValueError)
+_LOCAL_ERRORS = (FileNotFoundError, PermissionError, ValueError)
 
 
 @contextmanager
-def explained(repo_id: str, hint: str = "") -> Iterator[None]:
+def explain_hub_errors(repo_id: str, hint: str = "") -> Iterator[None]:
     """Converts errors of the Hub and of the connection to a sentence, with the original error as the cause.
 
     Args:
@@ -27,20 +27,20 @@ def explained(repo_id: str, hint: str = "") -> Iterator[None]:
         OSError: If the branch was changed meanwhile, or the Hub refused the request for another reason.
         ValueError: If raised in the context; the hint is added.
     """
-    tail = f"; {hint}" if hint else ""
+    suffix = f"; {hint}" if hint else ""
     kind: type[Exception]
     try:
         yield
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(f"interrupted{tail}") from error
-    except _OWN as error:
-        kind = next(one for one in _OWN if isinstance(error, one))
-        raise kind(f"{error}{tail}") from error
+        raise KeyboardInterrupt(f"interrupted{suffix}") from error
+    except _LOCAL_ERRORS as error:
+        kind = next(local for local in _LOCAL_ERRORS if isinstance(error, local))
+        raise kind(f"{error}{suffix}") from error
     except Exception as error:
         # Errors in uploads of large files are wrapped, with the actual error as the cause.
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ is not None else error
         if isinstance(cause, HfHubHTTPError):
-            kind, sentence = _answered(cause, repo_id)
+            kind, sentence = _explain_response(cause, repo_id)
         elif isinstance(cause, OfflineModeIsEnabled):
             kind, sentence = (
                 ConnectionError,
@@ -51,67 +51,68 @@ def explained(repo_id: str, hint: str = "") -> Iterator[None]:
             sentence = f"the connection to the Hub was interrupted ({type(cause).__name__}: {cause}): push again"
         else:
             kind, sentence = OSError, f"the push failed ({type(cause).__name__}: {cause})"
-        raise kind(masked(f"{sentence}{tail}")) from error
+        raise kind(masked(f"{sentence}{suffix}")) from error
 
 
-def why_not_read(error: BaseException) -> str:
+def explain_read_error(error: BaseException) -> str:
     """Explains in a sentence why a file of a model cannot be read from the Hub.
 
     Args:
         error: Error of a library; the response of the Hub may be its cause.
     """
     chain = [error]
-    while (behind := chain[-1].__cause__ or chain[-1].__context__) is not None:
-        chain.append(behind)
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
     log_in = "log in with `hf auth login` or set HF_TOKEN"
-    for one in chain:
-        if isinstance(one, RevisionNotFoundError):
-            return f"it has no such branch, tag or commit{_said(one)}"
-        if isinstance(one, HfHubHTTPError):
-            status = one.response.status_code
-            if status == 401 and "Invalid credentials" in str(one.server_message):
-                return f"this token is not valid{_said(one)}: {log_in} to a valid token"
+    for cause in chain:
+        if isinstance(cause, RevisionNotFoundError):
+            return f"it has no such branch, tag or commit{_describe_response(cause)}"
+        if isinstance(cause, HfHubHTTPError):
+            status = cause.response.status_code
+            if status == 401 and "Invalid credentials" in str(cause.server_message):
+                return f"this token is not valid{_describe_response(cause)}: {log_in} to a valid token"
             if status in (401, 404):
-                known = f"it does not exist or is not visible with this token{_said(one)}"
-                return f"{known}: check the name; if it is private, {log_in}"
+                problem = f"it does not exist or is not visible with this token{_describe_response(cause)}"
+                return f"{problem}: check the name; if it is private, {log_in}"
             if status == 403:
-                return f"this token may not read it{_said(one)}: request access on its page, or {log_in} to another"
-            return f"the Hub is not available{_said(one)}: try again later"
+                response = _describe_response(cause)
+                return f"this token may not read it{response}: request access on its page, or {log_in} to another"
+            return f"the Hub is not available{_describe_response(cause)}: try again later"
     if is_offline_mode():
         return "offline mode is on, and it is not in the cache: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
-    for one in chain[1:]:
-        if isinstance(one, ConnectionError | TimeoutError) or type(one).__module__.startswith("httpx"):
-            return f"it cannot be reached ({type(one).__name__}: {one}): check the connection"
+    for cause in chain[1:]:
+        if isinstance(cause, ConnectionError | TimeoutError) or type(cause).__module__.startswith("httpx"):
+            return f"it cannot be reached ({type(cause).__name__}: {cause}): check the connection"
     return " ".join(str(error).split())
 
 
-def _said(error: HfHubHTTPError) -> str:
+def _describe_response(error: HfHubHTTPError) -> str:
     status = error.response.status_code
     return f" ({status}: {' '.join(error.server_message.split())})" if error.server_message else f" ({status})"
 
 
-def _answered(error: HfHubHTTPError, repo_id: str) -> tuple[type[Exception], str]:
-    status, said = error.response.status_code, _said(error)
+def _explain_response(error: HfHubHTTPError, repo_id: str) -> tuple[type[Exception], str]:
+    status, response = error.response.status_code, _describe_response(error)
     if status == 401:
         return PermissionError, (
-            f"the Hub needs a valid token for {repo_id}{said}: log in with `hf auth login`, set HF_TOKEN, or pass "
+            f"the Hub needs a valid token for {repo_id}{response}: log in with `hf auth login`, set HF_TOKEN, or pass "
             "token= (--token) with write permission"
         )
     if status == 403:
         return PermissionError, (
-            f"this token may not write to {repo_id}{said}: use one with the write role, of a user who may write to "
-            f"{repo_id.split('/')[0]} (https://huggingface.co/settings/tokens), or propose the change with "
+            f"this token may not write to {repo_id}{response}: use a token with the write role and of a user who may "
+            f"write to {repo_id.split('/')[0]} (https://huggingface.co/settings/tokens), or propose the change with "
             "create_pr=True, or --create-pr"
         )
     if status == 404:
         return (
             FileNotFoundError,
-            f"{repo_id}, or this branch of it, does not exist or is not visible with this token{said}",
+            f"{repo_id}, or this branch of it, does not exist or is not visible with this token{response}",
         )
     if status in (409, 412):
-        return OSError, f"somebody else has pushed to {repo_id} meanwhile{said}: review the changes and push again"
+        return OSError, f"somebody else has pushed to {repo_id} meanwhile{response}: review the changes and push again"
     if status == 429:
-        return ConnectionError, f"the Hub limits the rate of requests{said}: push again later"
+        return ConnectionError, f"the Hub limits the rate of requests{response}: push again later"
     if status >= 500:
-        return ConnectionError, f"the Hub is not available{said}: push again later"
-    return OSError, f"the Hub refused the files of {repo_id}{said}"
+        return ConnectionError, f"the Hub is not available{response}: push again later"
+    return OSError, f"the Hub refused the files of {repo_id}{response}"

@@ -12,36 +12,36 @@ from torch import Tensor
 from ..extras import needs_extra
 from ..models.labels_gile import Label
 
-MOST = 1_500
+MAX_LABELS = 1_500
 """Maximum number of labels on a map."""
 
-_FEW = 30  # with fewer labels, neighbourhoods are meaningless and t-SNE is not useful
+_MIN_FOR_TSNE = 30  # with fewer labels, neighbourhoods are meaningless, and t-SNE is not useful
 _COMPONENTS = 50
 
 
-def mapped_labels(labels: Sequence[Label], most: int = MOST) -> list[int]:
-    """Chooses the labels of a map: evenly spaced by frequency, with up to a quarter never trained on.
+def select_labels(labels: Sequence[Label], max_labels: int = MAX_LABELS) -> list[int]:
+    """Chooses the labels of a map: evenly spaced by frequency, with up to a quarter of unseen labels.
 
     Args:
         labels: The labels.
-        most: Maximum number of labels.
+        max_labels: Maximum number of labels.
 
     Returns:
-        Their indices, ascending; the choice does not depend on the order of the labels.
+        Indices of the chosen labels, ascending; the choice does not depend on the order of the labels.
 
     Example:
         >>> labels = [Label(f"L{n}", f"name {n}", seen=True, count=n) for n in range(5)]
-        >>> mapped_labels(labels, most=3)
+        >>> select_labels(labels, max_labels=3)
         [1, 3, 4]
     """
-    places = sorted(range(len(labels)), key=lambda place: (-labels[place].count, labels[place].id))
-    if len(places) <= most:
-        return sorted(places)
-    seen, unseen = ([place for place in places if labels[place].seen is kind] for kind in (True, False))
-    share = min(len(unseen), max(most // 4, most - len(seen)))
+    ranked = sorted(range(len(labels)), key=lambda index: (-labels[index].count, labels[index].id))
+    if len(ranked) <= max_labels:
+        return sorted(ranked)
+    seen, unseen = ([index for index in ranked if labels[index].seen is kind] for kind in (True, False))
+    share = min(len(unseen), max(max_labels // 4, max_labels - len(seen)))
     chosen = []
-    for group, size in ((seen, most - share), (unseen, share)):
-        chosen += [group[place * len(group) // size] for place in range(size)]
+    for group, size in ((seen, max_labels - share), (unseen, share)):
+        chosen += [group[index * len(group) // size] for index in range(size)]
     return sorted(chosen)
 
 
@@ -62,24 +62,26 @@ def project(codes: Tensor) -> tuple[NDArray[np.float64], str]:
     """
     if len(codes) < 3:
         raise ValueError(f"a map needs at least 3 labels, got {len(codes)}")
-    wide = codes.detach().cpu().double().numpy()
-    wide = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-    wide = wide - wide.mean(axis=0)
-    # PCA by the products of the codes, whose number does not depend on the length of the codes.
-    variances, components = np.linalg.eigh(wide @ wide.T)
+    vectors = codes.detach().cpu().double().numpy()
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = vectors - vectors.mean(axis=0)
+    # PCA by the (M, M) inner products of the codes, whose size does not depend on J.
+    variances, components = np.linalg.eigh(vectors @ vectors.T)
     reduced = (components * np.sqrt(variances.clip(min=0)))[:, ::-1][:, :_COMPONENTS]
-    # The sign of a component is arbitrary: its largest part is made positive.
+    # The sign of a component is arbitrary: make its largest entry positive.
     largest = np.abs(reduced).argmax(axis=0)
     reduced = reduced * np.where(reduced[largest, range(reduced.shape[1])] < 0, -1, 1)
     spread = reduced[:, 0].std()
-    if len(wide) < _FEW or spread < 1e-9:
+    if len(vectors) < _MIN_FOR_TSNE or spread < 1e-9:
         return reduced[:, :2], "PCA"
     with needs_extra("train", "the map of the labels"):
         from sklearn.manifold import TSNE
 
-    perplexity = min(30.0, (len(wide) - 1) / 3)
-    places = TSNE(2, perplexity=perplexity, init=reduced[:, :2] / spread * 1e-4, random_state=0).fit_transform(reduced)
-    return places, "PCA, then t-SNE"
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    positions = TSNE(2, perplexity=perplexity, init=reduced[:, :2] / spread * 1e-4, random_state=0).fit_transform(
+        reduced
+    )
+    return positions, "PCA, then t-SNE"
 
 
-__all__ = ["MOST", "mapped_labels", "project"]
+__all__ = ["MAX_LABELS", "project", "select_labels"]

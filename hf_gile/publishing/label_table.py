@@ -1,4 +1,4 @@
-"""Labels shown on a card, and the table of all labels."""
+"""Selects the labels shown on a card, and writes the table of all labels."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -11,20 +11,20 @@ from ..writing import whole_file
 LABEL_TABLE = "labels.csv"
 """File name of the table in a saved model."""
 
-_OF_LABELS = ("id", "name", "description", "language", "seen", "count")
-_OF_REPORTS = ("threshold", "support", "precision", "recall", "f1")
+_LABEL_FIELDS = ("id", "name", "description", "language", "seen", "count")
+_REPORT_FIELDS = ("threshold", "support", "precision", "recall", "f1")
 
 
 def shown_labels(
     labels: Iterable[Label], supports: Mapping[str, int] | None = None, each: int = 5
 ) -> list[tuple[str, list[Label]]]:
-    """Selects the labels for a card: frequent, medium, rare and unseen ones.
+    """Selects the labels for a card: frequent, medium, rare and unseen labels.
 
     Args:
         labels: The labels.
-        supports: Test documents of each label, by id; if enough labels have some, only these are shown, since others
-            have no metrics.
-        each: Number of labels of each kind; up to four times as many labels are all shown.
+        supports: Test documents of each label, by id; if enough labels have test documents, only these are shown,
+            since others have no metrics.
+        each: Number of labels of each kind. A set of up to four times this number is shown completely.
 
     Returns:
         Headings and labels, the most frequent first, without duplicates. The heading is empty if all labels are shown,
@@ -35,15 +35,15 @@ def shown_labels(
         >>> [(heading, [label.count for label in group]) for heading, group in shown_labels(labels, each=2)]
         [('Frequent', [40, 39]), ('In the middle', [21, 20]), ('Rare', [2, 1]), ('Never trained on', [0, 0])]
     """
-    known = supports or {}
+    documents = supports or {}
     # Ties are sorted by id: the order of a label set should not matter.
-    ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, -known.get(label.id, 0), label.id))
+    ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, -documents.get(label.id, 0), label.id))
     if len(ordered) <= 4 * each:
         return [("", ordered)]
     trained = [label for label in ordered if label.count > 0]
     groups = []
     if trained:
-        measured = [label for label in trained if known.get(label.id, 0) > 0]
+        measured = [label for label in trained if documents.get(label.id, 0) > 0]
         if len(measured) >= 3 * each:
             trained = measured
         middle = max(0, len(trained) - each) // 2
@@ -53,7 +53,7 @@ def shown_labels(
     unseen = [label for label in ordered if not label.seen and label.count == 0]
     if not groups:
         step = len(ordered) / (4 * each)
-        return [("", [ordered[int(place * step)] for place in range(4 * each)])]
+        return [("", [ordered[int(index * step)] for index in range(4 * each)])]
     return groups + ([("Never trained on", unseen[:each])] if unseen else [])
 
 
@@ -71,12 +71,12 @@ def write_label_table(
         thresholds: The thresholds in use, by id.
         figures: Metrics of a report, by id.
     """
-    with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as staged, staged.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow((*_OF_LABELS, *_OF_REPORTS))
+        writer.writerow((*_LABEL_FIELDS, *_REPORT_FIELDS))
         for label in labels:
-            own = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
-            cells = [*(getattr(label, name) for name in _OF_LABELS), *(own.get(name) for name in _OF_REPORTS)]
+            row = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
+            cells = [*(getattr(label, name) for name in _LABEL_FIELDS), *(row.get(name) for name in _REPORT_FIELDS)]
             writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
 
 

@@ -10,20 +10,20 @@ _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\
 
 
 def one_line(text: str) -> str:
-    r"""Returns a text in one line, without invisible characters and without changes of direction.
+    r"""Returns a text in one line, without invisible characters and direction controls.
 
     Args:
         text: Any text.
 
     Returns:
-        The text with one space in place of white space.
+        The text, with white space collapsed to single spaces.
 
     Example:
         >>> one_line("Heart\n\tFailure\u202e ")
         'Heart Failure'
     """
-    kept = (sign for sign in " ".join(text.split()) if sign not in _DIRECTIONS)
-    return " ".join("".join(sign for sign in kept if unicodedata.category(sign) not in ("Cc", "Cs", "Co")).split())
+    signs = (sign for sign in " ".join(text.split()) if sign not in _DIRECTIONS)
+    return " ".join("".join(sign for sign in signs if unicodedata.category(sign) not in ("Cc", "Cs", "Co")).split())
 
 
 def shortened(text: str, length: int) -> str:
@@ -68,7 +68,7 @@ def escaped(text: str, length: int | None = None) -> str:
     """
     line = one_line(text) if length is None else shortened(text, length)
     safe = _SIGNS.sub(_entity, line)
-    safe = re.sub(r"^(\d*)([-+=.)])", lambda found: found[1] + _entity(found[2]), safe)
+    safe = re.sub(r"^(\d*)([-+=.)])", lambda match: match[1] + _entity(match[2]), safe)
     return f"\u2068{safe}\u2069" if is_right_to_left(line) else safe
 
 
@@ -78,7 +78,7 @@ def _entity(sign: str | re.Match[str]) -> str:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether a text contains letters that are written from right to left.
+    """Returns whether a text contains letters that are written from right to left.
 
     Args:
         text: Any text.
@@ -97,7 +97,7 @@ def python_text(text: str) -> str:
         text: Any text.
 
     Returns:
-        A literal of one line.
+        A literal in one line.
 
     Example:
         >>> print(python_text('the "heart"\n'))

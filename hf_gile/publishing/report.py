@@ -1,6 +1,6 @@
 """Evaluates a model on labelled documents: the report that is saved with the model and shown on its card.
 
-Shapes: N documents, B documents in a batch, L stored labels, C labels that are candidates.
+Shapes: N documents, B documents in a batch, L stored labels, C candidate labels.
 """
 
 import json
@@ -34,7 +34,7 @@ REPORT_FILE = "results.json"
 """File name of the report in a saved model."""
 
 FORMAT_VERSION = 1
-"""Raised when a saved report changes meaning, so that older code refuses it instead of misreading it."""
+"""Version of the file format. It increases with incompatible changes, so that older code refuses newer reports."""
 
 TOP_K = (1, 3, 5, 10)
 """Numbers of labels for precision, recall and nDCG."""
@@ -42,7 +42,7 @@ TOP_K = (1, 3, 5, 10)
 _CONFUSED = 20
 _EXAMPLE_LENGTH = 200
 _MAX_SCORES = 1 << 24
-_SURE = 40.0  # the logit of a probability that float64 cannot distinguish from 1
+_MAX_LOGIT = 40.0  # the logit of a probability that float64 cannot distinguish from 1
 
 
 @dataclass
@@ -52,12 +52,12 @@ class Report:
     Args:
         metrics: By name, the results of `LabelMetrics` and `CalibrationMetrics` on the calibrated scores, over all
             labels and with the prefixes `seen_`, `unseen_` and `decile_1_` to `decile_10_`; with the prefix
-            `uncalibrated_` the calibration metrics of the raw scores, if the model has a calibration. With one label
-            per document also `accuracy`. Undefined metrics (no document has a label of the group) are missing.
+            `uncalibrated_` the calibration metrics of the raw scores, if the model has a calibration. With single-label
+            documents also `accuracy`. Undefined metrics (no document has a label of the group) are missing.
         labels: For each candidate `id`, `count` (training documents), `support` (documents here), `precision`, `recall`
             and `f1` (None if undefined, without predicted or gold labels), and the `threshold` in use.
-        confused: Pairs of labels in the same document, the most frequent beyond chance first: the id of a missed label,
-            the id of a wrongly predicted label, the number of documents.
+        confused: Pairs of labels in the same document, with the largest excess over chance first: the id of a missed
+            label, the id of a wrongly predicted label, the number of documents.
         reliability: By group, `"seen"` and `"unseen"`, the bins of `CalibrationMetrics.reliability` `"before"`
             calibration and, if the model has one, `"after"`.
         history: `log_history` of the Trainer, for the learning curve of the card.
@@ -89,7 +89,7 @@ class Report:
     def __post_init__(self) -> None:
         if self.command is not None:
             self.command = masked(self.command)
-        self.history = [{name: _plain(value) for name, value in row.items()} for row in self.history]
+        self.history = [{name: _to_python(value) for name, value in row.items()} for row in self.history]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Saves the report as JSON; an existing file is replaced once the new one is complete.
@@ -98,8 +98,8 @@ class Report:
             path: The file, such as `results.json` in the folder of the model.
         """
         text = self.to_json()
-        with whole_file(path) as written:
-            written.write_text(text, encoding="utf-8")
+        with whole_file(path) as staged:
+            staged.write_text(text, encoding="utf-8")
 
     def to_json(self) -> str:
         """Returns the JSON text that `save` writes."""
@@ -111,7 +111,7 @@ class Report:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Report":
-        """Reads a report that `save` wrote.
+        """Reads a report written by `save`.
 
         Args:
             path: The file.
@@ -121,19 +121,21 @@ class Report:
             ValueError: If the file is not a report, or was written by newer code.
         """
         try:
-            rows = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
+            rows = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_reject_constant)
             version = rows.pop("format_version")
         except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a report ({error!r}): make one with make_report(...).save(path)") from None
+            raise ValueError(
+                f"{path} is not a report ({error!r}): create one with make_report(...).save(path)"
+            ) from None
         if version != FORMAT_VERSION:
             raise ValueError(
                 f"{path} has format_version {version}, this code reads {FORMAT_VERSION}: upgrade hf-gile "
-                "(pip install -U hf-gile), or make the report again"
+                "(pip install -U hf-gile), or create the report again"
             )
-        names = {one.name for one in fields(cls)}
+        names = {declared.name for declared in fields(cls)}
         if not {"metrics", "labels"} <= rows.keys() <= names:
             wrong = sorted(rows.keys() ^ names)
-            raise ValueError(f"{path} is not a report: missing or unknown fields {', '.join(wrong)}; make it again")
+            raise ValueError(f"{path} is not a report: missing or unknown fields {', '.join(wrong)}; create it again")
         rows["confused"] = [tuple(pair) for pair in rows.get("confused", [])]
         return cls(**rows)
 
@@ -165,14 +167,14 @@ def make_report(
 
     Args:
         model: A `GileForSequenceClassification` with stored labels; its training mode is restored afterwards.
-        processor: The `GileProcessor` saved with it.
+        processor: The `GileProcessor` saved with the model.
         texts: N texts, or other documents that the processor accepts.
-        gold: Gold label ids of each text (a list, or a single id). Labels that are not candidates count as missed.
+        gold: Gold label ids of each text (a list, or a single id). Gold labels that are not candidates count as false
+            negatives.
         columns: Indices of the stored labels that are candidates; by default all.
-        excluded: For each text the ids of labels that are not candidates for it, such as the filters that `load_xmc`
-            reads.
-        example_texts: Number of example texts to store for each label on the card, cut to 200 characters. They are
-            published with the report: use it only if the licence of the texts allows it.
+        excluded: For each text, ids of labels that are not candidates, such as the filters from `load_xmc`.
+        example_texts: Number of example texts to store for each label on the card, shortened to 200 characters. They
+            are published with the report: use it only if the licence of the texts allows it.
         batch_size: Maximum number of documents scored at a time.
         bf16: Whether to run under bfloat16 autocast.
         num_training_documents: Number of documents that the model was trained on; with it, propensity-scored precision
@@ -199,25 +201,27 @@ def make_report(
     """
     model = unwrapped(model)
     _check_documents(texts, gold, excluded, batch_size, example_texts, language)
-    measured = _Measured(model, columns, num_training_documents, example_texts)
+    evaluation = _Evaluation(model, columns, num_training_documents, example_texts)
     was_training = model.training
     model.eval()
     step = max(1, min(batch_size, _MAX_SCORES // model.config.num_labels))
     try:
         for start in tqdm(range(0, len(texts), step), desc="documents", unit="batch", disable=not progress):
             part = slice(start, start + step)
-            batch, own = list(texts[part]), language
+            batch, batch_language = list(texts[part]), language
             if language is not None and not isinstance(language, str):
-                own = list(language[part])
-            words = processor(text=batch, language=own, return_tensors="pt")
+                batch_language = list(language[part])
+            words = processor(text=batch, language=batch_language, return_tensors="pt")
             if excluded is not None:
-                words["excluded_columns"] = measured.columns_of(excluded[start : start + step])
+                words["excluded_columns"] = evaluation.find_columns(excluded[start : start + step])
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                logits = model(**words.to(model.device), language=own).logits
-            measured.update(logits.float(), batch, [gold[place] for place in range(start, start + len(batch))], start)
+                logits = model(**words.to(model.device), language=batch_language).logits
+            evaluation.update(logits.float(), batch, [gold[row] for row in range(start, start + len(batch))], start)
     finally:
         model.train(was_training)
-    return Report(**{"split": "test", **measured.compute(), "documents": len(texts), "versions": _versions(), **known})
+    return Report(
+        **{"split": "test", **evaluation.compute(), "documents": len(texts), "versions": _versions(), **known}
+    )
 
 
 def _check_documents(
@@ -238,7 +242,7 @@ def _check_documents(
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if example_texts < 0:
         raise ValueError(f"example_texts must not be negative, got {example_texts}")
-    if example_texts and not isinstance(texts[0], str) and not all(isinstance(one, str) for one in texts[0]):
+    if example_texts and not isinstance(texts[0], str) and not all(isinstance(word, str) for word in texts[0]):
         raise ValueError(f"example_texts needs documents that are texts, got {str(texts[0])[:40]}")
     if language is not None and not isinstance(language, str) and len(language) != len(texts):
         raise ValueError(
@@ -246,7 +250,7 @@ def _check_documents(
         )
 
 
-class _Measured:
+class _Evaluation:
     """Collects all counts of an evaluation."""
 
     def __init__(
@@ -258,7 +262,7 @@ class _Measured:
     ) -> None:
         config = model.config
         self.label_set, self.columns = stored_labels(model), _read_columns(columns, config.num_labels)
-        self.known = {label_id: column for column, label_id in enumerate(self.label_set.ids)}
+        self.indices = {label_id: column for column, label_id in enumerate(self.label_set.ids)}
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
@@ -280,42 +284,44 @@ class _Measured:
         self.example_texts = example_texts
         self.examples: dict[int, list[str]] = {}
 
-    def columns_of(self, ids: Sequence[Sequence[str]]) -> Tensor:
+    def find_columns(self, ids: Sequence[Sequence[str]]) -> Tensor:
         """Returns `(B, E)` label indices, padded with -100; unknown ids are ignored."""
-        return pad_rows([[self.known[one] for one in own if one in self.known] for own in ids], IGNORE)
+        return pad_rows(
+            [[self.indices[label_id] for label_id in row if label_id in self.indices] for row in ids], IGNORE
+        )
 
     def update(self, logits: Tensor, texts: Sequence[Any], gold: Sequence[Any], start: int) -> None:
-        rows = [self._gold(ids, start + place) for place, ids in enumerate(gold)]
+        rows = [self._gold(ids, start + row) for row, ids in enumerate(gold)]
         if self.example_texts:
             for text, row in zip(texts, rows, strict=True):
-                for place in row:
-                    kept = self.examples.setdefault(place, [])
-                    if len(kept) < self.example_texts:
-                        whole = text if isinstance(text, str) else " ".join(text)
-                        kept.append(shortened(whole, _EXAMPLE_LENGTH))
+                for index in row:
+                    examples = self.examples.setdefault(index, [])
+                    if len(examples) < self.example_texts:
+                        joined = text if isinstance(text, str) else " ".join(text)
+                        examples.append(shortened(joined, _EXAMPLE_LENGTH))
         positions = pad_rows(rows, IGNORE).to(logits.device)
         logits = logits[:, self.columns.to(logits.device)]
-        before = _of_one(logits) if self.one_label else logits
+        before = _softmax_to_sigmoid_logits(logits) if self.one_label else logits
         self.before.update(before, positions)
         scores = before
         if self.after is not None:
-            own = calibrated(logits, self.seen.to(logits.device), self.calibration)
-            scores = _of_one(own) if self.one_label else own
+            calibrated_logits = calibrated(logits, self.seen.to(logits.device), self.calibration)
+            scores = _softmax_to_sigmoid_logits(calibrated_logits) if self.one_label else calibrated_logits
             self.after.update(scores, positions)
         self.ranking.update(scores, positions)
         self.f1.update(scores, positions)
         if self.one_label:
             best = scores.argmax(dim=1, keepdim=True)
-            given = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
+            predicted = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
         else:
-            given = scores.sigmoid() >= self.thresholds.to(scores.device, scores.dtype)
-        self.pairs.update(given, scores, positions)
+            predicted = scores.sigmoid() >= self.thresholds.to(scores.device, scores.dtype)
+        self.pairs.update(predicted, scores, positions)
 
     def compute(self) -> dict[str, Any]:
         metrics = {**self._ranking(), **self.f1.compute(), **(self.after or self.before).compute()}
         if self.after is not None:
             metrics |= {f"uncalibrated_{name}": value for name, value in self.before.compute().items()}
-        labels = [self._figures(place) for place in range(len(self.labels))]
+        labels = [self._figures(index) for index in range(len(self.labels))]
         supports = {label["id"]: label["support"] for label in labels}
         shown = {label.id for _, group in shown_labels(LabelSet(self.labels), supports) for label in group}
         return {
@@ -327,47 +333,49 @@ class _Measured:
             ],
             "reliability": self._reliability(),
             "examples": {
-                self.labels[place].id: texts
-                for place, texts in sorted(self.examples.items())
-                if self.labels[place].id in shown
+                self.labels[index].id: texts
+                for index, texts in sorted(self.examples.items())
+                if self.labels[index].id in shown
             },
         }
 
     def _ranking(self) -> dict[str, float]:
-        """Without those of a single label, which nothing can stand before."""
-        found = self.ranking.compute()
+        """Returns ranking metrics without those of groups with a single label, which are trivial."""
+        metrics = self.ranking.compute()
         for prefix, columns in self.ranking.groups.items():
             if int(columns.sum()) < 2:
                 others = [other for other in self.ranking.groups if other and other != prefix]
-                found = {
+                metrics = {
                     name: value
-                    for name, value in found.items()
+                    for name, value in metrics.items()
                     if not name.startswith(prefix) or (not prefix and name.startswith(tuple(others)))
                 }
-        return found
+        return metrics
 
     def _gold(self, ids: str | Iterable[str], document: int) -> list[int]:
         ids = [ids] if isinstance(ids, str) else ids
         try:
-            known = dict.fromkeys(self.label_set.columns(ids))
+            columns = list(dict.fromkeys(self.label_set.columns(ids)))
         except ValueError as error:
             raise ValueError(f"gold[{document}]: {error}; remove ids that the model does not know") from None
-        found = [place for place in self.positions[list(known)].tolist() if place >= 0] if known else []
-        if self.one_label and len(found) > 1:
-            raise ValueError(f"gold[{document}] has {len(found)} labels, but the model predicts one per document")
-        return found
+        gold = [position for position in self.positions[columns].tolist() if position >= 0] if columns else []
+        if self.one_label and len(gold) > 1:
+            raise ValueError(
+                f"gold[{document}] has {len(gold)} labels, but the model predicts a single label per document"
+            )
+        return gold
 
-    def _figures(self, place: int) -> dict[str, Any]:
-        label = self.labels[place]
-        hits, given, support = (int(one[place]) for one in (self.f1.hits, self.f1.predicted, self.f1.gold))
+    def _figures(self, index: int) -> dict[str, Any]:
+        label = self.labels[index]
+        hits, predicted, support = (int(counts[index]) for counts in (self.f1.hits, self.f1.predicted, self.f1.gold))
         return {
             "id": label.id,
             "count": label.count,
             "support": support,
-            "precision": round(hits / given, 4) if given else None,
+            "precision": round(hits / predicted, 4) if predicted else None,
             "recall": round(hits / support, 4) if support else None,
-            "f1": round(2 * hits / (given + support), 4) if given + support else None,
-            "threshold": None if self.one_label else round(float(self.thresholds[place]), 6),
+            "f1": round(2 * hits / (predicted + support), 4) if predicted + support else None,
+            "threshold": None if self.one_label else round(float(self.thresholds[index]), 6),
         }
 
     def _reliability(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -382,7 +390,7 @@ class _Measured:
 
 
 def stored_labels(model: GileForSequenceClassification) -> LabelSet:
-    """Returns the labels stored with a model, or labels made from the names in its configuration.
+    """Returns the labels stored with a model, or labels created from the names in its configuration.
 
     Args:
         model: A `GileForSequenceClassification`.
@@ -401,31 +409,38 @@ def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Te
     if columns is None:
         return torch.arange(num_labels)
     chosen = torch.as_tensor(columns).cpu()
-    whole = chosen.dim() == 1 and len(chosen) > 0 and not chosen.is_floating_point() and chosen.dtype != torch.bool
-    if not whole or int(chosen.min()) < 0 or int(chosen.max()) >= num_labels or len(chosen.unique()) < len(chosen):
-        raise ValueError(f"columns must be different whole numbers from 0 to {num_labels - 1}, at least one")
+    are_indices = (
+        chosen.dim() == 1 and len(chosen) > 0 and not chosen.is_floating_point() and chosen.dtype != torch.bool
+    )
+    if (
+        not are_indices
+        or int(chosen.min()) < 0
+        or int(chosen.max()) >= num_labels
+        or len(chosen.unique()) < len(chosen)
+    ):
+        raise ValueError(f"columns must be distinct integers from 0 to {num_labels - 1}, at least one")
     return chosen.long().sort().values
 
 
-def _of_one(logits: Tensor) -> Tensor:
+def _softmax_to_sigmoid_logits(logits: Tensor) -> Tensor:
     """Converts softmax logits to logits whose sigmoid gives the same probabilities."""
-    chances = logits.double().log_softmax(-1)
-    return (chances - (-chances.expm1()).log()).clamp(max=_SURE)
+    log_probabilities = logits.double().log_softmax(-1)
+    return (log_probabilities - (-log_probabilities.expm1()).log()).clamp(max=_MAX_LOGIT)
 
 
-def _plain(value: object) -> Any:
+def _to_python(value: object) -> Any:
     """Converts a number of numpy or torch to Python; NaN and infinity, which JSON lacks, become None."""
     if isinstance(value, np.generic | Tensor):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _refuse(number: str) -> None:
-    raise ValueError(f"it has the number {number}")
+def _reject_constant(number: str) -> None:
+    raise ValueError(f"it contains the number {number}")
 
 
 def _versions() -> dict[str, str]:
-    from .. import __version__  # at the top, it would be read before it is there
+    from .. import __version__  # not at the top, which would be a circular import
 
     return {
         "hf_gile": __version__,

@@ -1,4 +1,4 @@
-"""Cards of trained models with metrics of the test documents, and a check of the saved folder without hf_gile."""
+"""Writes cards of trained models with test metrics, and checks that saved folders load without hf_gile."""
 
 import json
 import shlex
@@ -23,45 +23,45 @@ def add_card(
     gold: Sequence[Sequence[str]],
     info: CardInfo,
     processor: "GileProcessor | Callable[..., BatchFeature] | None" = None,
-    **known: Any,
+    **options: Any,
 ) -> None:
-    """Measures a saved model on the test documents with the scores of the pipeline, and writes its card.
+    """Evaluates a saved model on the test documents with the scores of the pipeline, and writes its card.
 
     Args:
         folder: The folder of the saved model, where `results.json`, `README.md`, figures and `labels.csv` are written.
         trainer: The trainer of the model.
         texts: The test documents.
-        gold: Their label ids; labels that the model lacks are ignored.
+        gold: Label ids of each document; labels that the model lacks are ignored.
         info: Content of the card.
         processor: The processor of the documents; by default that of the trainer.
-        known: Further arguments of `make_report`.
+        options: Further arguments of `make_report`.
     """
     model: Any = trainer.model
-    reader: Any = processor or trainer.processing_class
+    document_processor: Any = processor or trainer.processing_class
     report = make_report(
         model,
-        reader,
+        document_processor,
         texts,
         [[label_id for label_id in ids if label_id in model.label_set] for ids in gold],
         history=trainer.state.log_history,
         example_texts=3 if info.show_examples else 0,
         batch_size=trainer.args.per_device_eval_batch_size,
         bf16=trainer.args.bf16,
-        **{"dataset": info.dataset_name, **known},
+        **{"dataset": info.dataset_name, **options},
     )
     report.save(folder / "results.json")
     write_card(folder, model, info, report)
 
 
-def card_info(path: str | None, **known: Any) -> CardInfo:
+def card_info(path: str | None, **defaults: Any) -> CardInfo:
     """Reads the content of a card from a YAML file, with defaults of the recipe.
 
     Args:
         path: The file with fields of `CardInfo`; None for the defaults only.
-        known: Default fields.
+        defaults: Default fields.
     """
-    given = {} if path is None else read_card_fields(path)
-    return CardInfo(**{"training_command": command(), **known, **given})
+    fields = {} if path is None else read_card_fields(path)
+    return CardInfo(**{"training_command": command(), **defaults, **fields})
 
 
 def command() -> str:
@@ -77,7 +77,7 @@ def command() -> str:
     return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])
 
 
-class OfWordIds:
+class WordIdProcessor:
     """A processor for documents that are already word ids.
 
     Args:
@@ -106,7 +106,7 @@ for labels in (None, request["labels"]):
 """
 
 
-def score_elsewhere(folder: Path, text: str, labels: list[str]) -> None:
+def score_without_package(folder: Path, text: str, labels: list[str]) -> None:
     """Loads a saved folder in a process without hf_gile, and prints scores of its stored labels and of other labels.
 
     Args:

@@ -9,10 +9,10 @@ from huggingface_hub import HfApi, snapshot_download
 from ..models.configuration_gile import read_json_object
 from .contents import code_references, referenced_code
 
-INSTALLED = [Path(__file__).parent.parent / room for room in ("models", "language_models")]
+INSTALLED = [Path(__file__).parent.parent / folder for folder in ("models", "language_models")]
 """Folders of the code files that are saved with models."""
 
-_NAME_CODE = ("config.json", "processor_config.json", "tokenizer_config.json")
+_CONFIG_FILES = ("config.json", "processor_config.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class CodeCheck:
 
     Args:
         commit: The checked commit of a model on the Hub.
-        files: For each code file, by its path: its SHA-256, and whether it is the "same" as the installed one,
+        files: For each code file, by its path: its SHA-256, and whether it is the "same" as the installed file,
             "differs", is "unknown" to the package, or is "missing" although the configuration refers to it.
         elsewhere: References to code in other repositories, which `trust_remote_code=True` would run as well.
     """
@@ -32,15 +32,15 @@ class CodeCheck:
 
     @property
     def is_same(self) -> bool:
-        """Whether all code files equal those of the installed package."""
-        return bool(self.files) and not self.elsewhere and all(what == "same" for _, what in self.files.values())
+        """Returns whether all code files equal those of the installed package."""
+        return bool(self.files) and not self.elsewhere and all(status == "same" for _, status in self.files.values())
 
 
 def verify_code(model: str, revision: str | None = None) -> CodeCheck:
     """Compares all Python files of a model with those of the installed package.
 
     Args:
-        model: Its folder, or its name on the Hub.
+        model: Folder of the model, or its name on the Hub.
         revision: Branch, tag or commit of a model on the Hub.
 
     Raises:
@@ -50,20 +50,20 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
     folder, commit = Path(model), None
     if not folder.is_dir():
         commit = str(HfApi().model_info(model, revision=revision).sha)
-        folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_NAME_CODE]))
-    named = referenced_code(folder)
-    if not named:
+        folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_CONFIG_FILES]))
+    referenced = referenced_code(folder)
+    if not referenced:
         raise ValueError(f"{model} is not a saved GILE model: its config.json refers to no code")
-    ours = {path.name: path.read_bytes() for room in INSTALLED for path in room.glob("*.py")}
-    files = dict.fromkeys(sorted(named), ("", "missing"))
+    installed = {path.name: path.read_bytes() for source in INSTALLED for path in source.glob("*.py")}
+    files = dict.fromkeys(sorted(referenced), ("", "missing"))
     for path in sorted(folder.rglob("*.py")):
         name, data = path.relative_to(folder).as_posix(), path.read_bytes()
-        what = "unknown" if name not in ours else "same" if data == ours[name] else "differs"
-        files[name] = hashlib.sha256(data).hexdigest(), what
-    return CodeCheck(commit, files, _elsewhere(folder))
+        status = "unknown" if name not in installed else "same" if data == installed[name] else "differs"
+        files[name] = hashlib.sha256(data).hexdigest(), status
+    return CodeCheck(commit, files, _foreign_references(folder))
 
 
-def _elsewhere(folder: Path) -> list[str]:
+def _foreign_references(folder: Path) -> list[str]:
     """Returns references to code of other repositories, `user/name--module.Class`."""
-    files = [folder / name for name in _NAME_CODE if (folder / name).is_file()]
+    files = [folder / name for name in _CONFIG_FILES if (folder / name).is_file()]
     return sorted({text for file in files for text in code_references(read_json_object(file)) if "--" in text})

@@ -21,7 +21,7 @@ from ..data.loading import Piece
 from ..data.report import ReadReport
 from ..extras import needs_extra
 from ..label_index import fingerprint
-from ..publishing.exchange import alone
+from ..publishing.exchange import exclusive_lock
 from ..writing import whole_file
 from .scorer import GileScorer
 
@@ -226,7 +226,7 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
     for name in ("parts", "rejected"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     file = folder / RUN_FILE
-    with alone(folder):
+    with exclusive_lock(folder):
         if file.is_file():
             if differences := _name_differences(_read(file)["fingerprint"], expected):
                 raise ValueError(

@@ -6,7 +6,7 @@ import pytest
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
 from hf_gile.data import save_labels
-from hf_gile.publishing.exchange import alone
+from hf_gile.publishing.exchange import exclusive_lock
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Rats"@en, "Ratten"@de ; skos:altLabel "Rattus"@en ."""
@@ -232,7 +232,7 @@ def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path, kind)
         target = tmp_path / "files" / "labels.jsonl"
         target.parent.mkdir()
         LabelSet.from_names(["Iron"]).save(target)
-    with alone(target):  # another command is at work
+    with exclusive_lock(target):  # another command is at work
         process = start("labels", "add", target, "r", "Rats")
         assert process.stderr.readline() == f"waiting for another hf-gile process that is changing {target}\n"
         file = target / "labels.jsonl" if target.is_dir() else target

@@ -423,7 +423,7 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
         assert said in limits
     linear, _, report = make_reported(output_layer="linear")
     limits = make_card(linear, None, CardInfo(), report).text.partition("## Limits")[2]
-    assert "It scores the labels it was trained on and no others." in limits
+    assert "It scores only the labels that it was trained on." in limits
     assert "not trained on" not in limits
 
 
@@ -484,7 +484,7 @@ def test_a_command_with_code_fences_stays_in_its_block(make_reported):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"language": "english"}, "codes of ISO 639, such as 'en'.*got 'english'"),
+        ({"language": "english"}, "ISO 639 codes, such as 'en'.*got 'english'"),
         ({"license": "Apache 2.0"}, "license must be the id of a licence on the Hub"),
         ({"repo_id": "a/b/c"}, "repo_id must be an id on the Hub, got 'a/b/c'"),
         ({"datasets": ["ok/ok", "no no"]}, "datasets must be an id on the Hub, got 'no no'"),
@@ -495,7 +495,7 @@ def test_a_command_with_code_fences_stays_in_its_block(make_reported):
         ({"show_examples": "yes"}, "show_examples must be true or false, got 'yes'"),
         ({"example_labels": {}}, "example_labels must be names with descriptions"),
         ({"example_labels": {"a": 1}}, "example_labels must be names with descriptions"),
-        ({"energy": {"kwh": 3}}, "energy has no field 'kwh'; it has energy_consumed, emissions"),
+        ({"energy": {"kwh": 3}}, "energy has no field 'kwh'; its fields are energy_consumed, emissions"),
     ],
 )
 def test_card_fields_invalid_for_the_hub_are_refused_at_once(fields, said):

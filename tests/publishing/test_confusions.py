@@ -62,7 +62,7 @@ def test_only_the_best_scored_wrong_labels_of_a_document_count():
 
 
 def test_memory_is_bounded_and_dropped_counts_are_reported(monkeypatch):
-    monkeypatch.setattr("hf_gile.publishing.confusions._COLUMNS_AT_ONCE", 17)
+    monkeypatch.setattr("hf_gile.publishing.confusions._BUFFER_SIZE", 17)
     batches = [random_batch(7, 29, 3, seed) for seed in range(31)]
     few, every = ConfusedPairs(29, max_pairs=53), ConfusedPairs(29)
     for batch in batches:

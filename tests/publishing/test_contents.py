@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile.publishing.contents import is_ours, missing_parts, select_files
+from hf_gile.publishing.contents import is_managed, missing_parts, select_files
 
 
 def test_pickles_are_not_uploaded_under_any_name(tmp_path):
@@ -136,6 +136,6 @@ def test_other_kinds_of_models_are_incomplete(tmp_path, make_saved):
 
 def test_unrelated_files_are_not_treated_as_model_files(make_saved):
     files, _ = select_files(make_saved())
-    assert {path for path in files if not is_ours(path)} == {"README.md", "config.json"}  # which are never deleted
+    assert {path for path in files if not is_managed(path)} == {"README.md", "config.json"}  # which are never deleted
     for path in ("notebook.ipynb", "figures/mine.png", "index/notes.txt", "sub/model.safetensors", "train.py"):
-        assert not is_ours(path)
+        assert not is_managed(path)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from hf_gile.publishing import exchange as module
-from hf_gile.publishing.exchange import alone, complete, exchange
+from hf_gile.publishing.exchange import complete, exchange, exclusive_lock
 
 OLD = {"config.json": "old", "index/codes": "old", "labels.jsonl": "old", "notes.txt": "mine"}
 NEW = {"config.json": "new", "figures/map.png": "new", "labels.jsonl": "new", "notes.txt": "mine"}
@@ -166,13 +166,13 @@ def test_a_lock_on_a_folder_is_exclusive_and_reentrant(tmp_path):
     order = []
 
     def other():
-        with alone(tmp_path, lambda: order.append("waits")):
+        with exclusive_lock(tmp_path, lambda: order.append("waits")):
             order.append("other")
 
-    with alone(tmp_path):
+    with exclusive_lock(tmp_path):
         thread = threading.Thread(target=other)
         thread.start()
-        with alone(tmp_path):
+        with exclusive_lock(tmp_path):
             while not order:
                 pass
         order.append("first")

@@ -33,7 +33,7 @@ def test_all_files_of_a_folder_are_uploaded_in_a_single_commit(hub, make_saved):
     published = push_folder(folder, REPO)
     repository = hub.repositories[REPO]
     assert repository.history()[1:] == ["initial commit"]
-    assert repository.history()[0].startswith("GILE model of 5 labels, by hf_gile ")
+    assert repository.history()[0].startswith("GILE model with 5 labels, by hf_gile ")
     assert published.commit == repository.branches["main"]
     assert published.url == f"{hub.url}/{REPO}"
     assert published.pull_request is None
@@ -235,7 +235,7 @@ def test_a_gitignore_that_excludes_model_files_is_refused(hub, make_saved):
     hub.create(REPO, files={".gitignore": b"*.jsonl\n*.py\n*.safetensors\n"})
     hub.heeds_rules = True
     with pytest.raises(
-        ValueError, match=r"the .gitignore of ada/gile excludes \d+ of the files, among them .*\.py: delete"
+        ValueError, match=r"the .gitignore of ada/gile excludes \d+ of the files, including .*\.py: delete"
     ):
         push_folder(folder, REPO)
     assert hub.repositories[REPO].history() == ["initial commit"]

@@ -5,7 +5,7 @@ from huggingface_hub import constants
 from loopback_hub import Fault
 from transformers.utils.hub import cached_file
 
-from hf_gile.publishing.hub_errors import why_not_read
+from hf_gile.publishing.hub_errors import explain_read_error
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def why(hub, tmp_path):
     def ask(**options):
         with pytest.raises(OSError, match=r".") as error:
             cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache", **options)
-        return why_not_read(error.value)
+        return explain_read_error(error.value)
 
     return ask
 

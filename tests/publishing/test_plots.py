@@ -7,7 +7,7 @@ from PIL import Image
 
 from hf_gile import Label
 from hf_gile.publishing import plots
-from hf_gile.publishing.label_map import mapped_labels, project
+from hf_gile.publishing.label_map import project, select_labels
 
 BINS = [
     {"low": low, "high": low + 0.1, "probability": low + 0.05, "frequency": (low + 0.05) ** 2, "count": 100}
@@ -53,7 +53,7 @@ def test_calibration_plots_are_small_and_transparent(tmp_path):
 
 
 def test_bins_with_few_scores_are_not_drawn(tmp_path):
-    few = [{**one, "count": plots.FEWEST_SCORES - 1} for one in BINS]
+    few = [{**one, "count": plots.MIN_SCORES - 1} for one in BINS]
     assert not plots.calibration_plot({"seen": {"before": few}}, tmp_path / "calibration.png")
     assert not plots.calibration_plot({}, tmp_path / "calibration.png")
     assert list(tmp_path.iterdir()) == []
@@ -86,21 +86,21 @@ def test_a_learning_curve_without_epochs_is_drawn_by_steps(tmp_path):
 
 def test_evaluation_metrics_are_matched_for_any_dataset_name():
     series = {"eval_dev_unseen_average_precision": [], "eval_dev_average_precision": [], "eval_my_dev_loss": []}
-    assert plots._evaluated(series, "average_precision") == "eval_dev_average_precision"
-    assert plots._evaluated(series, "unseen_average_precision") == "eval_dev_unseen_average_precision"
-    assert plots._evaluated(series, "loss") == "eval_my_dev_loss"
-    assert plots._evaluated(series, "micro_f1") is None
-    assert plots._evaluated({"eval_seen_micro_f1": []}, "micro_f1") is None
+    assert plots._evaluation_metric(series, "average_precision") == "eval_dev_average_precision"
+    assert plots._evaluation_metric(series, "unseen_average_precision") == "eval_dev_unseen_average_precision"
+    assert plots._evaluation_metric(series, "loss") == "eval_my_dev_loss"
+    assert plots._evaluation_metric(series, "micro_f1") is None
+    assert plots._evaluation_metric({"eval_seen_micro_f1": []}, "micro_f1") is None
 
 
 def test_the_learning_curve_never_uses_the_test_set():
     # As the recipes leave it: with --test_curve, and with one more look at the validation documents for a threshold.
     series = {"eval_test_loss": [1, 1, 1], "eval_validation_loss": [1, 1, 1], "eval_loss": [1]}
-    assert plots._evaluated(series, "loss") == "eval_validation_loss"
-    assert plots._evaluated({"eval_validation_micro_f1": [1, 1], "eval_tuned_micro_f1": [1]}, "micro_f1") == (
+    assert plots._evaluation_metric(series, "loss") == "eval_validation_loss"
+    assert plots._evaluation_metric({"eval_validation_micro_f1": [1, 1], "eval_tuned_micro_f1": [1]}, "micro_f1") == (
         "eval_validation_micro_f1"
     )
-    assert plots._evaluated({"eval_test_loss": [1, 1]}, "loss") is None
+    assert plots._evaluation_metric({"eval_test_loss": [1, 1]}, "loss") is None
 
 
 def test_names_on_a_map_do_not_overlap(tmp_path):
@@ -176,12 +176,14 @@ def test_a_map_needs_at_least_three_labels():
 
 def test_a_map_shows_labels_of_every_frequency_and_unseen_labels():
     labels = [Label(f"L{n:03}", f"name {n}", seen=n < 400, count=max(0, 400 - n)) for n in range(500)]
-    chosen = mapped_labels(labels, most=40)
+    chosen = select_labels(labels, max_labels=40)
     assert len(chosen) == len(set(chosen)) == 40
     assert sum(labels[place].seen for place in chosen) == 30
     assert min(chosen) == 0
     assert max(place for place in chosen if place < 400) > 350
     turned = labels[::-1]
-    assert {turned[place].id for place in mapped_labels(turned, most=40)} == {labels[place].id for place in chosen}
-    assert mapped_labels(labels[:11], most=11) == list(range(11))
-    assert len(mapped_labels(labels[:3] + labels[400:], most=40)) == 40
+    assert {turned[place].id for place in select_labels(turned, max_labels=40)} == {
+        labels[place].id for place in chosen
+    }
+    assert select_labels(labels[:11], max_labels=11) == list(range(11))
+    assert len(select_labels(labels[:3] + labels[400:], max_labels=40)) == 40

@@ -347,7 +347,7 @@ def test_empty_and_mismatched_inputs_are_refused(make, documents):
     with pytest.raises(ValueError, match=r"gold\[1\]: no label has the id 'Irn' .*did you mean 'Iron'"):
         make_report(model, processor, texts[:2], [[], ["Irn"]])
     for columns in ([], [5], [-1], [0, 0], [0.5], torch.ones(5, dtype=torch.bool)):
-        with pytest.raises(ValueError, match="columns must be different whole numbers from 0 to 4"):
+        with pytest.raises(ValueError, match="columns must be distinct integers from 0 to 4"):
             make_report(model, processor, texts, gold, columns=columns)
     with pytest.raises(ValueError, match="example_texts must not be negative"):
         make_report(model, processor, texts, gold, example_texts=-1)
@@ -356,5 +356,5 @@ def test_empty_and_mismatched_inputs_are_refused(make, documents):
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         make_report(model, processor, texts, gold, batch_size=0)
     one, processor = make(problem_type="single_label_classification")
-    with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts one"):
+    with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts a single label"):
         make_report(one, processor, texts[:1], [["Iron", "Blood"]])
