@@ -73,20 +73,20 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/training/losses.py",
-        "weights = step.of_candidates(language, labels, weights)",
-        "_ = step.of_candidates(language, labels, weights)",
+        "columns, weights = step.select_candidates(language, labels, weights)",
+        "columns, _ = step.select_candidates(language, labels, weights)",
         "training/test_chunked_training.py",
     ),
     Mutation(
         "hf_gile/models/search_gile.py",
-        "block.masked_fill(excluded[labels], -torch.inf)",
-        "block.masked_fill(~excluded[labels], -torch.inf)",
+        "block.masked_fill(mask[labels], -torch.inf)",
+        "block.masked_fill(~mask[labels], -torch.inf)",
         "models/test_label_index.py models/test_pipeline_choice.py",
     ),
     Mutation(
         "hf_gile/models/search_gile.py",
-        'logits * own["scale"] + own["offset"]',
-        'logits * own["scale"] - own["offset"]',
+        'logits * method["scale"] + method["offset"]',
+        'logits * method["scale"] - method["offset"]',
         "models/test_calibrated.py",
     ),
     Mutation(
@@ -115,8 +115,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/labels_gile.py",
-        "gone = set(self.columns(label_ids))",
-        "gone = set(self.columns(label_ids)[:1])",
+        "retired = set(self.columns(label_ids))",
+        "retired = set(self.columns(label_ids)[:1])",
         "models/test_labels.py",
     ),
     Mutation(
@@ -133,14 +133,14 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/training/label_sampling.py",
-        "np.full(size, left_out / max(size, 1))",
+        "np.full(size, num_others / max(size, 1))",
         "np.full(size, 1.0)",
         "training/test_label_sampling.py",
     ),
     Mutation(
         "hf_gile/training/label_sampling.py",
-        "left[gold] = False",
-        "left[gold] = True",
+        "remaining[gold] = False",
+        "remaining[gold] = True",
         "training/test_label_sampling.py",
     ),
     Mutation(

@@ -181,8 +181,7 @@ def make_report(
             is computed as well.
         language: The language of all documents or a list of languages, for multilingual models.
         progress: Whether to show a progress bar.
-        known: Other fields of the report: `dataset`, `split` ("test" by default), `command` and `history` of the
-            report.
+        known: Other fields of the report: `dataset`, `split` ("test" by default), `command` and `history`.
 
     Raises:
         ValueError: If the numbers of texts and label lists differ, there are no documents, a label id is not stored,
