@@ -1,4 +1,4 @@
-"""The command-line application."""
+"""Defines the command-line application."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -9,21 +9,21 @@ from . import audit, convert, export, labels, measure, publish, score, serve, sp
 from .running import debug_errors, new_group
 
 app = new_group(
-    """Score text against labels by what the labels say. Train, evaluate and publish such models.
+    """Score texts against labels by the texts of the labels. Train, evaluate and publish such models.
 
         hf-gile demo                                      train a small model on real text and score with it
         hf-gile score MODEL texts.jsonl > scored.jsonl    MODEL: a folder or a name on the Hub
         hf-gile labels show MODEL                         list the labels of a model
         hf-gile COMMAND --help                            show all options and examples
 
-    Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted, 143 terminated. Results go to standard output,
-    notes to standard error.
+    Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 terminated. Results go to standard output,
+    messages to standard error.
     """
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(version("hf-gile"))
         raise typer.Exit
 
@@ -34,7 +34,7 @@ def _settings(
         bool, typer.Option("--debug", envvar="HF_GILE_DEBUG", help="Show the traceback of an error.")
     ] = False,
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     debug_errors(debug)

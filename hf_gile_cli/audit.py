@@ -1,4 +1,4 @@
-"""`hf-gile audit`: what a person should look at in a labelled collection."""
+"""`hf-gile audit`: lists suspicious labels of a collection for manual review."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -21,53 +21,56 @@ def add_to(app: typer.Typer) -> None:
 class Auditing(Documents):
     """Options of `hf-gile audit`."""
 
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files go.")]
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")]
     most: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="NUMBER",
-            help="The most headings of each kind.  [default: a twentieth of the assigned ones, at most 1000]",
+            help="Maximum number of headings of each kind.  [default: 5 % of the assigned headings, at most 1000]",
         ),
     ] = None
     compare: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="A later collection with the same columns: labels that drift, too."),
+        typer.Option(metavar="FILE", help="A later collection with the same columns; also lists labels that drift."),
     ] = None
     revision: Revision = None
 
 
 def audit(options: Auditing) -> None:
-    """List the headings of a collection that are probably wrong or missing, for a person to decide.
+    """List the headings of a collection that are probably wrong or missing, for manual review.
 
     The folder gets tables (wrong.csv, missing.csv, documents.csv), a page (audit.html) and tasks for Label Studio
-    (label_studio.json, with the labelling interface label_studio.xml). Take a model that was not trained on these
-    documents: what it was trained on, it believes. To audit all of a collection, train on one half and audit the other.
+    (label_studio.json, with the labelling interface label_studio.xml). Use a model that was not trained on these
+    documents, because it reproduces the labels it was trained on. To audit a whole collection, train on each half and
+    audit the other.
 
     hf-gile audit MODEL records.jsonl --text title --text abstract --labels subjects --output audit
     hf-gile audit MODEL 2020.csv --labels tags --separator ";" --output audit --compare 2025.csv
     """
-    from hf_gile.audit import audit as find
+    from hf_gile.audit import audit as run_audit
     from hf_gile.audit import drift, write_audit
     from hf_gile.audit.findings import MOST
 
     from .saved_model import load
 
     if options.output.exists() and not options.output.is_dir():
-        raise typer.BadParameter(f"{options.output} is no folder", param_hint="--output")
+        raise typer.BadParameter(f"{options.output} is not a folder", param_hint="--output")
     rows = options.read()
     later = replace(options, files=options.compare).read() if options.compare else None
     model, processor = load(options.model, options.revision, options.device)
     settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
     settings |= {"language": options.language, "progress": sys.stderr.isatty()}
     rows = options.select_known(rows, model.label_set)
-    found = find(model, processor, rows["text"], rows["labels"], **settings)
-    drifted = None
+    findings = run_audit(model, processor, rows["text"], rows["labels"], **settings)
+    drifting = None
     if later is not None:
         later = options.select_known(later, model.label_set)
-        drifted = drift(found, find(model, processor, later["text"], later["labels"], **settings), options.most or MOST)
-    write_audit(options.output, found, model.label_set, rows["id"], rows["text"], rows["labels"], drifted)
+        drifting = drift(
+            findings, run_audit(model, processor, later["text"], later["labels"], **settings), options.most or MOST
+        )
+    write_audit(options.output, findings, model.label_set, rows["id"], rows["text"], rows["labels"], drifting)
     note(
-        f"{counted(len(found.wrong), 'heading')} to doubt and {len(found.missing):,} to add in "
-        f"{counted(len(found.documents()), 'document')}: {options.output / 'audit.html'}"
+        f"{counted(len(findings.wrong), 'heading')} probably wrong, {len(findings.missing):,} probably missing, in "
+        f"{counted(len(findings.documents()), 'document')}: {options.output / 'audit.html'}"
     )

@@ -1,4 +1,4 @@
-"""`hf-gile index` and `hf-gile convert`: convert models, and encode their labels."""
+"""`hf-gile index` and `hf-gile convert`: encode labels, and convert published checkpoints."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class Index(LabelColumns):
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; an existing index is replaced.")]
     label_file: LabelFile = None
     dtype: Annotated[
-        str, typer.Option(metavar="|".join(DTYPES), help="Precision of the codes; 16 bits halve the size.")
+        str, typer.Option(metavar="|".join(DTYPES), help="Data type of the codes; 16 bits halve the size.")
     ] = "float16"
     language: Language = None
     device: Device = None
@@ -52,9 +52,9 @@ def index(options: Index) -> None:
     loaded, processor = load(options.model, options.revision, options.device)
     if labels is not None:
         note_unknown_labels(loaded, processor, labels, options.language)
-    built = LabelIndex.build(loaded, processor, labels, language=options.language, dtype=getattr(torch, dtype))
-    built.save_pretrained(options.out)
-    note(f"{counted(len(built), 'label')}, {built.codes.shape[1]} {dtype} numbers each: {options.out}")
+    label_index = LabelIndex.build(loaded, processor, labels, language=options.language, dtype=getattr(torch, dtype))
+    label_index.save_pretrained(options.out)
+    note(f"{counted(len(label_index), 'label')}, {label_index.codes.shape[1]} {dtype} numbers each: {options.out}")
 
 
 def convert(
@@ -64,7 +64,7 @@ def convert(
 ) -> None:
     """Convert a published checkpoint (idiap/gile, idiap/mhan) into a model with the same scores.
 
-    The model takes word vectors and label vectors, because the checkpoints contain no vocabulary.
+    The model takes word vectors and label vectors as input, because the checkpoints contain no vocabulary.
 
         hf-gile convert weights.h5 args.json gile-mhan
     """

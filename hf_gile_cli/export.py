@@ -1,4 +1,4 @@
-"""`hf-gile export`: export a model and its label vectors to tools that do not use hf_gile."""
+"""`hf-gile export`: exports a model or its label vectors to tools that do not use hf_gile."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
             hf-gile export onnx MODEL OUT --int8
             hf-gile export vectors MODEL labels.parquet
 
-        Exports give the same scores as the model. An export that cannot represent the model is refused with a reason.
+        Exports give the same scores as the model. If a format cannot represent a model, the command explains why.
         """
     )
     app.add_typer(group, name="export")
@@ -88,7 +88,8 @@ class Vectors(LabelColumns):
     for_sentence_transformers: Annotated[
         bool,
         typer.Option(
-            "--for-sentence-transformers", help="Scale the vectors for text vectors of a sentence-transformers export."
+            "--for-sentence-transformers",
+            help="Scale the vectors for use with a sentence-transformers export.",
         ),
     ] = False
     without_words: WithoutWords = False
@@ -109,7 +110,7 @@ def vectors(options: Vectors) -> None:
 
     labels = options.read(options.label_file) if options.label_file else None
     loaded, processor = load(options.model, options.revision, "cpu")
-    built = LabelIndex.build(loaded, processor, labels)
+    label_index = LabelIndex.build(loaded, processor, labels)
     scale = dense_layer(loaded).scale if options.for_sentence_transformers else None
-    export_vectors(built, options.out, table=options.table, scale=scale, without_words=options.without_words)
-    note(f"{options.out}: {counted(len(built), 'label')} of {built.codes.shape[1]} numbers")
+    export_vectors(label_index, options.out, table=options.table, scale=scale, without_words=options.without_words)
+    note(f"{options.out}: {counted(len(label_index), 'label')} of {label_index.codes.shape[1]} numbers")

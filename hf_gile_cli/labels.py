@@ -1,4 +1,4 @@
-"""`hf-gile labels`: show and change the labels of a file or of a saved model."""
+"""`hf-gile labels`: shows and changes the labels of a file or of a saved model."""
 
 import difflib
 import json
@@ -16,7 +16,7 @@ from .options import (
     LabelSynonyms,
     OnError,
     Revision,
-    checked_on_error,
+    check_on_error,
 )
 from .running import add_command, counted, new_group, note, visible
 from .saved_model import is_hub_name
@@ -29,7 +29,7 @@ Target = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 
-_WIDEST = 60
+_MAX_WIDTH = 60
 
 
 def add_to(app: typer.Typer) -> None:
@@ -68,7 +68,7 @@ def show(
         typer.Option(metavar="WORDS", help="Only labels with these words in id, name, description or synonyms."),
     ] = None,
     seen: Annotated[
-        bool | None, typer.Option("--seen/--unseen", help="Only labels seen in training, or only unseen ones.")
+        bool | None, typer.Option("--seen/--unseen", help="Only labels seen in training, or only unseen labels.")
     ] = None,
     sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="Sort order.")] = "column",
     limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Maximum number of labels; 0 for all.")] = 20,
@@ -89,13 +89,13 @@ def show(
     }
     if sort not in orders:
         raise typer.BadParameter(f"must be one of {', '.join(orders)}, got {sort!r}", param_hint="--sort")
-    labels = _read(target, revision)
-    wanted = (search or "").casefold().split()
+    labels = _read_labels(target, revision)
+    words = (search or "").casefold().split()
     matching = [
         label
         for label in labels
         if (seen is None or label.seen == seen)
-        and all(word in " ".join((label.id, label.text, *label.synonyms)).casefold() for word in wanted)
+        and all(word in " ".join((label.id, label.text, *label.synonyms)).casefold() for word in words)
     ]
     matching.sort(key=orders[sort])
     shown = matching[: limit or None]
@@ -108,7 +108,7 @@ def show(
                 _one_line(label.id),
                 f"{label.count:,}" if label.seen or label.count else "unseen",
                 "" if label.threshold is None else f"{label.threshold:.3f}",
-                _short(label.name if label.language is None else f"{label.name} [{label.language}]"),
+                _truncate(label.name if label.language is None else f"{label.name} [{label.language}]"),
             )
             for label in shown
         ]
@@ -208,14 +208,14 @@ def import_(options: Import) -> None:
     from hf_gile.data import ReadReport
 
     target, source = options.target, options.source
-    report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
-    read = options.read(source, synonyms=options.label_synonyms or [], encoding=options.encoding, report=report)
+    report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
+    imported = options.read(source, synonyms=options.label_synonyms or [], encoding=options.encoding, report=report)
     note(f"{source}: {report}")
 
     def change(labels: "LabelSet") -> Any:
         if not labels:
-            return read
-        by_id = {label.id: label for label in read}
+            return imported
+        by_id = {label.id: label for label in imported}
         existing = list(labels)
         if options.update:
             existing = [
@@ -225,7 +225,7 @@ def import_(options: Import) -> None:
                 for label in existing
             ]
         return LabelSet(
-            [*existing, *(label for label in read if label.id not in labels)], source=f"{target} with {source}"
+            [*existing, *(label for label in imported if label.id not in labels)], source=f"{target} with {source}"
         )
 
     _change(target, change, options.dry_run, may_be_new=True)
@@ -234,8 +234,8 @@ def import_(options: Import) -> None:
 _UPDATED_FIELDS = ("name", "description", "synonyms", "language")
 
 
-def _read(target: str, revision: str | None = None) -> Any:
-    """The labels of a file, a folder or a model on the Hub, without loading the model."""
+def _read_labels(target: str, revision: str | None = None) -> Any:
+    """Reads the labels of a file, a folder or a model on the Hub, without loading the model."""
     from hf_gile import LabelSet
     from hf_gile.models.labels_gile import LABELS_FILE
     from hf_gile.publishing.exchange import complete
@@ -275,11 +275,11 @@ def _read_csv(path: Path) -> Any:
 
     labels = load_labels(path)
     _, _, first = next(read_rows(Piece(str(path)), ReadReport(), Format(), [], all_columns=True))
-    others = set(first) - {field.name for field in fields(Label)}
-    if others:
+    other_columns = set(first) - {field.name for field in fields(Label)}
+    if other_columns:
         raise ValueError(
-            f"{path}: column {min(others)!r} is not a label field and would be lost by a change: import the table into "
-            f"a label file, hf-gile labels import labels.jsonl {path}"
+            f"{path}: column {min(other_columns)!r} is not a label field and would be lost by a change: import the "
+            f"table into a label file, hf-gile labels import labels.jsonl {path}"
         )
     return labels
 
@@ -294,27 +294,27 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         )
     from hf_gile.data import save_labels
 
-    from .saved_model import changing, load, note_old_card, note_unknown_labels, save_changed
+    from .saved_model import load, lock_for_change, note_old_card, note_unknown_labels, save_changes
 
-    words = ""
+    suffix = ""
     if may_be_new and not dry_run:
         path.parent.mkdir(parents=True, exist_ok=True)
-    with changing(path, dry_run):
-        old = [] if may_be_new and not path.exists() else _read(target)
+    with lock_for_change(path, dry_run):
+        old = [] if may_be_new and not path.exists() else _read_labels(target)
         new = change(old)
         if new != old and path.is_dir():
             model, processor = load(target, device="cpu")
             if dry_run:
                 model.set_labels(new, processor)  # raises an error if the labels do not fit the model
             else:
-                words = save_changed(path, model, processor, new)
+                suffix = save_changes(path, model, processor, new)
             added, _, changed = _differences(old, new)
-            read = [*added, *(after for before, after in changed if after.text != before.text)]
-            note_unknown_labels(model, processor, read)
+            encoded = [*added, *(after for before, after in changed if after.text != before.text)]
+            note_unknown_labels(model, processor, encoded)
         elif new != old and not dry_run:
             save_labels(new, path.resolve())  # keeps a symbolic link
     _print_changes(old, new)
-    _conclude(target, old, new, dry_run, words)
+    _print_summary(target, old, new, dry_run, suffix)
     if new != old and path.is_dir() and not dry_run:
         note_old_card(path)
 
@@ -323,11 +323,11 @@ def _known_ids(target: str, labels: "LabelSet", *ids: str) -> tuple[str, ...]:
     """Returns the ids. Raises an error that suggests the id if a label name was passed instead."""
     known = set(labels.ids)
     for id in ids:
-        named = [] if id in known else [repr(label.id) for label in labels if label.name == id]
-        if named:
+        ids_with_name = [] if id in known else [repr(label.id) for label in labels if label.name == id]
+        if ids_with_name:
             raise ValueError(
-                f"{target} has no label with the id {id!r}, which is the name of {' and of '.join(named[:3])}: pass "
-                "the id"
+                f"{target} has no label with the id {id!r}, which is the name of {' and '.join(ids_with_name[:3])}: "
+                "pass the id"
             )
     return ids
 
@@ -349,22 +349,22 @@ def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
         sys.stdout.write(f"+ {_one_line(label.id)}  {_one_line(label.text)}\n")
 
 
-def _conclude(target: str, old: Sequence[Any], new: "LabelSet", dry_run: bool, more: str = "") -> None:
+def _print_summary(target: str, old: Sequence[Any], new: "LabelSet", dry_run: bool, suffix: str = "") -> None:
     added, removed, changed = _differences(old, new)
     counts = f"{len(added):,} added, {len(removed):,} removed, {len(changed):,} changed"
     if dry_run:
         note(f"{counts}, not written: {target} has {counted(len(old), 'label')}")
     else:
-        note(f"{counts}: {target} has {counted(len(new), 'label')}{more}")
+        note(f"{counts}: {target} has {counted(len(new), 'label')}{suffix}")
 
 
 def _one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     text = _one_line(text)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+    return text if len(text) <= _MAX_WIDTH else f"{text[: _MAX_WIDTH - 3]}..."
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:

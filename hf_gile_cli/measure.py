@@ -1,4 +1,4 @@
-"""`hf-gile evaluate` and `hf-gile calibrate`: measure a model on labelled documents, and calibrate it."""
+"""`hf-gile evaluate` and `hf-gile calibrate`: evaluate and calibrate models on labelled documents."""
 
 import json
 import shlex
@@ -20,7 +20,7 @@ from .options import (
     OnError,
     Revision,
     TextColumns,
-    checked_on_error,
+    check_on_error,
 )
 from .running import add_command, counted, note, visible
 
@@ -42,7 +42,7 @@ _ROWS = {
     "expected_calibration_error": "calibration error",
     "top_5_expected_calibration_error": "calibration error, 5 best labels",
 }
-_OF_ONE_LABEL = (
+_SINGLE_LABEL_ROWS = (
     "accuracy",
     "macro_f1",
     "average_precision",
@@ -50,7 +50,7 @@ _OF_ONE_LABEL = (
     "expected_calibration_error",
     "top_5_expected_calibration_error",
 )
-"""Figures shown for models that assign a single label; the others would repeat these."""
+"""Metrics shown for single-label models, for which the others are equal to these."""
 
 _GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
 
@@ -79,12 +79,12 @@ class Documents:
     ] = None
     id: IdColumn = None
     on_unknown_label: Annotated[
-        str, typer.Option(metavar="raise|drop", help="What to do with label ids that the model does not have.")
+        str, typer.Option(metavar="raise|drop", help="What to do with label ids unknown to the model.")
     ] = "raise"
     language: Language = None
     encoding: Encoding = "utf-8"
     batch_size: BatchSize = 32
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where it is precise enough.")] = False
+    bf16: Annotated[bool, typer.Option("--bf16", help="Use bfloat16 where it is precise enough.")] = False
     device: Device = None
     on_error: OnError = "raise"
 
@@ -103,7 +103,7 @@ class Documents:
             id=self.id,
             separator=self.separator,
             encoding=self.encoding,
-            on_error=checked_on_error(self.on_error),  # type: ignore[arg-type]
+            on_error=check_on_error(self.on_error),  # type: ignore[arg-type]
         )
         note(str(report))
         return rows
@@ -122,17 +122,17 @@ class Documents:
         if action not in ("raise", "drop"):
             raise typer.BadParameter(f"must be raise or drop, got {action!r}", param_hint="--on-unknown-label")
         if label_set is None:
-            raise ValueError(f"{model} stores no labels with ids (labels.jsonl) to match with those of the documents")
+            raise ValueError(f"{model} stores no labels with ids (labels.jsonl) to compare with those of the documents")
         gold = rows["labels"]
         unknown = {label_id: None for ids in gold for label_id in ids if label_id not in label_set}
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
         hint = "" if self.separator else _separator_hint(unknown, label_set)
-        problem = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}{hint}"
+        problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
         if action == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")
-        note(f"{problem}: these are left out")
+        note(f"{problem}: they are dropped")
         known_ids = [[label_id for label_id in ids if label_id not in unknown] for ids in gold]
         if not any(known_ids):
             raise ValueError(f"no document has a label of {model}: check that the documents use its label ids")
@@ -165,9 +165,9 @@ class Evaluation(Documents):
 def evaluate(options: Evaluation) -> None:
     """Evaluate a model on labelled documents.
 
-    Prints a table of the main figures to standard error and writes the full JSON report to standard output or a file.
-    `hf-gile card` shows the report if it is results.json in the folder of the model. A new report there keeps the
-    learning curve of the report it replaces.
+    Prints a table of the main metrics to standard error and writes the full JSON report to standard output or a file.
+    `hf-gile card` shows the report if it is results.json in the folder of the model. There, a new report
+    retains the learning curve of the report that it replaces.
 
     hf-gile evaluate MODEL test.jsonl --text title --text abstract --labels subjects --output MODEL/results.json
     hf-gile evaluate MODEL test.csv --labels tags --separator ";" > report.json
@@ -199,7 +199,7 @@ def evaluate(options: Evaluation) -> None:
         language=options.language,
         progress=sys.stderr.isatty(),
     )
-    _say_figures(report.metrics)
+    _print_metrics(report.metrics)
     if output is not None:
         report.save(output)
         note(f"{counted(report.documents, 'document')}: {output}")
@@ -223,7 +223,9 @@ class Calibration(Documents):
     ] = None
     label_thresholds: Annotated[
         bool,
-        typer.Option("--label-thresholds/--common-thresholds", help="Fit a threshold for each label, or a common one."),
+        typer.Option(
+            "--label-thresholds/--common-thresholds", help="Fit a threshold per label, or a common threshold."
+        ),
     ] = True
     objective: Annotated[
         str,
@@ -232,15 +234,15 @@ class Calibration(Documents):
             help="Objective of the thresholds; recall@0.8 guarantees an expected recall of 0.8.",
         ),
     ] = "micro_f1"
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures without writing anything.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the metrics without writing anything.")] = False
 
 
 def calibrate(options: Calibration) -> None:
     """Calibrate probabilities and thresholds on validation documents, and store them in the model.
 
-    Use held-out documents here. Seen and unseen labels are calibrated separately; unseen labels are calibrated like
-    seen ones if too few documents have them. Prints the figures as JSON to standard output and as a table to standard
-    error.
+    Use documents that the model was not trained on. Seen and unseen labels are calibrated separately; unseen labels are
+    calibrated like seen labels if too few documents have them. Prints the metrics as JSON to standard output and as a
+    table to standard error.
 
     hf-gile calibrate MODEL validation.jsonl --text title --text abstract --labels subjects
     hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method platt --dry-run
@@ -251,7 +253,7 @@ def calibrate(options: Calibration) -> None:
     from hf_gile.training import GileDataCollator, encode_dataset
     from hf_gile.training.calibration import calibrate as fit
 
-    from .saved_model import changing, load, note_old_card, save_changed
+    from .saved_model import load, lock_for_change, note_old_card, save_changes
 
     folder = Path(options.model)
     if not folder.is_dir():
@@ -259,7 +261,7 @@ def calibrate(options: Calibration) -> None:
             f"no folder {folder} (in {Path.cwd()}); to calibrate a model on the Hub, download a copy"
         )
     rows = options.read()
-    with changing(folder, options.dry_run):
+    with lock_for_change(folder, options.dry_run):
         loaded, processor = load(options.model, device=options.device)
         rows = options.select_known(rows, loaded.label_set)
         encoded = encode_dataset(rows, processor, loaded.label_set, language=options.language)
@@ -273,11 +275,11 @@ def calibrate(options: Calibration) -> None:
             bf16=options.bf16,
         )
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
-        _say_before_and_after(figures)
+        _print_comparison(figures)
         if options.dry_run:
             note("not written")
         else:
-            note(f"written to {folder}{save_changed(folder, loaded, processor, loaded.label_set)}")
+            note(f"written to {folder}{save_changes(folder, loaded, processor, loaded.label_set)}")
             note_old_card(folder)
 
 
@@ -302,18 +304,18 @@ def _quiet_datasets() -> None:
 
 
 def _separator_hint(unknown: Iterable[str], label_set: "LabelSet") -> str:
-    """Suggests a separator if unknown ids look like several ids in one string."""
+    """Suggests a separator if unknown ids look like several ids in a string."""
     known = set(label_set.ids)
     for sign in (";", "|", ","):
-        cut = [label_id.split(sign) for label_id in unknown if sign in label_id]
-        # Many single ids contain commas; few contain the other separators.
-        if cut and (sign != "," or any(part.strip() in known for parts in cut for part in parts)):
+        split_ids = [label_id.split(sign) for label_id in unknown if sign in label_id]
+        # Many ids contain commas, so a part must be known; few ids contain the other separators.
+        if split_ids and (sign != "," or any(part.strip() in known for parts in split_ids for part in parts)):
             return f" (is that --separator {sign!r}?)"
     return ""
 
 
-def _say_figures(metrics: Mapping[str, float]) -> None:
-    rows = {name: _ROWS[name] for name in (_OF_ONE_LABEL if "accuracy" in metrics else _ROWS)}
+def _print_metrics(metrics: Mapping[str, float]) -> None:
+    rows = {name: _ROWS[name] for name in (_SINGLE_LABEL_ROWS if "accuracy" in metrics else _ROWS)}
     groups = {
         prefix: name for prefix, name in _GROUPS.items() if any(f"{prefix}{metric}" in metrics for metric in rows)
     }
@@ -324,7 +326,7 @@ def _say_figures(metrics: Mapping[str, float]) -> None:
             note(f"{name:34}" + "".join(f"{'' if value is None else f'{100 * value:.2f}':>12}" for value in values))
 
 
-def _say_before_and_after(figures: Mapping[str, Any]) -> None:
+def _print_comparison(figures: Mapping[str, Any]) -> None:
     note(f"{'percent':42}{'before':>10}{'after':>10}")
     if "accuracy_before" in figures:
         note(f"{'accuracy':42}{100 * figures['accuracy_before']:10.2f}{100 * figures['accuracy_after']:10.2f}")
@@ -336,7 +338,7 @@ def _say_before_and_after(figures: Mapping[str, Any]) -> None:
                 note(f"{f'{group} labels: {name}':42}{100 * before:10.2f}{100 * after:10.2f}")
         if f"{group}_threshold" in figures:
             number = figures.get(f"{group}_label_thresholds", 0)
-            others = f"; {counted(number, 'label')} with another" if number else ""
+            others = f"; {counted(number, 'label')} with another threshold" if number else ""
             if (recall := figures.get(f"{group}_promised_recall")) is not None:
                 per_document = figures[f"{group}_labels_per_document"]
                 others = f" guarantees a recall of {100 * recall:g}, with {per_document:.1f} labels per document"

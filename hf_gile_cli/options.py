@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Defines arguments and options shared by several commands."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -29,15 +29,15 @@ LabelName = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="Column with the label names; repeat for fallbacks, the first non-empty one is used.  [default: name]",
+        help="Column with the label names; repeat for fallbacks; the first non-empty column is used.  [default: name]",
     ),
 ]
 LabelDescription = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="What describes a label: columns of a table; entry_terms, scope_note or tree_path of MeSH; alt_labels, "
-        "definition or broader of SKOS.",
+        help="Source of label descriptions: columns of a table; entry_terms, scope_note or tree_path of MeSH; "
+        "alt_labels, definition or broader of SKOS.",
     ),
 ]
 LabelSynonyms = Annotated[
@@ -80,7 +80,7 @@ class LabelColumns:
         )
 
 
-def checked_on_error(value: str) -> str:
+def check_on_error(value: str) -> str:
     """Checks `--on-error`.
 
     Args:

@@ -1,4 +1,4 @@
-"""`hf-gile card`, `hf-gile push` and `hf-gile verify`: publish models, and verify the code of published ones."""
+"""`hf-gile card`, `hf-gile push` and `hf-gile verify`: publish models, and verify the code of published models."""
 
 import sys
 from dataclasses import dataclass
@@ -78,13 +78,15 @@ def card(options: Card) -> None:
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
     if info is None and (folder / CARD_FILE).is_file():
         info = folder / CARD_FILE
-    said = {name: value for name, value in vars(options).items() if name in CardInfo.__dataclass_fields__ and value}
-    known = CardInfo(**{**({} if info is None else read_card_fields(info)), **said})
+    card_fields = {
+        name: value for name, value in vars(options).items() if name in CardInfo.__dataclass_fields__ and value
+    }
+    card_info = CardInfo(**{**({} if info is None else read_card_fields(info)), **card_fields})
     model, _ = load(str(folder), device="cpu")
     results = folder / "results.json"
     report = Report.load(results) if results.is_file() else None
-    write_card(folder, model, known, report)
-    note(f"{folder / 'README.md'}{'' if report else '; no results.json: hf-gile evaluate makes one'}")
+    write_card(folder, model, card_info, report)
+    note(f"{folder / 'README.md'}{'' if report else '; no results.json: run hf-gile evaluate first to show results'}")
 
 
 def push(
@@ -103,7 +105,7 @@ def push(
         str | None,
         typer.Option(metavar="TOKEN", help="Access token.  [default: from HF_TOKEN or `hf auth login`]"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be uploaded, without uploading.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without uploading anything.")] = False,
 ) -> None:
     """Upload a saved model to the Hub in one atomic commit.
 
@@ -115,7 +117,7 @@ def push(
     """
     from hf_gile.publishing import push_folder
 
-    done = push_folder(
+    publication = push_folder(
         folder,
         repo_id,
         private=private,
@@ -125,23 +127,25 @@ def push(
         token=token,
         dry_run=dry_run,
     )
-    for file in done.changes:
+    for file in publication.changes:
         sys.stdout.write(f"{file.status:9}  {file.size:14,}  {visible(file.path)}\n")
-    for path, reason in done.left_out:
+    for path, reason in publication.left_out:
         note(f"left out: {path}, {reason}")
-    same = len(done.files) - len(done.changes)
-    changes = counted(len(done.changes), "change") + (f", {counted(same, 'file')} unchanged" if same else "")
+    unchanged = len(publication.files) - len(publication.changes)
+    changes = counted(len(publication.changes), "change") + (
+        f", {counted(unchanged, 'file')} unchanged" if unchanged else ""
+    )
     if dry_run:
         kinds = {None: "private or public by its owner's settings", True: "private", False: "public"}
-        if done.is_new:
+        if publication.is_new:
             note(f"{repo_id} does not exist or is not visible with this token: it would be created, {kinds[private]}")
-        elif done.is_new is None:
+        elif publication.is_new is None:
             note(f"offline mode is on: {repo_id} is not compared, so all files count as new")
-        note(f"dry run: {changes}{', as a pull request' if create_pr else ''}: {done.url}")
-    elif done.commit is None:
-        note(f"nothing has changed: {done.url}")
+        note(f"dry run: {changes}{', as a pull request' if create_pr else ''}: {publication.url}")
+    elif publication.commit is None:
+        note(f"nothing has changed: {publication.url}")
     else:
-        note(f"{changes}, commit {done.commit[:12]}: {done.pull_request or done.url}")
+        note(f"{changes}, commit {publication.commit[:12]}: {publication.pull_request or publication.url}")
 
 
 def verify(model: Model, revision: Revision = None) -> None:
@@ -155,15 +159,15 @@ def verify(model: Model, revision: Revision = None) -> None:
     """
     from hf_gile.publishing.verify import verify_code
 
-    done = verify_code(model, revision)
-    for name, (digest, what) in done.files.items():
-        sys.stdout.write(f"{what:8}  {digest[:16]:16}  {visible(name)}\n")
-    for reference in done.elsewhere:
+    check = verify_code(model, revision)
+    for name, (digest, status) in check.files.items():
+        sys.stdout.write(f"{status:8}  {digest[:16]:16}  {visible(name)}\n")
+    for reference in check.elsewhere:
         sys.stdout.write(f"{'elsewhere':8}  {visible(reference)}\n")
-    pinned = "" if done.commit is None else f', revision="{done.commit}", code_revision="{done.commit}"'
+    pinned = "" if check.commit is None else f', revision="{check.commit}", code_revision="{check.commit}"'
     sys.stdout.flush()
-    if not done.is_same:
-        note(f"{model} has code that differs from the installed hf-gile: review it before you trust it")
+    if not check.is_same:
+        note(f"{model} has code that differs from the installed hf-gile: review the code before you trust it")
         raise typer.Exit(1)
     call = f"pipeline(model={model!r}, trust_remote_code=True{pinned})"
     note(f"all code is identical to the installed hf-gile; to pin this version:\n{call}")

@@ -1,4 +1,4 @@
-"""Shared behaviour of commands: error messages, exit codes, standard output and standard error."""
+"""Implements the shared behaviour of commands: error messages, exit codes, standard output and standard error."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-_EXPECTED = (ValueError, OSError, ImportError)  # raised by hf_gile with a message for users
+_EXPECTED_ERRORS = (ValueError, OSError, ImportError)  # raised by hf_gile with a message for users
 
 # Library messages about arguments that are flags of the command.
 _FLAGS = {
@@ -26,7 +26,7 @@ _FLAGS = {
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
 
 # Raised by Transformers for a model with custom code, since the command never sets trust_remote_code.
-_CODE_OF_MODEL = re.compile(r"The repository (.+?) (?:contains|references) custom code")
+_CUSTOM_CODE = re.compile(r"The repository (.+?) (?:contains|references) custom code")
 
 # Control characters except tab and newline, bidirectional controls, line separators and lone surrogates.
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -35,32 +35,32 @@ _debug = False
 
 
 def check_new_folder(folder: Path) -> None:
-    """Refuses a folder for output that contains something.
+    """Checks that an output folder is new or empty.
 
     Raises:
-        FileExistsError: It exists and is not an empty folder.
+        FileExistsError: If it exists and is not an empty folder.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} already exists and is not empty: choose another folder")
 
 
-def debug_errors(wanted: bool) -> None:
+def debug_errors(enabled: bool) -> None:
     """Sets whether errors show a traceback.
 
     Args:
-        wanted: Whether to show it.
+        enabled: Whether to show a traceback.
     """
     global _debug
-    _debug = wanted
+    _debug = enabled
 
 
 def new_group(text: str) -> typer.Typer:
-    """Makes a group of commands.
+    """Creates a group of commands.
 
     Args:
         text: Help text of the group.
     """
-    # Plain help starts faster than rich help and keeps examples as written, at any terminal width.
+    # Plain help starts faster than rich help and prints examples unchanged at any terminal width.
     return typer.Typer(
         help=help_text(text),
         add_completion=False,
@@ -76,7 +76,7 @@ def new_group(text: str) -> typer.Typer:
 
 
 def add_command(group: typer.Typer, name: str, function: Callable[..., None], **settings: Any) -> None:
-    """Adds a command that reports errors as a sentence on standard error.
+    """Adds a command that reports an error as a sentence on standard error.
 
     Args:
         group: Group to add to.
@@ -110,7 +110,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
 
                 note(masked(format_exc()).rstrip())
             else:
-                note(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "))
+                note(f"hf-gile {group.info.name or ''} {name}: {explain_error(error)}".replace("  ", " "))
             raise typer.Exit(1) from None
 
     if options is not None:
@@ -140,30 +140,30 @@ def help_text(text: str) -> str:
     return "\n\n".join(blocks)
 
 
-def explained(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """Returns the message of an error for users.
 
     Args:
         error: The error.
 
     Example:
-        >>> explained(ValueError("no labels"))
+        >>> explain_error(ValueError("no labels"))
         'no labels'
-        >>> explained(Exception("I/O error: No space left on device (os error 28)"))
+        >>> explain_error(Exception("I/O error: No space left on device (os error 28)"))
         'I/O error: No space left on device (os error 28)'
-        >>> explained(KeyError("x"))
-        "KeyError: 'x' (unexpected error; hf-gile --debug ... shows where it comes from)"
+        >>> explain_error(KeyError("x"))
+        "KeyError: 'x' (unexpected error; hf-gile --debug ... shows the traceback)"
     """
     from hf_gile.masking import masked
 
-    of_system = "(os error " in str(error)  # such as a full disk, as reported by Rust libraries
-    if not isinstance(error, _EXPECTED) and not of_system:
-        what = f"{type(error).__name__}: {error}"
-        return f"{masked(what)} (unexpected error; hf-gile --debug ... shows where it comes from)"
+    is_system_error = "(os error " in str(error)  # such as a full disk, as reported by Rust libraries
+    if not isinstance(error, _EXPECTED_ERRORS) and not is_system_error:
+        description = f"{type(error).__name__}: {error}"
+        return f"{masked(description)} (unexpected error; hf-gile --debug ... shows the traceback)"
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}"
-    code = _CODE_OF_MODEL.search(message)
+    code = _CUSTOM_CODE.search(message)
     if code:
         message = f"{code[1]} has custom code, which hf-gile does not run"
     for words, flag in _FLAGS.items():
@@ -190,17 +190,17 @@ def visible(text: str) -> str:
         >>> print(visible("Heart\x1b[2J \u202eeruliaF"))
         Heart\u001b[2J \u202eeruliaF
     """
-    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def quiet_libraries() -> None:
+def silence_libraries() -> None:
     """Silences progress bars and advice of libraries on standard error."""
     import logging
 
-    from transformers.utils import logging as of_transformers
+    from transformers.utils import logging as transformers_logging
 
-    of_transformers.set_verbosity_error()
-    of_transformers.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     logging.getLogger("hf_gile").setLevel(logging.ERROR)  # the command reports these warnings itself
 
 

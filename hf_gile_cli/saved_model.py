@@ -1,4 +1,4 @@
-"""Saved models: load them, and save changed labels or calibration."""
+"""Loads saved models, and saves changed labels or calibration."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .running import note, quiet_libraries
+from .running import counted, note, silence_libraries
 
 if TYPE_CHECKING:
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 
-_LABELS_AT_ONCE = 10_000
+_CHUNK_SIZE = 10_000
 
 
 GENERAL = "general"
-"""Name of the general scorer, which needs no training and stands in for a saved model."""
+"""Name of the general scorer, which needs no training, instead of a saved model."""
 
 
 def load(
@@ -32,7 +32,7 @@ def load(
         revision: Branch, tag or commit on the Hub.
         device: Device of the model; a GPU by default, if available.
         texts: Texts from which the general scorer detects the language.
-        documents: Texts like those to score, for the general scorer.
+        documents: Texts similar to those to score, for the general scorer.
 
     Returns:
         The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
@@ -49,7 +49,7 @@ def load(
     from hf_gile.publishing.contents import MODEL_TYPES
     from hf_gile.publishing.exchange import complete
 
-    quiet_libraries()
+    silence_libraries()
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -81,9 +81,9 @@ def load(
         raise FileNotFoundError(
             f"{model} is not a local folder, and cannot be read from the Hub: {explain_read_error(error)}"
         ) from error
-    kind = config.get("model_type")
-    if kind not in MODEL_TYPES:
-        raise ValueError(f"{model} is a model of type {kind!r:.100}, not a GILE model")
+    model_type = config.get("model_type")
+    if model_type not in MODEL_TYPES:
+        raise ValueError(f"{model} is a model of type {model_type!r:.100}, not a GILE model")
     # Without the flag, Transformers would prompt on standard input, which may contain the texts to score.
     loaded = AutoModelForSequenceClassification.from_pretrained(
         model, revision=revision or "main", trust_remote_code=False
@@ -93,7 +93,7 @@ def load(
 
 
 def _check_weights(folder: Path) -> None:
-    """Checks that the weights of a model are in its folder and not elsewhere."""
+    """Checks that all weights of a model are in its folder."""
     from hf_gile.models.configuration_gile import read_json_object
 
     if (folder / "adapter_config.json").is_file():
@@ -131,9 +131,9 @@ def note_unknown_labels(
 
     Args:
         model: The `GileForSequenceClassification`.
-        processor: Its processor.
+        processor: The processor of the model.
         labels: `Label`s. Stored labels with learned weights are not affected.
-        language: Language of labels that do not state one.
+        language: Language of labels without a language.
     """
     config, labels = model.config, list(labels)
     if config.output_layer == "linear" or config.text_config.reads_pretrained:
@@ -150,10 +150,9 @@ def note_unknown_labels(
     if unknown:
         names = ", ".join(repr(labels[position].name) for position in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-        words = "no word of 1 label" if len(unknown) == 1 else f"no words of {len(unknown):,} labels"
         note(
-            f"the model knows {words}: {names}{more}; all such labels get the same score, so rename or describe them "
-            "in other words"
+            f"the model knows no word of {counted(len(unknown), 'label')}: {names}{more}; all such labels get the same "
+            "score, so rename or describe them in other words"
         )
 
 
@@ -174,15 +173,15 @@ def unknown_labels(
         ValueError: If a language is unknown.
     """
     unknown: list[int] = []
-    for start in range(0, len(texts), _LABELS_AT_ONCE):
-        part = slice(start, start + _LABELS_AT_ONCE)
+    for start in range(0, len(texts), _CHUNK_SIZE):
+        part = slice(start, start + _CHUNK_SIZE)
         rows = processor(label_text=texts[part], label_language=languages and languages[part])["label_input_ids"]
         unknown += [start + offset for offset, row in enumerate(rows) if set(row) == {processor.tokenizer.unk_token_id}]
     return unknown
 
 
 @contextmanager
-def changing(path: Path, dry_run: bool = False) -> Iterator[None]:
+def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
     """Locks a model or a label file against concurrent changes by other commands, waiting if necessary.
 
     Args:
@@ -200,7 +199,7 @@ def changing(path: Path, dry_run: bool = False) -> Iterator[None]:
         yield
 
 
-def save_changed(
+def save_changes(
     folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", label_set: "LabelSet"
 ) -> str:
     """Saves a changed model over its old version and updates the codes in its `index`.
@@ -210,20 +209,20 @@ def save_changed(
     Args:
         folder: Folder that the model was loaded from.
         model: The model.
-        processor: Its processor.
+        processor: The processor of the model.
         label_set: New labels of the model.
 
     Returns:
-        What happened to the index, as the end of a message; empty without an index.
+        How the index was updated, as the end of a message; empty without an index.
 
     Raises:
         ValueError: If the labels do not fit the model.
     """
     from hf_gile.publishing import save
 
-    index, words = _index_for(folder / "index", model, processor, label_set)
+    index, summary = _update_index(folder / "index", model, processor, label_set)
     save(folder, model, processor, label_set, index=index, card=False)
-    return words
+    return summary
 
 
 def note_old_card(folder: Path) -> None:
@@ -240,15 +239,15 @@ def note_old_card(folder: Path) -> None:
     if not (folder / CARD_FILE).is_file():  # may be written by hand
         note(f"README.md predates this change: edit it, or replace it with {command}")
         return
-    old = "README.md and labels.csv are" if (folder / "labels.csv").is_file() else "README.md is"
-    figures = "; run hf-gile evaluate first for new figures" if (folder / "results.json").is_file() else ""
-    note(f"{old} outdated by this change: {command} writes a new card{figures}")
+    outdated = "README.md and labels.csv are" if (folder / "labels.csv").is_file() else "README.md is"
+    figures = "; run hf-gile evaluate first for new results" if (folder / "results.json").is_file() else ""
+    note(f"{outdated} outdated by this change: {command} writes a new card{figures}")
 
 
-def _index_for(
+def _update_index(
     folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", new: "LabelSet"
 ) -> tuple[Any, str]:
-    """Returns the index to save: the updated one of the folder, or True to encode all labels again."""
+    """Updates the index of a folder; returns it, or True to encode all labels again, and the end of a message."""
     from hf_gile import LabelIndex
 
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""`hf-gile score`: score texts; writes a line of JSON with labels and probabilities for each text."""
+"""`hf-gile score`: scores texts, and writes a line of JSON with labels and probabilities for each text."""
 
 import io
 import json
@@ -25,7 +25,7 @@ from .options import (
     OnError,
     Revision,
     TextColumns,
-    checked_on_error,
+    check_on_error,
 )
 from .running import add_command, counted, note, visible
 from .saved_model import GENERAL
@@ -80,7 +80,7 @@ class Scoring(FolderOptions, LabelColumns):
         ),
     ] = None
     index: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Score the labels of an index made by `hf-gile index`.")
+        str | None, typer.Option(metavar="FOLDER", help="Score the labels of an index written by `hf-gile index`.")
     ] = None
     top_k: Annotated[
         int | None,
@@ -92,12 +92,14 @@ class Scoring(FolderOptions, LabelColumns):
             metavar="NUMBER|stored", help="Only labels with at least this probability, or their stored thresholds."
         ),
     ] = None
-    force_label: Annotated[bool, typer.Option("--force-label", help="Return the best label if none passes.")] = False
+    force_label: Annotated[
+        bool, typer.Option("--force-label", help="Return the best label if no label reaches the threshold.")
+    ] = False
     multi_label: Annotated[
         bool | None,
         typer.Option(
             "--multi-label/--one-label",
-            help="Score labels independently, or as exclusive classes.  [default: as the model]",
+            help="Score labels independently, or as exclusive classes.  [default: as in the model]",
         ),
     ] = None
     long_texts: Annotated[
@@ -109,11 +111,11 @@ class Scoring(FolderOptions, LabelColumns):
     parents: Annotated[bool, typer.Option("--parents", help="Add the parents of each label.")] = False
     shortlist: Annotated[
         int | None,
-        typer.Option(min=1, metavar="K", help="The K best labels, with a text for the prompt of a language model."),
+        typer.Option(min=1, metavar="K", help="Return the K best labels, with a text for a language model prompt."),
     ] = None
     language: Language = None
     candidate_language: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Language of the labels, if it differs.")
+        str | None, typer.Option(metavar="NAME", help="Language of the labels, if it differs from that of the texts.")
     ] = None
     text: TextColumns = None
     id: IdColumn = None
@@ -137,7 +139,7 @@ class Scoring(FolderOptions, LabelColumns):
         """Returns the keyword arguments of a pipeline call; None stands for its default."""
         threshold, top_k = self.threshold, self.top_k
         try:
-            least = threshold if threshold in (None, "stored") else float(threshold)
+            min_probability = threshold if threshold in (None, "stored") else float(threshold)
         except ValueError:
             raise typer.BadParameter(
                 f"must be a number or stored, got {threshold!r}", param_hint="--threshold"
@@ -145,7 +147,7 @@ class Scoring(FolderOptions, LabelColumns):
         if self.long_texts not in ("cut", "max", "mean"):
             raise typer.BadParameter(f"must be cut, max or mean, got {self.long_texts!r}", param_hint="--long-texts")
         return {
-            "threshold": least,
+            "threshold": min_probability,
             "top_k": 10 if top_k is None and threshold is None else top_k or None,
             "force_label": self.force_label,
             "multi_label": self.multi_label,
@@ -163,9 +165,9 @@ class Scoring(FolderOptions, LabelColumns):
 
         from .saved_model import load
 
-        read = self.read_labels()
-        named = self.labels or (read.names if read else [])
-        if self.model == GENERAL and not named and self.index is None:
+        label_set = self.read_labels()
+        names = self.labels or (label_set.names if label_set else [])
+        if self.model == GENERAL and not names and self.index is None:
             raise typer.BadParameter("the general scorer has no labels: pass --label, --label-file or --index")
         if self.model != GENERAL and self.background is not None:
             raise typer.BadParameter("applies to the general scorer only", param_hint="--background")
@@ -174,26 +176,26 @@ class Scoring(FolderOptions, LabelColumns):
             self.background, text, format=self.format, encoding=self.encoding
         )
         background_texts = (document.text for document in background or ())
-        model, processor = load(self.model, self.revision, self.device, named, background_texts)
-        return model, processor, self.candidates(read, model, processor)
+        model, processor = load(self.model, self.revision, self.device, names, background_texts)
+        return model, processor, self.candidates(label_set, model, processor)
 
     def read_labels(self) -> Any:
-        """Reads the label file, if there is any."""
+        """Reads the label file, if any."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
             raise typer.BadParameter("pass only one of --label, --label-file and --index")
         return None if self.label_file is None else self.read(self.label_file)
 
     def candidates(
-        self, read: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"
+        self, label_set: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"
     ) -> Any:
-        """Returns the labels to score: from a file, an index or the command line, or None for those of the model."""
+        """Returns the labels to score: from a file, an index or the command line, or None for stored labels."""
         from hf_gile import LabelIndex, LabelSet
 
         from .saved_model import note_unknown_labels
 
         if self.index is not None:
             return LabelIndex.from_pretrained(self.index, model).to(model.device)
-        labels = LabelSet.from_names(self.labels) if self.labels else read
+        labels = LabelSet.from_names(self.labels) if self.labels else label_set
         if labels:
             note_unknown_labels(model, processor, labels, self.candidate_language or self.language)
         return labels
@@ -209,14 +211,14 @@ def score(options: Scoring) -> None:
         hf-gile score MODEL notes.txt > scored.jsonl
         hf-gile score MODEL records.jsonl --text title --text abstract --threshold stored --force-label
         echo "Rats were fed." | hf-gile score MODEL --label "Milk, Human" --label Rats
-        echo "Where is my parcel?" | hf-gile score --label invoice --label delivery  # nothing trained
+        echo "Where is my parcel?" | hf-gile score --label invoice --label delivery  # without training
         hf-gile score general notes.txt --background notes.txt --label invoice --label delivery
         tail -f incoming.jsonl | hf-gile score MODEL --label-file subjects.csv --top-k 5
         hf-gile score MODEL 2026-*.parquet --output scored --workers 8
         hf-gile score --output scored --status
 
-    With --output, large inputs are scored in parts. An interrupted run resumes where it stopped. Machines that share
-    the folder share the run.
+    With --output, large inputs are scored in parts. An interrupted run resumes where it stopped. Machines with access
+    to the folder can share the run.
     """
     if options.status or options.merge is not None:
         show_folder(options)
@@ -248,7 +250,7 @@ def _score_into_lines(options: Scoring) -> None:
     from hf_gile.data import ReadReport, read_documents
 
     sources = options.files or ["-"]
-    report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
+    report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
     call = options.pipeline_options()
     # Check all arguments before loading the model.
     streams = [_standard_input() if source == "-" else source for source in sources]
@@ -272,14 +274,14 @@ def _score_into_lines(options: Scoring) -> None:
                 sys.stdout.flush()
                 written += len(batch)
                 bar.update(len(batch))
-    _conclude(report, written, unknown)
+    _print_summary(report, written, unknown)
 
 
-def _conclude(report: "ReadReport", written: int, unknown: int) -> None:
+def _print_summary(report: "ReadReport", written: int, unknown: int) -> None:
     if unknown:
         note(
-            f"the model knows no word of {counted(unknown, 'text')} (lines with a note): their scores reflect only how "
-            "frequent labels are"
+            f"the model knows no word of {counted(unknown, 'text')} (lines with a note): their scores only reflect the "
+            "frequency of labels"
         )
     left_out = sum(report.left_out.values())
     if left_out:
@@ -294,18 +296,18 @@ def _line(document: "Document", answer: dict[str, Any], with_text: bool | None) 
     if with_text or (with_text is None and document.id is None):
         row["text"] = document.text
     row["labels"] = answer["labels"]
-    row |= {name: _short(answer[name]) for name in ("scores", "evidence") if name in answer}
+    row |= {name: _round_numbers(answer[name]) for name in ("scores", "evidence") if name in answer}
     row |= {name: answer[name] for name in ("parents", "shortlist", "note") if name in answer}
     return visible(json.dumps(row, ensure_ascii=False)) + "\n"
 
 
-def _short(value: object) -> Any:
+def _round_numbers(value: object) -> Any:
     """Rounds numbers to six digits, which exceeds the precision of 32 bits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {name: _short(item) for name, item in value.items()}
-    return [_short(item) for item in value] if isinstance(value, list) else value
+        return {name: _round_numbers(item) for name, item in value.items()}
+    return [_round_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 def _progress(sources: Sequence[str]) -> Any:
@@ -316,7 +318,7 @@ def _progress(sources: Sequence[str]) -> Any:
 
 
 def _standard_input() -> IO[bytes]:
-    # A separate reader: the waiting thread holds its lock, and holding that of sys.stdin would block the exit.
+    # A separate stream: the waiting thread holds its lock, and holding the lock of sys.stdin would block the exit.
     with suppress(io.UnsupportedOperation, AttributeError):
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     return sys.stdin.buffer
@@ -332,12 +334,12 @@ def _is_file(stream: Any) -> bool:
 def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size: int) -> Iterator[list[T]]:
     if source == "-" and sys.stdin.isatty():
         note("reading texts from the terminal, one per line; press Ctrl-D to finish")
-    waits = source == "-" and not _is_file(stream)
-    return ready_batches(documents, size) if waits else _full_batches(documents, size)
+    may_block = source == "-" and not _is_file(stream)
+    return ready_batches(documents, size) if may_block else _full_batches(documents, size)
 
 
 def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yields batches of a source that never waits. Items before an error are yielded before it is raised."""
+    """Yields batches from a source that does not block. Items before an error are yielded before it is raised."""
     batch: list[T] = []
     error: Exception | None = None
     while error is None:
@@ -357,7 +359,7 @@ def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yields batches of the items available: at least one, at most `size`, without waiting for more.
+    """Yields batches of the available items, from 1 to `size`, waiting only for the first.
 
     Args:
         items: Items, read in a thread at most a few batches ahead.

@@ -1,4 +1,4 @@
-"""`hf-gile score --output`: write scores in atomic parts, with several processes and machines."""
+"""`hf-gile score --output`: writes scores in atomic parts, with several processes and machines."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class FolderOptions:
     ] = None
     status: Annotated[bool, typer.Option("--status", help="Show the progress of the run in --output.")] = False
     merge: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Merge all parts of --output into one file.")
+        Path | None, typer.Option(metavar="FILE.parquet", help="Merge all parts of --output into a single file.")
     ] = None
     shard: Annotated[
         str | None,
@@ -40,14 +40,16 @@ class FolderOptions:
     workers: Annotated[
         str,
         typer.Option(
-            metavar="NUMBER|auto", help="With --output: number of processes; auto is one per GPU or four cores."
+            metavar="NUMBER|auto",
+            help="With --output: number of processes; auto: one per GPU, or per four cores.",
         ),
     ] = "auto"
     part_size: Annotated[
         float, typer.Option(min=0.0001, metavar="MIB", help="With --output: approximate input size of a part.")
     ] = 16
     batch_tokens: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="With --output: tokens per batch, instead of --batch-size.")
+        int,
+        typer.Option(min=1, metavar="NUMBER", help="With --output: tokens per batch, instead of --batch-size."),
     ] = 1 << 14
     bf16: Annotated[
         bool, typer.Option("--bf16", help="With --output: encode texts in bfloat16, if the processor supports it.")
@@ -64,7 +66,7 @@ def parse_shard(shard: str | None) -> tuple[int, int]:
         I and N.
 
     Raises:
-        BadParameter: If it is not of this form.
+        BadParameter: If it does not have this form.
 
     Example:
         >>> parse_shard("2/8")
@@ -94,7 +96,7 @@ def show_folder(options: FolderOptions) -> None:
     from hf_gile.scoring import ScoringRun
 
     if options.output is None:
-        raise typer.BadParameter("pass --output FOLDER to name the run", param_hint="--status or --merge")
+        raise typer.BadParameter("pass the folder of the run as --output FOLDER", param_hint="--status or --merge")
     run = ScoringRun.load(options.output)
     if options.status:
         typer.echo(json.dumps(run.status()))
@@ -121,9 +123,9 @@ def write_folder(
     from hf_gile.scoring import number_of_workers, score_parts, start_run
 
     run = start_run(output, files, scorer, reading)
-    left, totals = run.left(*shard), {"rows": 0, "rejected": 0}
-    scored = score_parts(run, left, scorer, number_of_workers(workers, len(left)))
-    for counts in tqdm(scored, total=len(left), unit=" parts", disable=None):
+    remaining, totals = run.left(*shard), {"rows": 0, "rejected": 0}
+    scored = score_parts(run, remaining, scorer, number_of_workers(workers, len(remaining)))
+    for counts in tqdm(scored, total=len(remaining), unit=" parts", disable=None):
         totals = {name: count + counts[name] for name, count in totals.items()}
     rejected = f"; {counted(totals['rejected'], 'row')} rejected, see {output}/rejected" if totals["rejected"] else ""
     done = f"{len(run.parts) - len(run.left()):,} of {counted(len(run.parts), 'part')} done"

@@ -1,4 +1,4 @@
-"""`hf-gile serve`: serve a model over HTTP, for Annif among others."""
+"""`hf-gile serve`: serves a model over HTTP, with the REST API of Annif."""
 
 import os
 from datetime import UTC, datetime
@@ -26,15 +26,17 @@ def serve(
     uri_prefix: Annotated[str, typer.Option(metavar="TEXT", help="Prefix that turns label ids into URIs.")] = "",
     host: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", help=f"Address to listen on; other than localhost needs a token in {TOKEN}."),
+        typer.Option(metavar="ADDRESS", help=f"Address to listen on; except for localhost, needs a token in {TOKEN}."),
     ] = LOOPBACK[0],
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="NUMBER", help="Port; 0 for any free port.")] = 8000,
     batch_size: BatchSize = 32,
     max_waiting: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Maximum number of waiting texts; further ones get status 503.")
+        int,
+        typer.Option(min=1, metavar="NUMBER", help="Maximum number of waiting texts; others get status 503."),
     ] = 256,
     max_bytes: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Maximum size of a request; larger ones get status 413.")
+        int,
+        typer.Option(min=1, metavar="NUMBER", help="Maximum bytes of a request; larger requests get status 413."),
     ] = 1_000_000,
     timeout: Annotated[
         float,
@@ -72,12 +74,12 @@ def serve(
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
     limits = Limits(batch_size=batch_size, waiting=max_waiting, body_bytes=max_bytes, seconds=timeout)
     saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
-    described = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
+    description = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
     suggest = suggest_with(pipe, uri_prefix)
     suggest([("", 1)])  # the first call encodes the labels
     note(f"serving {len(loaded.label_set):,} labels; the address for Annif is /v1/projects/{project}/suggest")
     uvicorn.run(
-        make_app(suggest, described, limits, token),
+        make_app(suggest, description, limits, token),
         host=host,
         port=port,
         access_log=False,

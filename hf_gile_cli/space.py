@@ -1,4 +1,4 @@
-"""`hf-gile space`: a page to try a model with, on this machine or as a Space of the Hub."""
+"""`hf-gile space`: shows a demo page of a model, on this machine or as a Space on the Hub."""
 
 import json
 import sys
@@ -33,25 +33,26 @@ class Space(LabelColumns):
         typer.Argument(
             metavar="[MODEL]",
             show_default=False,
-            help="A saved model: its folder, or its name on the Hub. Without it, one that nobody trained.",
+            help="A saved model: a folder or a name on the Hub; `general`, the default, needs no training.",
         ),
     ] = GENERAL
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write a folder for a Space of the Hub instead.")
+        Path | None, typer.Option(metavar="FOLDER", help="Write a folder for a Space on the Hub instead.")
     ] = None
     label_file: LabelFile = None
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, metavar="NUMBER", help="[default: 7860 or the next that is free]")
+        int | None,
+        typer.Option(min=1, max=65535, metavar="NUMBER", help="Port.  [default: 7860 or the next free port]"),
     ] = None
     device: Device = None
     revision: Revision = None
 
 
 def space(options: Space) -> None:
-    """Show a page to try a model with: a text, labels of any words, bars of probabilities and a heat map.
+    """Show a demo page: enter a text and any labels, and see probabilities and a heat map.
 
-    The page listens on this machine only. Labels are typed or pasted, searched among those of the model, and added
-    while it runs. Names of parents stand above them.
+    The page is available on this machine only. Type or paste labels, or search and add labels of the model. The names
+    of their parents are shown above them.
 
         hf-gile space
         hf-gile space runs/mesh/auto/model
@@ -73,7 +74,9 @@ def space(options: Space) -> None:
     general = options.model == GENERAL and not Path(GENERAL).is_dir()
     title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
     if out is not None and (general or is_hub_name(options.model)):
-        named = {} if general else {"model": repr(options.model), "revision": repr(options.revision or "main")}
+        model_arguments = (
+            {} if general else {"model": repr(options.model), "revision": repr(options.revision or "main")}
+        )
     else:
         model, processor = load(options.model, options.revision, options.device, labels.names if labels else ())
         pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
@@ -81,8 +84,8 @@ def space(options: Space) -> None:
             serve(make_space(pipe, labels, title), options.port)
             return
         pipe.save_pretrained(out / "model")
-        named = {"model": 'str(HERE / "model")'}
-    _write(out, title, gradio, named, labels)
+        model_arguments = {"model": 'str(HERE / "model")'}
+    _write(out, title, gradio, model_arguments, labels)
     note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
 
 
@@ -91,7 +94,7 @@ def serve(page: "Blocks", port: int | None) -> None:
 
     Args:
         page: The `Blocks` of Gradio.
-        port: Where; by default 7860 or the next that is free.
+        port: Port; by default 7860 or the next free port.
     """
     options: dict[str, Any] = {"share": False, "ssr_mode": False, "footer_links": [], "quiet": True}
     _, address, _ = page.launch(server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, **options)
@@ -99,15 +102,15 @@ def serve(page: "Blocks", port: int | None) -> None:
     page.block_thread()
 
 
-def _write(folder: Path, title: str, gradio: str, named: dict[str, str], labels: "LabelSet | None") -> None:
-    """Writes the files of a Space, but those of its model."""
+def _write(folder: Path, title: str, gradio: str, model_arguments: dict[str, str], labels: "LabelSet | None") -> None:
+    """Writes the files of a Space, except those of its model."""
     folder.mkdir(parents=True, exist_ok=True)
-    of_page = {"title": repr(title)}
+    page_arguments = {"title": repr(title)}
     if labels is not None:
         labels.save(folder / "labels.jsonl")
-        of_page["labels"] = 'LabelSet.load(HERE / "labels.jsonl")'
-    arguments = ({"task": '"label-scoring"'} | named, of_page)
-    pipeline, page = (", ".join(f"{name}={value}" for name, value in some.items()) for some in arguments)
+        page_arguments["labels"] = 'LabelSet.load(HERE / "labels.jsonl")'
+    arguments = ({"task": '"label-scoring"'} | model_arguments, page_arguments)
+    pipeline, page = (", ".join(f"{name}={value}" for name, value in group.items()) for group in arguments)
     (folder / "app.py").write_text(_APP.format(pipeline=pipeline, page=page), "utf-8")
     (folder / "requirements.txt").write_text(f"hf-gile[space]=={version('hf-gile')}\n", "utf-8")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -130,5 +133,5 @@ make_space(pipe, {page}).launch()
 """
 
 _README = """\
-Type a text, and labels one a line: each gets a probability by what it says. Written by `hf-gile space`.
+Enter a text, and a label per line: each label gets a probability. Written by `hf-gile space`.
 """

@@ -32,20 +32,20 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the model.")] = Path("runs/demo"),
-    epochs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Epochs; 14 give a better model.")] = 4,
+    epochs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of epochs; 14 give a better model.")] = 4,
 ) -> None:
     """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
 
     Nothing is downloaded: the abstracts come with a package of the `data` extra. Runs the recipe `bioasq` with fewer
-    epochs and larger steps.
+    epochs and a higher learning rate.
 
         hf-gile demo
         hf-gile demo --epochs 14 --output-dir runs/bioasq
     """
     from hf_gile.data import demo_file
 
-    demo_file()  # raises an error that says how to install it
-    # Larger steps than those of the recipe, and twice as many per epoch, need fewer epochs.
+    demo_file()  # raises an error with the installation command if it is missing
+    # With a higher learning rate than the recipe and twice as many steps per epoch, fewer epochs suffice.
     settings = {
         "output_dir": str(output_dir),
         "units": "gile",
@@ -74,7 +74,7 @@ def train(
     recipe: Annotated[str, typer.Option(metavar="|".join(RECIPES), help="Recipe to run.")] = "table",
     help: Annotated[bool, typer.Option("--help", "-h", help="Show the options of the recipe.")] = False,
     help_all: Annotated[
-        bool, typer.Option("--help-all", help="Also show those of transformers.TrainingArguments.")
+        bool, typer.Option("--help-all", help="Also show the options of transformers.TrainingArguments.")
     ] = False,
     where: Annotated[
         bool, typer.Option("--where", help="Print the path of the recipe, for `accelerate launch`.")
@@ -122,7 +122,7 @@ def run_recipe(name: str, arguments: list[str]) -> None:
     from hf_gile.resources import resource
 
     path = resource(f"recipes/train_{name}.py")
-    before = sys.argv, sys.path
+    original = sys.argv, sys.path
     sys.argv, sys.path = [str(path), *arguments], [str(path.parent), *sys.path]
     try:
         runpy.run_path(str(path), run_name="__main__")
@@ -132,4 +132,4 @@ def run_recipe(name: str, arguments: list[str]) -> None:
         if error.code:
             raise typer.Exit(error.code) from None
     finally:
-        sys.argv, sys.path = before
+        sys.argv, sys.path = original

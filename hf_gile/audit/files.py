@@ -196,7 +196,7 @@ def _page(own: _Collection) -> str:
             + (f"<p class=soft>Other headings: {rest}</p>" if rest else "")
             + f"<details><summary>Text</summary><p dir=auto>{escape(text)}</p></details></article>"
         )
-    counts = f"{len(own.audit.wrong):,} headings to doubt, {len(own.audit.missing):,} to add"
+    counts = f"{len(own.audit.wrong):,} headings probably wrong, {len(own.audit.missing):,} probably missing"
     return _PAGE.format(style=_STYLE, counts=counts, body="\n".join(articles))
 
 

@@ -159,11 +159,10 @@ def make_report(
 ) -> Report:
     """Scores documents with the stored labels of a model, and computes all metrics.
 
-    Documents are scored a batch at a time, and never more than 16 million scores exist at once.
-
-    Scores are those of the pipeline, calibrated if the model has a calibration. A label is predicted if its probability
-    reaches the threshold in use, `model.stored_labels.thresholds()`. With one label per document the most probable
-    label is predicted, and probabilities come from a softmax over the candidates.
+    Documents are scored in batches of at most 16 million scores. Scores are those of the pipeline, calibrated if the
+    model has a calibration. A label is predicted if its probability reaches the threshold in use,
+    `model.stored_labels.thresholds()`. With a single label per document the most probable label is predicted, and
+    probabilities come from a softmax over the candidates.
 
     Args:
         model: A `GileForSequenceClassification` with stored labels; its training mode is restored afterwards.

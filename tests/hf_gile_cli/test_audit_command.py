@@ -20,7 +20,7 @@ def table(tmp_path):
 def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path):
     columns = ["--text", "body", "--labels", "tags", "--id", "id"]
     result = run("audit", saved_model, table, *columns, "--output", tmp_path / "found", "--most", 2, "--compare", table)
-    assert "2 headings to doubt and 2 to add in" in result.stderr
+    assert "2 headings probably wrong, 2 probably missing, in" in result.stderr
     assert {path.name for path in (tmp_path / "found").iterdir()} == {
         "wrong.csv",
         "missing.csv",
@@ -35,4 +35,4 @@ def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path
 
 def test_a_file_as_output_folder_is_refused(run, saved_model, table):
     said = run("audit", saved_model, table, "--output", table, ends=2).stderr
-    assert "is no folder" in said
+    assert "is not a folder" in said

@@ -203,7 +203,7 @@ def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path, comma
     said = run("labels", name, path, *rest, ends=1).stderr
     assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': pass the id" in said
     path.write_text(f"{path.read_text()}S13,Rare Books,of the town\n")
-    assert "which is the name of 'S12' and of 'S13'" in run("labels", name, path, *rest, ends=1).stderr
+    assert "which is the name of 'S12' and 'S13'" in run("labels", name, path, *rest, ends=1).stderr
 
 
 def test_a_linked_label_file_stays_a_link_and_keeps_its_permissions(run, tmp_path):

@@ -73,10 +73,10 @@ def test_a_new_report_keeps_the_learning_curve_of_the_previous_report(run, saved
 def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     said = run("evaluate", saved_model, table, *columns, ends=1).stderr
-    assert f"{saved_model} does not know 1 label id of the documents, such as 'Rat': add them" in said
+    assert f"{saved_model} does not know 1 label id in the documents, such as 'Rat': add them" in said
     result = run("evaluate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
-    assert "such as 'Rat': these are left out" in result.stderr
+    assert "such as 'Rat': they are dropped" in result.stderr
     fitted = run("calibrate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(fitted.stdout)["documents"] == 5
     table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
@@ -130,7 +130,9 @@ def test_absent_label_groups_are_not_mentioned(run, saved_model, table, columns)
     result = run("calibrate", saved_model, table, *columns, "--common-thresholds")
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
-    note = "3 documents have unseen labels, 5 in all: too few to fit (at least 30 documents and 50 labels), so unseen "
+    note = (
+        "3 documents have unseen labels, 5 in total: too few to fit (at least 30 documents and 50 labels), so unseen "
+    )
     assert f"\n{note}labels use the calibration and the threshold of seen labels\n" in result.stderr
     assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
 
@@ -143,7 +145,7 @@ def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, co
     assert "this change" not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}\n")
     run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
-    figures = "; run hf-gile evaluate first for new figures"
+    figures = "; run hf-gile evaluate first for new results"
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}{figures}\n")
 
 
@@ -203,6 +205,6 @@ def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, tabl
 def test_multi_label_documents_are_refused_for_a_single_label_model(run, one_label_model, table, columns):
     for command, message in (
         ("calibrate", "document 0 has several gold labels, but this model assigns a single label"),
-        ("evaluate", "gold[0] has 2 labels, but the model predicts one per document"),
+        ("evaluate", "gold[0] has 2 labels, but the model predicts a single label per document"),
     ):
         assert message in run(command, one_label_model, table, *columns, ends=1).stderr

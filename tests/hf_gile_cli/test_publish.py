@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 def test_cards_contain_the_content_of_files_and_options(run, saved_model, tmp_path):
     (tmp_path / "card.yaml").write_text(yaml.safe_dump({"license": "mit", "language": ["en"], "summary": "On milk."}))
     said = run("card", saved_model, "--info", tmp_path / "card.yaml", "--license", "apache-2.0", "--tag", "dairy")
-    assert said.stderr == f"{saved_model / 'README.md'}; no results.json: hf-gile evaluate makes one\n"
+    assert said.stderr == f"{saved_model / 'README.md'}; no results.json: run hf-gile evaluate first to show results\n"
     card = ModelCard.load(saved_model / "README.md")
     assert (card.data.license, card.data.language) == ("apache-2.0", ["en"])
     assert "dairy" in card.data.tags

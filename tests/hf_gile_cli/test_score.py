@@ -43,7 +43,7 @@ def test_each_line_of_a_text_file_is_scored_as_by_the_pipeline(run, saved_model,
     check(rows, pipe(TEXTS, top_k=10))
     assert [row.get("note") for row in rows] == [None, "the model knows no word of this text", None, None]
     assert result.stderr == (
-        "the model knows no word of 1 text (lines with a note): their scores reflect only how frequent labels are\n"
+        "the model knows no word of 1 text (lines with a note): their scores only reflect the frequency of labels\n"
     )
 
 
@@ -53,7 +53,7 @@ def test_an_emoji_label_scores_like_an_unknown_label(run, saved_model):
     for row in lines(result):
         scores = dict(zip(row["labels"], row["scores"], strict=True))
         assert scores["\N{RAT}"] == scores["zebrafish"] != scores["Rats"]
-    assert "the model knows no words of 2 labels: '\N{RAT}', 'zebrafish'; all such" in result.stderr
+    assert "the model knows no word of 2 labels: '\N{RAT}', 'zebrafish'; all such" in result.stderr
 
 
 def test_flags_choose_the_labels_and_their_number(run, saved_model, pipe):
@@ -105,7 +105,7 @@ def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
     (tmp_path / "terms.csv").write_text("id,name\n1,Zebrafish\n2,Milk\n3,Quantum\n4,Quark\n5,Lepton\n")
     said = run("score", saved_model, "--label-file", tmp_path / "terms.csv", input=TEXTS[0] + "\n" + TEXTS[2])
     assert said.stderr == (
-        "the model knows no words of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; all such labels "
+        "the model knows no word of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; all such labels "
         "get the same score, so rename or describe them in other words\n"
     )
     for row in lines(said):
@@ -264,7 +264,7 @@ def test_a_configuration_that_is_not_a_json_object_is_named(run, saved_model, co
 
 
 def test_labels_without_known_words_are_detected(tokenizer, monkeypatch):
-    monkeypatch.setattr("hf_gile_cli.saved_model._LABELS_AT_ONCE", 2)
+    monkeypatch.setattr("hf_gile_cli.saved_model._CHUNK_SIZE", 2)
     texts = ["Zebrafish Milk", "Zebrafish Quantum", "milk", "Quantum", "Quantum: in milk"]
     assert unknown_labels(GileProcessor(tokenizer), texts) == [1, 3]
     of_languages = build_tokenizer(vocabulary=["de:milch", "en:milk"])
