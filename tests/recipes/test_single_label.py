@@ -99,7 +99,10 @@ def test_the_card_of_a_single_label_model_shows_accuracy_without_a_threshold(tra
     [
         ({"problem_type": "single"}, "problem_type must be one of single_label_classification"),
         ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be platt or none"),
-        ({"problem_type": "single_label_classification", "propensity_weighted": True}, "propensity_weighted does not support"),
+        (
+            {"problem_type": "single_label_classification", "propensity_weighted": True},
+            "propensity_weighted does not support",
+        ),
     ],
 )
 def test_settings_incompatible_with_softmax_are_refused(settings, message, tmp_path):
