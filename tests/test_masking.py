@@ -6,7 +6,7 @@ import pytest
 
 from hf_gile.masking import masked
 from hf_gile.publishing import CardInfo, Report
-from hf_gile_cli.running import explained
+from hf_gile_cli.running import explain_error
 
 TOKEN = "mellon-und-tritt-ein"
 HUB = "hf_" + "aB3dE6gH9" * 4
@@ -58,7 +58,7 @@ def test_the_value_of_a_secret_variable_is_masked_everywhere(monkeypatch, name):
 
 def test_the_value_of_a_secret_flag_is_masked_everywhere(monkeypatch):
     monkeypatch.setattr("sys.argv", ["hf-gile", "push", "model", "ada/gile", "--token", TOKEN])
-    assert explained(OSError(f"the header b'{TOKEN}' is illegal")) == "the header b'<secret>' is illegal"
+    assert explain_error(OSError(f"the header b'{TOKEN}' is illegal")) == "the header b'<secret>' is illegal"
 
 
 def test_cards_and_reports_contain_no_secrets():
