@@ -11,9 +11,10 @@ mean of its tokens in the table of all-MiniLM-L6-v2, centred, times its idf in 2
 joint space are multiples of the identity, such that numbers of both sides have a standard deviation of 1 before tanh.
 Nobody trained this model: the figures are of the index, not of the labels that it finds. Codes are in 16 bits.
 
-The search is built with 64 directions of text codes, and with as many as it takes by default. The documents are other
-abstracts. Recall is the share of the exact answer that is found. All seconds are those of one
-processor. The index is built in one process and searched in another, each with its peak of memory.
+The search is built with 64 directions of text codes, and with as many as it takes by default; both choose the lists
+that they read by the recall on documents of the sample. The documents are other abstracts. Recall is the share of the
+exact answer that is found. All seconds are those of one processor. The index is built in one process and searched in
+another, each with its peak of memory.
 """
 
 import argparse

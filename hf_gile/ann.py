@@ -17,10 +17,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .extras import needs_extra
 from .label_index import LabelIndex
-from .models.search_gile import TopLabels
+from .models.search_gile import TopLabels, search_top_k
 from .writing import whole_file
 
 SEARCH_FILE = "label_search.safetensors"
@@ -35,6 +36,10 @@ _FEWEST = 32
 _CHUNK = 1 << 16
 # By default, x' has enough dimensions for this share of the trace of C, at least _SIZE.
 _SHARE, _SIZE = 0.95, 64
+# faiss reads 8-bit codes many times faster if their size is a multiple of this; zeros fill x' up.
+_MULTIPLE = 16
+# By default, enough lists are read for this recall@10 on some documents of the sample, unless more lists hardly help.
+_RECALL, _LEAST_GAIN, _TRIALS = 0.95, 0.01, 256
 # Documents searched together: each needs the scores of all lists.
 _DOCUMENTS = 1 << 12
 
@@ -58,10 +63,11 @@ class ApproximateSearch:
     Create a search with `build` or `load`.
 
     Attributes:
-        size: Size of x' and q'.
+        size: Size of x' and q', a multiple of 16: zeros fill it up.
         num_lists: Number of lists.
-        probes: Number of lists that a search reads, initially 4 sqrt(num_lists). Higher values increase recall and
-            time. Like `oversampling`, it can be changed at any time.
+        probes: Number of lists that a search reads, initially 4 sqrt(num_lists), or more if documents of the sample
+            need more for a recall@10 of 95 %. Higher values increase recall and time. Like `oversampling`, it can be
+            changed at any time.
         oversampling: Number of candidates per requested label, initially 4. There are at least 32 candidates.
     """
 
@@ -113,7 +119,8 @@ class ApproximateSearch:
         if not bool(is_used.any()):
             raise ValueError("text_codes are all zero: they cannot be used to build a search")
         eigenvectors, scale = eigenvectors[:, -size:][:, is_used], eigenvalues[-size:][is_used].sqrt()
-        into_label, into_text = (eigenvectors * scale).float(), (eigenvectors / scale).float()
+        filled = (0, -eigenvectors.shape[1] % _MULTIPLE)
+        into_label, into_text = (pad((eigenvectors * power).float(), filled) for power in (scale, 1 / scale))
 
         num_lists = max(1, min(int(4 * len(index) ** 0.5), len(index) // _SAMPLES_PER_LIST))
         lists = faiss.IndexIVFScalarQuantizer(
@@ -131,7 +138,29 @@ class ApproximateSearch:
         none = torch.empty(0, dtype=torch.long)
         search = cls(lists, into_text, into_label, none, probes=int(4 * num_lists**0.5), oversampling=4)
         search.add(index.codes)
+        search._raise_probes(index.codes, sample[:_TRIALS].float())
         return search
+
+    @torch.no_grad()
+    @torch.autocast("cpu", enabled=False)
+    def _raise_probes(self, codes: Tensor, sample: Tensor) -> None:
+        """Doubles `probes` until enough of the ten best labels of sample documents are candidates."""
+        sample = sample.to(codes.device)
+        best = search_top_k(sample, codes, 0.0, 10).scores
+        least = best[:, -1:] - 1e-5 * best[:, -1:].abs()
+
+        def recall() -> float:
+            columns = self.candidates(sample, best.shape[1]).to(codes.device)
+            scores = (codes[columns.clamp(min=0)].float() @ sample[:, :, None]).squeeze(-1)  # (B, candidates)
+            hits = ((scores >= least) & (columns >= 0)).sum(1)  # labels with equal scores can be more than ten
+            return hits.clamp(max=best.shape[1]).double().mean().item() / best.shape[1]
+
+        found, before = recall(), -1.0
+        while found < _RECALL and found >= before + _LEAST_GAIN and self.probes < self.num_lists:
+            self.probes *= 2
+            found, before = recall(), found
+        if found < before + _LEAST_GAIN:
+            self.probes //= 2
 
     def __len__(self) -> int:
         """Returns the number of labels L."""

@@ -262,11 +262,39 @@ def test_invalid_text_codes_are_refused(made, built, spoil, message):
 def test_the_default_number_of_directions_follows_the_text_codes(made, built, monkeypatch):
     monkeypatch.setattr(ann, "_SIZE", 5)
     generator = torch.Generator().manual_seed(0)
+    monkeypatch.setattr(ann, "_MULTIPLE", 1)
     for used, expected in ((3, 5), (21, 20)):  # 20 of 21 equal directions hold 95 %
         directions = torch.linalg.qr(torch.randn(53, used, generator=generator))[0]
         codes = torch.linalg.qr(torch.randn(300, used, generator=generator))[0] @ directions.T
         search = ApproximateSearch.build(built, codes + 1e-4 * torch.randn(300, 53, generator=generator))
         assert search.size == expected
+
+
+def test_directions_are_filled_up_to_a_multiple_of_16(made, built):
+    built.search = ApproximateSearch.build(built, made[2], size=33)
+    assert built.search.size == 48
+    assert recall(built, made[2], 10) > 0.95
+
+
+def test_a_search_reads_more_lists_until_it_finds_most_labels(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    codes, text_codes = torch.randn(4000, 48, generator=generator), torch.randn(300, 48, generator=generator)
+    index = LabelIndex(LabelSet.from_names(map(str, range(4000))), codes, 0.0, None, "of no model")
+    found = []
+    for least in (0.0, 0.95):
+        monkeypatch.setattr(ann, "_RECALL", least)
+        index.search = ApproximateSearch.build(index, text_codes[:200])
+        found.append((index.search.probes, recall(index, text_codes[200:], 10)))
+    (few, low), (many, high) = found
+    assert few == 40 < many <= 2 * 100
+    assert low < 0.93 < high
+
+
+def test_lists_that_do_not_help_are_not_read():
+    codes = torch.randn(4000, 48, generator=torch.Generator().manual_seed(0))
+    index = LabelIndex(LabelSet.from_names(map(str, range(4000))), codes, 0.0, None, "of no model")
+    search = ApproximateSearch.build(index, codes[:200] + 3 * codes[200:400], size=2)  # two directions of 48
+    assert search.probes == 40
 
 
 @pytest.mark.parametrize("name", ["probes", "oversampling"])
