@@ -1,4 +1,4 @@
-r"""Fetch the Deutsche Welle news that the paper was tested on, and turn them into training data.
+r"""Fetch the Deutsche Welle news of the paper, and convert them to training data.
 
     git clone https://github.com/idiap/mhan                              # the published lists of addresses
     python recipes/crawl_dw.py --urls mhan/data_urls/dw_general --languages english german \
@@ -7,12 +7,12 @@ r"""Fetch the Deutsche Welle news that the paper was tested on, and turn them in
     python recipes/crawl_dw.py --output_dir dw_pages --export ids --word_vectors word_vectors
     python recipes/train_dw.py --data dw_pages/ids/general --word_vectors word_vectors
 
-At a second or more for each address, the general lists of English and German (245,526 addresses) take three days, all
-lists more than a week. `--max_pages 5000` asks for a sample of all lists, the same command then for more. Pages are
-stored as received, so that another export needs no crawl.
+At a second or more per address, the general lists of English and German (245,526 addresses) take three days, and all
+lists more than a week. `--max_pages 5000` fetches a sample of all lists, and repeating the command fetches more. Pages
+are stored as received, so that another export needs no crawl.
 
-robots.txt is obeyed, but terms of use are for you to read, and the texts may not be passed on. In Python,
-`hf_gile.data.load_dw_pages("dw_pages", "german", min_count=20)` gives datasets with text and labels, and the labels.
+The crawl obeys robots.txt. Read the terms of use of the site; the texts may not be redistributed. In Python,
+`hf_gile.data.load_dw_pages("dw_pages", "german", min_count=20)` returns datasets with texts and labels, and the labels.
 """
 
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ from hf_gile.writing import whole_file
 
 @dataclass
 class Recipe:
-    """What to fetch, and what to export."""
+    """Settings of the crawl and of the export."""
 
     output_dir: str = field(default="dw_pages", metadata={"help": "Folder of the crawl."})
-    urls: list[str] = field(default_factory=list, metadata={"help": "Folders dw_general, dw_specific to crawl."})
-    languages: list[str] = field(default_factory=list, metadata={"help": "All by default."})
+    urls: list[str] = field(default_factory=list, metadata={"help": "Folders of lists: dw_general, dw_specific."})
+    languages: list[str] = field(default_factory=list, metadata={"help": "Languages; by default all."})
     contact: str = field(default="", metadata={"help": "Your e-mail address or web page, shown to the site."})
     delay: float = field(
         default=1.0, metadata={"help": "Minimum number of seconds to wait after each answer of a host."}
@@ -55,16 +55,16 @@ def main() -> None:
     if recipe.export == "ids" and recipe.word_vectors is None:
         parser.error("--export ids needs --word_vectors")
     if recipe.urls and not recipe.contact:
-        parser.error("--contact: tell the site who is crawling, with your e-mail address or web page")
+        parser.error("--contact: identify yourself to the site with your e-mail address or web page")
     if not recipe.urls and recipe.export == "none":
-        parser.error("nothing to do: pass --urls to crawl, or --export to turn crawled pages into data")
+        parser.error("nothing to do: pass --urls to crawl, or --export to convert crawled pages")
 
-    # 1. Pages, as received.
+    # 1. Fetch pages and store them as received.
     if recipe.urls:
         limits = {"delay": recipe.delay, "max_pages": recipe.max_pages}
         print(crawl_dw(recipe.urls, recipe.output_dir, recipe.contact, recipe.languages, **limits))
 
-    # 2. Articles with labels, one language at a time: a large one takes a gigabyte.
+    # 2. Export articles with labels, one language at a time, because a large language takes a gigabyte.
     if recipe.export != "none":
         lists = read_lists(Path(recipe.output_dir) / "lists" / recipe.labels, recipe.languages)
         folder = Path(recipe.output_dir) / recipe.export / recipe.labels
@@ -78,9 +78,9 @@ def main() -> None:
                 write_dw(documents, label_set, folder, language, vectors, report)
                 print(f"  as word ids: {report}")
                 continue
-            for split, rows in documents.items():  # as datasets.load_dataset("json", ...) reads them
-                with whole_file(folder / split / f"{language}.jsonl") as written:
-                    rows.to_json(written, force_ascii=False)
+            for split, rows in documents.items():  # in the format of datasets.load_dataset("json", ...)
+                with whole_file(folder / split / f"{language}.jsonl") as path:
+                    rows.to_json(path, force_ascii=False)
             (folder / "labels").mkdir(parents=True, exist_ok=True)
             label_set.save(folder / "labels" / f"{language}.jsonl")
         print(f"written to {folder}")

@@ -1,4 +1,4 @@
-r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings that it was never trained on.
+r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings without training documents.
 
     python recipes/train_bioasq.py                                             # real MEDLINE from a package
     python recipes/train_bioasq.py --candidate_labels "Milk, Human" "Obesity"  # ... and score these at the end
@@ -8,14 +8,14 @@ r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings 
     accelerate launch recipes/train_bioasq.py --train_files train.jsonl.gz --validation_files dev.jsonl.gz \
         --test_files test.jsonl.gz --label_file labels.jsonl --num_train_epochs 20
 
-One record, whatever file it came from (MEDLINE XML, BioASQ JSON or JSON lines, each also .gz):
+A record from any format (MEDLINE XML, BioASQ JSON or JSON lines, each also .gz):
 
     {"pmid": "429444", "title": "Osteoid osteoma in cancellous bone.", "abstractText": "Osteoid osteoma ...",
      "year": 1979, "meshUI": ["D001859", ...], "meshMajor": ["Bone Neoplasms", ...]}
 
-The settings are those of GILE, section 4.1.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well, and all of them can be set in a file: `--config mine.yaml`.
-`--resume_from_checkpoint true` goes on from the newest whole checkpoint of each unit.
+Defaults are from section 4.1.1 of the GILE paper, if stated. All flags of `transformers.TrainingArguments` work, and
+all flags can be set in a file: `--config mine.yaml`. `--resume_from_checkpoint true` resumes each unit from its newest
+complete checkpoint.
 """
 
 from collections.abc import Mapping
@@ -45,9 +45,9 @@ ROWS = {**UNITS, **BASELINES}
 
 
 @dataclass
-@add_settings(RecordSource, [one.name for one in fields(RecordSource)])
+@add_settings(RecordSource, [field.name for field in fields(RecordSource)])
 class Recipe(ModelSettings, RecordSource):
-    """The documents are those of a `RecordSource`, the models those of `ModelSettings`, with the paper's words."""
+    """Settings of documents (`RecordSource`) and models (`ModelSettings`), with quotes from the paper."""
 
     UNITS: ClassVar[Mapping[str, Unit]] = ROWS
     units: list[str] = setting(
@@ -55,7 +55,7 @@ class Recipe(ModelSettings, RecordSource):
     )
     candidate_labels: list[str] = setting(
         ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"],
-        "Labels to score for one test abstract at the end; any words will do.",
+        "Labels to score for a test abstract at the end; any text.",
     )
 
 
@@ -73,48 +73,48 @@ ABOUT = {
     "training_data": "Titles and abstracts of MEDLINE with their MeSH headings.",
     "tags": ["mesh", "biomedical"],
 }
-"""Describes the data on the card of a model, unless `--card` does."""
+"""Description of the data on the card of a model, unless `--card` replaces it."""
 
 
 def main() -> None:
     recipe, args = parse_settings(Recipe, DEFAULTS, check_recipe)
     say = printer(args)
 
-    # 1. Documents, labels held out from training, and label descriptions.
+    # 1. Read documents and label descriptions, and hold out labels from training.
     with reading(args, "the records"):
         split = recipe.read_split(say)
         parts = {"train": split.train, "validation": split.validation, "test": split.test}
-        sizes = "{:,} documents to train on, {:,} to validate, {:,} to test".format(*map(len, parts.values()))
-        say(f"{sizes}; {len(split.seen):,} labels seen in training, {len(split.unseen):,} never")
+        sizes = "{:,} documents for training, {:,} for validation, {:,} for the test".format(*map(len, parts.values()))
+        say(f"{sizes}; {len(split.seen):,} labels seen in training, {len(split.unseen):,} unseen")
         labels = recipe.read_labels(split, say)
 
-    # 2. A model with each output layer, trained, calibrated, measured and saved in OUTPUT_DIR/UNIT/model.
+    # 2. Train, calibrate and evaluate a model with each output layer, and save it in OUTPUT_DIR/UNIT/model.
     study = Study(recipe, args, TextTask(parts, labels, document_text, "meshUI"), card_info(recipe.card, **ABOUT))
     study.measure_obvious_rows()
     for unit in recipe.units:
         study.run(unit)
 
-    # 3. The columns of the paper's Table 2, and the saved folder loaded without hf_gile.
+    # 3. Show the columns of the paper's Table 2, and score an abstract with the saved model, without hf_gile.
     columns = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
     say(study.table(columns, ("seen", "unseen"), "RL and OneErr: lower is better. Chance is RL 50."))
     if "gile" in study.results and args.process_index == 0:
-        show_an_abstract(Path(args.output_dir) / "gile" / "model", split, recipe.candidate_labels)
+        score_test_abstract(Path(args.output_dir) / "gile" / "model", split, recipe.candidate_labels)
 
 
 def document_text(row: dict[str, Any]) -> str:
-    return f"{row['title']}\n{row['abstractText']}"  # the first line is the title, whose words count more
+    return f"{row['title']}\n{row['abstractText']}"  # the first line is the title, whose words get a higher weight
 
 
-def show_an_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: list[str]) -> None:
+def score_test_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: list[str]) -> None:
     """Loads the saved folder without hf_gile, and scores the test abstract with the most unseen headings."""
     row = max(split.test, key=lambda row: len(split.unseen.keys() & set(row["meshUI"])))
-    print(f"\n{folder}, loaded in a process without hf_gile, on pmid {row['pmid']}:\n  {one_line(row['title'])}")
+    print(f"\n{folder}, loaded in a process without hf_gile, scores pmid {row['pmid']}:\n  {one_line(row['title'])}")
     marked = [
-        f"{name} (never seen)" if ui in split.unseen else name
+        f"{name} (unseen)" if ui in split.unseen else name
         for ui, name in zip(row["meshUI"], row["meshMajor"], strict=True)
     ]
     print(f"  its headings: {one_line('; '.join(marked))}")
-    print("  the ten best of all stored labels, then the labels of --candidate_labels:", flush=True)
+    print("  the ten best stored labels, then the labels of --candidate_labels:", flush=True)
     score_without_package(folder, document_text(row), candidate_labels)
 
 

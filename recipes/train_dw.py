@@ -5,19 +5,19 @@ r"""Train GILE and the paper's baselines on news in several languages, in the pu
     accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all available languages
 
 `DATA/{train,dev,test}/LANGUAGE.json` contain documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz`
-the words and their vectors; hf_gile/data/deutsche_welle/ids.py shows the format, and recipes/crawl_dw.py makes such
-data of the published addresses. Every label is scored with the documents of its own language; the epoch is chosen on
+the words and their vectors; hf_gile/data/deutsche_welle/ids.py describes the format, and recipes/crawl_dw.py creates
+such data from the published addresses. Labels are scored with documents of the same language. The epoch is selected on
 the development documents of all languages.
 
-The settings are those of GILE, section 4.2.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well, and all of them can be set in a file: `--config mine.yaml`.
+Defaults are from section 4.2.1 of the GILE paper, if stated. All flags of `transformers.TrainingArguments` work, and
+all flags can be set in a file: `--config mine.yaml`.
 """
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from news_models import LIMITS, OF_TEXTS, make_model, make_trainer, measure, model_fields, table
+from news_models import LIMITS, TEXT_FIELDS, make_model, make_trainer, measure, model_fields, table
 from transformers import TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileTextConfig
@@ -34,25 +34,25 @@ from hf_gile.training.units import UNITS
 
 @dataclass(kw_only=True)
 @add_settings(GileConfig, ["sharing", "joint_size"], joint_size=None)
-@add_settings(GileTextConfig, [*OF_TEXTS, *LIMITS], text_encoder_type="han")
+@add_settings(GileTextConfig, [*TEXT_FIELDS, *LIMITS], text_encoder_type="han")
 class Recipe(ReportSettings):
-    """What to train on, and the model. In quotes: the paper's words, section 4.2.1.
+    """Settings of data and model, with quotes from section 4.2.1 of the paper.
 
-    There encoder and attention have 100 dimensions, documents are read 'at a length of 30 sentences', sentences
-    'truncated at a length of 30 words'; the joint size is that of Eq. 19, for equal capacity.
+    In the paper, encoder and attention have 100 dimensions, documents are read 'at a length of 30 sentences', sentences
+    are 'truncated at a length of 30 words', and the joint size follows Eq. 19, for equal capacity.
     """
 
     data: str = setting(MISSING, "Folder with train, dev and test, each with LANGUAGE.json.")
-    word_vectors: str | None = setting(None, "By default the folder word_vectors next to DATA.")
-    languages: list[str] = setting([], "All by default.")
+    word_vectors: str | None = setting(None, "Folder of word vectors; by default word_vectors next to DATA.")
+    languages: list[str] = setting([], "Languages; by default all.")
     units: list[str] = setting(["linear", "gile"], f"Output layers: {', '.join(UNITS)}.", UNITS)
     train_word_vectors: bool = setting(False, "'kept fixed during training'")
     epoch_size: int = setting(25_000, "'epoch size 25k'; 0: the number of documents of the largest language.")
-    label_share: float = setting(1.0, "'no negative sampling'; below 1, the share of labels sampled for each batch.")
+    label_share: float = setting(1.0, "'no negative sampling'; below 1, the share of labels to sample per batch.")
     percent: float = setting(100.0, "Share of the training documents of the last language to use.")
     held_out: float = setting(0.0, "Share of the labels to hold out from training, chosen by a hash of their ids.")
     patience: int = setting(5, "'until convergence': epochs without improvement on development documents.")
-    save_models: bool = setting(True, "Save each model in OUTPUT_DIR/UNIT/model, calibrated and with its card.")
+    save_models: bool = setting(True, "Save each calibrated model in OUTPUT_DIR/UNIT/model, with a card.")
 
 
 DEFAULTS = {
@@ -68,50 +68,50 @@ def main() -> None:
     say, folder = printer(args), Path(args.output_dir)
     info = card_info(recipe.card, dataset_name="Deutsche Welle", tags=["news"])
 
-    # 1. Documents as word ids, with one vocabulary and one label table for all languages.
+    # 1. Read documents as word ids, with a common vocabulary and label table for all languages.
     with reading(args, "the news"):
         limits = {name: getattr(recipe, name) for name in LIMITS}
         names = ("data", "languages", "word_vectors", "held_out", "percent")
         news = read_news(**{name: getattr(recipe, name) for name in names}, **limits, seed=args.seed)
         documents = news.corpus.documents.items()
-        every = {f"{part}/{language}": rows for language, own in documents for part, rows in own.items()}
-        problem_type = problem_type_of(every, requested=recipe.problem_type)
+        all_rows = {f"{part}/{language}": rows for language, parts in documents for part, rows in parts.items()}
+        problem_type = problem_type_of(all_rows, requested=recipe.problem_type)
         recipe.check_problem_type(problem_type)
     say({language: {part: len(rows) for part, rows in parts.items()} for language, parts in news.parts.items()})
-    never = len(news.labels) - sum(news.labels.seen)
-    say(f"{len(news.corpus.words):,} words; {news.labels}, {never} of them never seen in training")
+    num_unseen = len(news.labels) - sum(news.labels.seen)
+    say(f"{len(news.corpus.words):,} words; {news.labels}, {num_unseen} of them unseen in training")
 
     results: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for unit in recipe.units:
-        # 2. The model of the paper's name: NN, HNN or HAN, MHAN of several languages, with or without GILE.
+        # 2. Create a model: NN, HNN, HAN, or MHAN for several languages, with or without GILE.
         set_seed(args.seed)
         model, processor = make_model(recipe, unit, news, problem_type)
-        read = news if model.config.text_config.reads_sentences else news.flat()
+        input_news = news if model.config.text_config.reads_sentences else news.flat()
 
-        # 3. One document of each language at every step, and all seen labels of its language.
-        trainer = make_trainer(recipe, args, unit, model, processor, read)
+        # 3. Train on a document of each language at each step, with all seen labels of its language.
+        trainer = make_trainer(recipe, args, unit, model, processor, input_news)
         metrics[unit] = str(trainer.args.metric_for_best_model)
         joint = "" if UNITS[unit].is_linear else f", joint size {model.config.joint_size}"
         say(f"\n{unit}: {count_parameters(model):,} parameters{joint}")
         results[unit] = fit(trainer, recipe.patience)
 
-        # 4. Each language separately.
+        # 4. Evaluate each language separately.
         for language in news.parts:
-            results[unit][language] = measure(trainer, language, read, recipe)
+            results[unit][language] = measure(trainer, language, input_news, recipe)
         if recipe.save_models:
             say_calibration(calibrate_on(trainer, trainer.eval_dataset, news.seen, recipe.calibration), say)
             save_model(trainer, folder / unit / "model")
         if args.process_index == 0:
             write_results(folder, results, metrics)
         if args.process_index == 0 and recipe.save_models:
-            test = read.all("test")
+            test = input_news.all("test")
             gold = [[news.labels[column].id for column in row] for row in test["labels"]]
             texts, language = test["input_ids"], test["language"]
             add_card(folder / unit / "model", trainer, texts, gold, info, WordIdProcessor(processor), language=language)
 
     say(table(results, list(news.parts)))
-    say(f"ranking figures, of seen and unseen labels separately: {folder / 'results.json'}")
+    say(f"ranking metrics, separately for seen and unseen labels: {folder / 'results.json'}")
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:

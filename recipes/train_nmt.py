@@ -5,11 +5,11 @@ r"""Train translation models with several output layers on the same sentences, a
     accelerate launch recipes/train_nmt.py --data wmt/wmt14 --dataset_config de-en --layers tied joint2048 \
         --loss sampled --sample 0.25
 
-The model is that of "Beyond Weight Tying" (Pappas, Miculicich & Henderson, WMT 2018): LSTMs with global attention over
-pieces of words (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs/output_layers.md, joint with its
-size. OUTPUT_DIR gets a folder for each: `model`, which `AutoModelForSeq2SeqLM.from_pretrained(folder,
-trust_remote_code=True)` loads, and test.txt, its translations; and results.json. All flags of
-`transformers.Seq2SeqTrainingArguments` work.
+The model follows "Beyond Weight Tying" (Pappas, Miculicich & Henderson, WMT 2018): LSTMs with global attention over
+subwords (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs/output_layers.md, where joint takes a
+size. OUTPUT_DIR gets results.json and a folder for each layer, with `model`, which
+`AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)` loads, and its translations, test.txt. All flags
+of `transformers.Seq2SeqTrainingArguments` work.
 """
 
 import re
@@ -48,7 +48,7 @@ SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dr
 @dataclass
 @add_settings(NmtConfig, SIZES, vocab_size=8000)
 class Recipe(Settings):
-    """Sentences, and models. In quotes: the paper's words, section 4.2."""
+    """Settings of sentences and models, with quotes from section 4.2 of the paper."""
 
     data: str = setting(MISSING, "Folder of train.LANGUAGE, val.LANGUAGE and test.LANGUAGE, or a dataset on the Hub.")
     dataset_config: str | None = setting(None, "Configuration of the dataset, such as de-en.")
@@ -68,7 +68,7 @@ DEFAULTS = {
     "per_device_eval_batch_size": 64,
     "learning_rate": 1e-3,  # "Adam optimizer with initial learning rate of 0.001"
     "num_train_epochs": 12,
-    "max_grad_norm": 5.0,  # that of OpenNMT
+    "max_grad_norm": 5.0,  # as in OpenNMT
     "train_sampling_strategy": "group_by_length",
     "batch_eval_metrics": False,
     "predict_with_generate": True,
@@ -86,7 +86,7 @@ def settings() -> tuple[Recipe, Seq2SeqTrainingArguments]:
 def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
     say, folder = printer(args), Path(args.output_dir)
 
-    # 1. Pairs of sentences, and one vocabulary of pieces of words of both languages.
+    # 1. Read pairs of sentences, and build a vocabulary of subwords shared by both languages.
     with reading(args, "the sentences"):
         pairs = load_sentence_pairs(recipe.data, recipe.source, recipe.target, recipe.dataset_config)
         tokenizer = build_piece_tokenizer(chain(pairs["train"]["source"], pairs["train"]["target"]), recipe.vocab_size)
@@ -94,15 +94,15 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
             limits = {"truncation": True, "max_length": recipe.max_length}
             encoded = tokenizer(batch["source"], text_target=batch["target"], **limits)
-            # Sentences are grouped by this. Padding of sources costs nothing: the encoder packs them.
+            # Sentences are grouped by target length. Padding of sources costs no time, because the encoder packs them.
             return {**encoded, "length": [len(ids) for ids in encoded["labels"]]}
 
         parts = {
             part: rows.map(encode, batched=True, remove_columns=["source", "target"]) for part, rows in pairs.items()
         }
-    say({part: len(rows) for part, rows in pairs.items()}, f"sentences; {len(tokenizer):,} pieces of words")
+    say({part: len(rows) for part, rows in pairs.items()}, f"sentences; {len(tokenizer):,} subwords")
 
-    # 2. A model with each output layer, chosen by BLEU of validation, and what it makes of the test.
+    # 2. Train a model with each output layer, select its epoch by validation BLEU, and translate the test.
     results: dict[str, Any] = {}
     translations: dict[str, list[str]] = {}
     for name in recipe.layers:
@@ -116,7 +116,7 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         save_model(trainer, folder / name / "model")
         (folder / name / "test.txt").write_text("\n".join(translations[name]) + "\n", encoding="utf-8")
 
-    # 3. BLEU, with p-values against the first, and F1 of rare, less rare and frequent words.
+    # 3. Compute BLEU, with p-values against the first layer, and F1 of rare, medium and frequent words.
     references = [*pairs["test"]["target"]]
     for name, figures in compare_translations(translations, references).items():
         by_third = word_f1_by_frequency(translations[name], references, pairs["train"]["target"])
@@ -144,8 +144,8 @@ def make_trainer(
     parts: dict[str, Dataset],
 ) -> Seq2SeqTrainer:
     def bleu(predicted: EvalPrediction) -> dict[str, float]:
-        lines, right = (decode(tokenizer, ids) for ids in (predicted.predictions, predicted.label_ids))
-        return {"bleu": compare_translations({"": lines}, right, samples=1)[""]["bleu"] / 100}
+        predictions, references = (decode(tokenizer, ids) for ids in (predicted.predictions, predicted.label_ids))
+        return {"bleu": compare_translations({"": predictions}, references, samples=1)[""]["bleu"] / 100}
 
     datasets = {"train_dataset": parts["train"], "eval_dataset": parts["validation"]}
     collator = DataCollatorForSeq2Seq(tokenizer)
@@ -153,7 +153,7 @@ def make_trainer(
 
 
 def predict_in_order(trainer: Seq2SeqTrainer, rows: Dataset, num_beams: int) -> PredictionOutput:
-    """Translates rows in order. `Trainer.predict` alone would group them by length, and shuffle, as in training."""
+    """Translates rows in order. `Trainer.predict` would group them by length and shuffle them, as in training."""
     trainer.args.train_sampling_strategy = "sequential"
     return trainer.predict(rows, num_beams=num_beams)
 
@@ -163,11 +163,11 @@ def decode(tokenizer: PreTrainedTokenizerFast, ids: Any) -> list[str]:
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
-    """Names settings that do not go together, before any sentence is read."""
+    """Reports conflicting settings before any sentence is read."""
     for layer in recipe.layers:
         check_choice("layers", layer.rstrip("0123456789"), ("nmt", *FORMS))
     if recipe.loss != "full" and "nmt" in recipe.layers:
-        raise ValueError(f"the layer nmt has no loss {recipe.loss}: leave it out of --layers")
+        raise ValueError(f"the layer nmt does not support loss {recipe.loss}: remove it from --layers")
 
 
 if __name__ == "__main__":

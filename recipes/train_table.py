@@ -7,13 +7,13 @@ r"""Train on your own table: a column of texts, a column of labels, and a file t
     python recipes/train_table.py --format xmc --train_files LF-AmazonTitles-131K
     python recipes/train_table.py --config mine.yaml
 
-Tables are .csv, .tsv, .jsonl, .json or .parquet, or with `--dataset` a dataset of the Hub or of a folder. Labels are
-ids of the label file: a table with a column of ids and one of names, a SKOS vocabulary (.ttl, .rdf, .nt, .jsonld) or
-MeSH (.xml, .bin). `--format annif` reads corpora and vocabularies of Annif, `--format xmc` the folder of a set of the
-Extreme Classification Repository; hf_gile/data/annif.py and xmc.py show these. Without a label file an id is a name.
-Labels that no training document has are scored as well, by what their names say.
+Tables are .csv, .tsv, .jsonl, .json or .parquet, or with `--dataset` a dataset on the Hub or in a folder. Labels are
+ids of the label file: a table with columns of ids and names, a SKOS vocabulary (.ttl, .rdf, .nt, .jsonld) or
+MeSH (.xml, .bin). `--format annif` reads corpora and vocabularies of Annif, `--format xmc` the folder of a dataset of
+the Extreme Classification Repository; hf_gile/data/annif.py and xmc.py describe these. Without a label file an id is a
+name. Labels without training documents are scored as well, by their names.
 
-Every flag of `transformers.TrainingArguments` works, and every flag can be set in a YAML file.
+All flags of `transformers.TrainingArguments` work, and all flags can be set in a YAML file.
 """
 
 from dataclasses import dataclass, fields
@@ -34,22 +34,22 @@ from hf_gile.training.units import UNITS
 
 
 @dataclass
-@add_settings(TableSource, [one.name for one in fields(TableSource)])
+@add_settings(TableSource, [field.name for field in fields(TableSource)])
 class Recipe(ModelSettings, TableSource):
-    """A `TableSource` and `ModelSettings` with a few other defaults."""
+    """Settings of data (`TableSource`) and models (`ModelSettings`), with a few different defaults."""
 
     units: list[str] = setting(
         [AUTO], f"Output layers to train: auto, see --text_encoder, {', '.join(UNITS)}.", (*UNITS, AUTO)
     )
     text_encoder: str | None = setting(
         AUTO,
-        "A pretrained encoder: its name or its folder, also for other units than auto; or auto, the best one available "
-        "offline. The unit auto keeps it frozen and fits the rest as convex problems, without epochs, if the data are "
-        "not too large; otherwise, and without an encoder, it is gile over words.",
+        "A pretrained encoder: a name or a folder, for any unit; or auto, the best encoder available offline. The unit "
+        "auto freezes the encoder and fits the rest as convex problems, without epochs, if the data are not too large; "
+        "otherwise, and without an encoder, it is gile over words.",
     )
-    # Not the paper's: better wherever both were tried, docs/from_scratch.md.
+    # Unlike in the paper: better in all comparisons, see docs/from_scratch.md.
     hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")
-    min_count: int = setting(2, "Rarer words are unknown, except those of seen labels.")
+    min_count: int = setting(2, "Rarer words count as unknown, except words of seen labels.")
 
 
 DEFAULTS = {
@@ -64,18 +64,18 @@ def main() -> None:
     recipe, args = parse_settings(Recipe, DEFAULTS, check_recipe)
     say = printer(args)
 
-    # 1. Documents, each with an id, a text and label ids, and the label descriptions.
+    # 1. Read documents, each with an id, a text and label ids, and label descriptions.
     with reading(args, "the tables"):
         parts, labels = recipe.read_all(say)
     sizes = ", ".join(f"{len(rows):,} for {part}" for part, rows in parts.items())
     seen = sum(labels.seen)
-    say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
+    say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} unseen")
 
-    # 2. The description of the data on the card of a model, unless `--card` gives it.
-    of_hub = recipe.dataset and not Path(recipe.dataset).exists()
-    info = card_info(recipe.card, dataset_name=recipe.name, datasets=[recipe.dataset] if of_hub else [])
+    # 2. Describe the data for the card of a model, unless `--card` describes them.
+    is_on_hub = recipe.dataset and not Path(recipe.dataset).exists()
+    info = card_info(recipe.card, dataset_name=recipe.name, datasets=[recipe.dataset] if is_on_hub else [])
 
-    # 3. A model with each output layer, trained, calibrated, measured and saved in OUTPUT_DIR/UNIT/model.
+    # 3. Train, calibrate and evaluate a model with each output layer, and save it in OUTPUT_DIR/UNIT/model.
     study = Study(recipe, args, TextTask(parts, labels), info, tested_on=names_of(recipe.test_files))
     study.measure_obvious_rows()
     for unit in recipe.units:

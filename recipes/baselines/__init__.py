@@ -1,4 +1,4 @@
-"""Rows of the paper's tables that are not GILE: units to compare with, beside those of `hf_gile.training.units`."""
+"""Defines the baselines in the paper's tables, in addition to the units of `hf_gile.training.units`."""
 
 from baselines.learned_labels import AiTextML, LearnedLabels
 from baselines.ranking_losses import hinge, warp
@@ -7,10 +7,10 @@ from hf_gile.training.units import Unit
 _WORDS = {"text_encoder_type": "nn", "output_layer": "bilinear"}
 
 BASELINES: dict[str, Unit] = {
-    # [N16], as far as GILE describes them.
+    # [N16], as described by the GILE paper.
     "wsabie": Unit(_WORDS, LearnedLabels, warp),
     "aitextml": Unit(_WORDS, AiTextML, warp),
-    # Of "our preliminary experiments" (note 5).
+    # From "our preliminary experiments" (note 5).
     "hinge": Unit({"output_layer": "linear"}, loss=hinge),
     # Not in the paper.
     "wsabie_cross_entropy": Unit(_WORDS, LearnedLabels),

@@ -1,14 +1,14 @@
-r"""The baselines of Table 4 of GILE without a neural network: logistic regression on the words of a document.
+r"""Trains the baselines without a neural network in Table 4 of GILE: logistic regression on words of documents.
 
     python recipes/baselines/bag_of_words.py --data specific --language english
     python recipes/baselines/bag_of_words.py --data general --language german --weighting presence \
         --inverse_penalty 10 100 1000
 
-`FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `hf_gile.data.deutsche_welle.ids`. It needs
-scikit-learn. The paper gives two rows, the full vocabulary and the 10 % most frequent words, and not how the words were
-counted nor how much the weights were held back. Here both were chosen on development sets in that format, by micro-F1
-at the best threshold: library records in English (850 labels, 17,002 training documents) and German (650; 11,118), and
-topics of sentences in both languages (7; 701). Percent on the development sets:
+Reads `FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `hf_gile.data.deutsche_welle.ids`. Needs
+scikit-learn. The paper has two rows, the full vocabulary and the 10 % most frequent words, but does not state how words
+were weighted and weights regularized. Both were chosen by micro-F1 at the best threshold on development sets in this
+format: library records in English (850 labels, 17,002 training documents) and German (650; 11,118), and topics of
+sentences in both languages (7; 701). Micro-F1 in percent:
 
     full vocabulary, C     10     100    1000   10000      10 % of the words    10     100    1000   10000
     records, English    45.12   46.58   46.45   45.65                        45.07   45.35   44.78   44.49
@@ -21,12 +21,12 @@ topics of sentences in both languages (7; 701). Percent on the development sets:
     topics, English     61.14     55.56   55.28
     topics, German      57.28     53.28   51.89
 
-Hence tf-idf and C = 100. The threshold has to be tuned: on the English records the best one is 0.04, with a test
-micro-F1 of 43.93, against 39.74 at the paper's 0.2, which was tuned for other models.
+The defaults are therefore tf-idf and C = 100. The threshold must be tuned: on the English records the best threshold is
+0.04, with a test micro-F1 of 43.93, against 39.74 at the paper's 0.2, which was tuned for other models.
 
-The 850 English labels take 110 seconds of one core, 69 with a tenth of the words. For 23,260 abstracts with 11,861
-labels and 33,661 words, 200 labels drawn at random took 0.15 seconds each (0.09 with a tenth of the words): all would
-take half an hour (18 minutes), and the weights 1.6 GB (0.16).
+The 850 English labels take 110 CPU seconds, or 69 with a tenth of the words. For 23,260 abstracts with 11,861 labels
+and 33,661 words, 200 random labels took 0.15 seconds each (0.09 with a tenth of the words): all labels would take half
+an hour (18 minutes), and their weights 1.6 GB (0.16).
 """
 
 import argparse
@@ -56,22 +56,22 @@ WEIGHTINGS = {
     "presence": {"use_idf": False},
     "counts": {"use_idf": False},
 }
-"""What the words of a document count; in each the words of a document are scaled to length 1."""
+"""Weightings of the words of a document; each scales the weights of a document to length 1."""
 
-HIGHEST = np.finfo(np.float32).max
+MAX_LOGIT = np.finfo(np.float32).max
 
 
 @dataclass(frozen=True, eq=False)
 class BagOfWords:
-    """One logistic regression for each of L labels, over V words, as `fit` makes them.
+    """A logistic regression for each of L labels, over V words; create it with `fit`.
 
     Args:
-        vocab_size: Word ids are below it.
-        words: `(V,)` ids of the words that have weights.
+        vocab_size: Size of the vocabulary of word ids.
+        words: `(V,)` ids of the words with weights.
         weighting: A key of `WEIGHTINGS`.
-        tfidf: What the weighting has learned of the training documents.
-        weights: `(V, L)`.
-        bias: `(L,)`.
+        tfidf: Weighting fitted on the training documents.
+        weights: `(V, L)` weights.
+        bias: `(L,)` biases.
     """
 
     vocab_size: int
@@ -90,11 +90,11 @@ class BagOfWords:
         """Scores every label.
 
         Args:
-            documents: For each of N documents its word ids; words without weights count nothing.
+            documents: Word ids of each of N documents; words without weights are ignored.
 
         Returns:
-            `(N, L)` logits. A label without a training document has the lowest number there is, one that all training
-            documents have the highest.
+            `(N, L)` logits. Labels of no training document have the lowest float32 number, labels of all training
+            documents the highest.
 
         Raises:
             ValueError: If a word id is out of range.
@@ -112,48 +112,48 @@ def fit(
     weighting: str = "tfidf",
     inverse_penalty: float = 100.0,
 ) -> BagOfWords:
-    """Trains one logistic regression for each label.
+    """Trains a logistic regression for each label.
 
     Args:
-        documents: For each of N documents its word ids.
-        labels: For each document its gold columns.
-        vocab_size: Word ids are below it.
+        documents: Word ids of each of N documents.
+        labels: Gold label indices of each document.
+        vocab_size: Size of the vocabulary of word ids.
         num_labels: Number of labels L.
-        share_of_words: Weights are for this share of the words of the training documents, the most frequent ones.
+        share_of_words: Share of the words of the training documents to use, the most frequent words.
         weighting: A key of `WEIGHTINGS`.
-        inverse_penalty: C of scikit-learn: how much the loss, summed over the documents, counts beside half the
-            squared weights. The bias is free.
+        inverse_penalty: C of scikit-learn, the weight of the loss, summed over documents, relative to half the squared
+            weights. The bias is not penalized.
 
     Returns:
         The trained model.
 
     Raises:
-        ValueError: If documents and labels do not fit together, an id is out of range, or no word is left.
+        ValueError: If the numbers of documents and label lists differ, an id is out of range, or there are no words.
     """
     if len(documents) != len(labels):
-        raise ValueError(f"each document needs its labels, got {len(documents)} documents and {len(labels)} lists")
+        raise ValueError(f"labels must have a list for each of the {len(documents)} documents, got {len(labels)}")
     if not 0 < share_of_words <= 1:
         raise ValueError(f"share_of_words must be above 0 and at most 1, got {share_of_words}")
     frequency = count_words(documents, vocab_size).sum(axis=0)
-    kept = int(np.ceil(share_of_words * np.count_nonzero(frequency)))
-    if kept == 0:
+    num_words = int(np.ceil(share_of_words * np.count_nonzero(frequency)))
+    if num_words == 0:
         raise ValueError("the training documents have no words")
-    words = np.sort(np.argsort(-frequency, kind="stable")[:kept])  # of equally frequent words the first
+    words = np.sort(np.argsort(-frequency, kind="stable")[:num_words])  # first of equally frequent words
     counts = count_words(documents, vocab_size, weighting)[:, words]
     tfidf = TfidfTransformer(**WEIGHTINGS[weighting]).fit(counts)
     features = tfidf.transform(counts)
-    gold = _indicators(labels, num_labels, "gold column").tocsc().astype(bool)
+    gold = _count_ids(labels, num_labels, "gold label").tocsc().astype(bool)
 
-    weights = np.zeros((kept, num_labels), np.float32)
+    weights = np.zeros((num_words, num_labels), np.float32)
     bias = np.zeros(num_labels, np.float32)
-    # The gradient is a mean over all documents: for a label of ten, the default tolerance stops far too early.
-    one_label = LogisticRegression(C=inverse_penalty, tol=1e-6, max_iter=1000)
+    # The gradient is a mean over all documents: for a label of ten documents, the default tolerance stops too early.
+    regression = LogisticRegression(C=inverse_penalty, tol=1e-6, max_iter=1000)
     for column, positives in enumerate(gold.sum(axis=0)):
         if 0 < positives < len(documents):
-            one_label.fit(features, gold[:, [column]].toarray().ravel())
-            weights[:, column], bias[column] = one_label.coef_[0], one_label.intercept_[0]
+            regression.fit(features, gold[:, [column]].toarray().ravel())
+            weights[:, column], bias[column] = regression.coef_[0], regression.intercept_[0]
         else:
-            bias[column] = HIGHEST if positives else -HIGHEST
+            bias[column] = MAX_LOGIT if positives else -MAX_LOGIT
     return BagOfWords(vocab_size, words, weighting, tfidf, weights, bias)
 
 
@@ -161,31 +161,31 @@ def count_words(documents: Ids, vocab_size: int, weighting: str = "counts") -> s
     """Counts the words of documents.
 
     Args:
-        documents: For each of N documents its word ids.
-        vocab_size: Word ids are below it.
-        weighting: A key of `WEIGHTINGS`; with "presence" a word counts once.
+        documents: Word ids of each of N documents.
+        vocab_size: Size of the vocabulary of word ids.
+        weighting: A key of `WEIGHTINGS`; "presence" counts a word once.
 
     Returns:
-        `(N, vocab_size)` float32.
+        `(N, vocab_size)` counts, float32.
 
     Raises:
         ValueError: If a word id is out of range.
     """
-    counts = _indicators(documents, vocab_size, "word id")
+    counts = _count_ids(documents, vocab_size, "word id")
     if weighting == "presence":
         counts.data[:] = 1
     return counts
 
 
-def _indicators(rows: Ids, width: int, what: str) -> sp.csr_array:
+def _count_ids(rows: Ids, width: int, kind: str) -> sp.csr_array:
     ids = np.fromiter(itertools.chain.from_iterable(rows), np.int64)
     outside = ids[(ids < 0) | (ids >= width)]
     if len(outside):
-        raise ValueError(f"{what} {outside[0]} is out of range, there are {width} (0 to {width - 1})")
+        raise ValueError(f"{kind} {outside[0]} must be from 0 to {width - 1}")
     starts = np.cumsum([0, *map(len, rows)])
-    # 32 bits: scipy would check indices of 64 at every step of the optimizer, two fifths of the time.
-    where = (ids.astype(np.int32), starts.astype(np.int32))
-    matrix = sp.csr_array((np.ones(len(ids), np.float32), *where), shape=(len(rows), width))
+    # scipy checks 64-bit indices at every step of the optimizer, which takes two fifths of the time.
+    indices = (ids.astype(np.int32), starts.astype(np.int32))
+    matrix = sp.csr_array((np.ones(len(ids), np.float32), *indices), shape=(len(rows), width))
     matrix.sum_duplicates()
     return matrix
 
@@ -196,9 +196,9 @@ def main() -> None:
     parser.add_argument("--language", required=True)
     parser.add_argument("--weighting", default="tfidf", choices=WEIGHTINGS)
     parser.add_argument("--share_of_words", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--inverse_penalty", type=float, nargs="+", default=[100.0], help="one line for each")
+    parser.add_argument("--inverse_penalty", type=float, nargs="+", default=[100.0], help="a line of results for each")
     parser.add_argument("--held_out", type=float, default=0.0, help="share of the labels to hold out from training")
-    parser.add_argument("--output_dir", type=Path, help="write results.json there, as train_dw.py does")
+    parser.add_argument("--output_dir", type=Path, help="folder for results.json, in the format of train_dw.py")
     options = parser.parse_args()
 
     language = options.language
@@ -208,10 +208,10 @@ def main() -> None:
         name: ([list(itertools.chain(*sentences)) for sentences in part["input_ids"]], part["labels"][:])
         for name, part in news.parts[language].items()
     }
-    gold = {name: padded(columns) for name, (_, columns) in parts.items()}
+    gold = {name: pad_labels(columns) for name, (_, columns) in parts.items()}
     fixed = paper_threshold(len(labels))
     sizes = ", ".join(f"{len(rows):,} {name}" for name, (_, rows) in parts.items())
-    print(f"{sizes}; {labels}, {len(unseen)} never seen in training")
+    print(f"{sizes}; {labels}, {len(unseen)} unseen in training")
     print(f"percent: ranking loss, average precision, one-error, micro-F1 at the best threshold of dev and at {fixed}")
     figures = "".join(f"{name:>8}" for name in ("RL", "AvgPr", "OneErr", "F1", f"F1@{fixed}"))
     print(f"{'words':>7}{'C':>8}{'parameters':>12}{'CPU s':>9}{'threshold':>11}    dev{figures}   test{figures}")
@@ -225,7 +225,7 @@ def main() -> None:
             threshold = tune_threshold(scores["dev"], gold["dev"])
             line = f"{len(model.words):>7}{penalty:>8g}{model.num_parameters:>12,}{seconds:>9.0f}{threshold:>11.4f}"
             figures = {
-                name: [measure(scores[name], gold[name], each, seen) for each in (threshold, fixed)] for name in scores
+                name: [measure(scores[name], gold[name], cut, seen) for cut in (threshold, fixed)] for name in scores
             }
             prefix = "seen_" if unseen else ""
             for tuned, at_fixed in figures.values():
@@ -248,17 +248,17 @@ def main() -> None:
             }
     if options.output_dir:
         options.output_dir.mkdir(parents=True, exist_ok=True)
-        with whole_file(options.output_dir / "results.json") as written:
-            written.write_text(json.dumps(results, indent=1))
+        with whole_file(options.output_dir / "results.json") as path:
+            path.write_text(json.dumps(results, indent=1))
 
 
-def padded(labels: Ids) -> NDArray[np.int64]:
+def pad_labels(labels: Ids) -> NDArray[np.int64]:
     rows = itertools.zip_longest(*labels, fillvalue=-100)
     return np.array(list(rows), np.int64).T
 
 
 def measure(scores: Floats, gold: NDArray[np.int64], threshold: float, seen: list[bool] | None) -> dict[str, float]:
-    """All metrics of `LabelMetrics`."""
+    """Computes all metrics of `LabelMetrics`."""
     metrics = LabelMetrics(scores.shape[1], seen, threshold)
     metrics.update(scores, gold)
     return metrics.compute()

@@ -1,11 +1,10 @@
-"""Vectors that predict the words of their text: the part of AiTextML beside the ranking loss (Nam et al. 2016).
+"""Implements word prediction, the second loss of AiTextML in addition to the ranking loss (Nam et al., 2016).
 
-GILE (section 4.1.1) says of AiTextML that it learns "joint representations of documents, labels, and words", ranks with
-the WARP loss, and gives an unseen label either the average of its word vectors or an inferred vector. What it leaves
-open is chosen here: words are predicted by negative sampling, as paragraph vectors are trained (Le & Mikolov, 2014,
-PV-DBOW), with all words of the vocabulary as noise, equally often; a document has no vector of its own but that of the
-text encoder, so the model can read new documents; a stored label has the mean of its word vectors plus a learned
-residual.
+According to GILE (section 4.1.1), AiTextML learns "joint representations of documents, labels, and words", ranks with
+the WARP loss, and represents unseen labels by the average of their word vectors or by an inferred vector. Other details
+are choices of this package. Words are predicted by negative sampling with uniform noise over the vocabulary, as in
+paragraph vectors (Le & Mikolov, 2014, PV-DBOW). Document vectors come from the text encoder, so that the model can
+score new documents. Vectors of stored labels are the mean of their word vectors plus a learned residual.
 """
 
 import torch
@@ -13,18 +12,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 NUM_NOISE = 5
-"""What the noise counts, in words."""
+"""Weight of the noise, in words."""
 SHARED_NOISE = 64
-"""Noise words drawn at each step."""
+"""Number of noise words sampled at each step."""
 
 
 class WordPrediction(nn.Module):
-    """Says how well vectors predict words.
+    """Computes the loss of predicting words from vectors.
 
     Args:
         vocab_size: Number of words.
         size: Size D of the vectors.
-        pad_token_id: The padding word.
+        pad_token_id: Id of the padding word.
     """
 
     def __init__(self, vocab_size: int, size: int, pad_token_id: int) -> None:
@@ -34,38 +33,38 @@ class WordPrediction(nn.Module):
         nn.init.zeros_(self.context.weight)
 
     def forward(self, vectors: Tensor, input_ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The loss of predicting the words of each text from its vector.
+        """Computes the loss of predicting the words of each text from its vector.
 
         Args:
             vectors: `(B, D)` document or label vectors.
             input_ids: `(B, ...)` words of each text, padded.
-            generator: Draws the noise, on the CPU.
+            generator: CPU generator that samples the noise.
 
         Returns:
-            For each text the mean loss of its words, and of its noise words `NUM_NOISE` times the mean loss of taking
-            one for its own, averaged over the texts: a scalar.
+            A scalar: the mean loss of the words of a text, plus `NUM_NOISE` times the mean loss of noise words that are
+            not in the text, averaged over texts.
         """
         words = input_ids.flatten(1)
-        there = words != self.pad_token_id
-        # The same noise for all texts, so that the loss of one does not depend on the others.
-        drawn = torch.randint(self.context.num_embeddings, (SHARED_NOISE,), generator=generator).to(words.device)
-        foreign = (drawn[:, None] != words[:, None, :]).all(-1) & there.any(1, keepdim=True)  # (B, SHARED_NOISE)
+        mask = words != self.pad_token_id
+        # All texts share the noise, so that the loss of a text does not depend on the other texts.
+        sampled = torch.randint(self.context.num_embeddings, (SHARED_NOISE,), generator=generator).to(words.device)
+        is_noise = (sampled[:, None] != words[:, None, :]).all(-1) & mask.any(1, keepdim=True)  # (B, SHARED_NOISE)
         signal = (self.context(words) @ vectors[:, :, None]).squeeze(-1)  # (B, W)
-        noise = vectors @ self.context(drawn).T  # (B, SHARED_NOISE)
-        predicted = _mean(functional.softplus(-signal), there)
-        mistaken = _mean(functional.softplus(noise), foreign)
-        return (predicted + NUM_NOISE * mistaken).mean()
+        noise = vectors @ self.context(sampled).T  # (B, SHARED_NOISE)
+        word_loss = _masked_mean(functional.softplus(-signal), mask)
+        noise_loss = _masked_mean(functional.softplus(noise), is_noise)
+        return (word_loss + NUM_NOISE * noise_loss).mean()
 
     def infer(self, vectors: Tensor, input_ids: Tensor, steps: int = 50, learning_rate: float = 0.05) -> Tensor:
-        """Infers vectors of texts with all words fixed, as paragraph vectors of new texts are (AiTextML, `inf`).
+        """Infers vectors of texts with fixed word vectors, as for new texts in paragraph vectors (AiTextML, `inf`).
 
-        The same noise is drawn every time, and no vector depends on the other texts.
+        The noise is the same in each call, and vectors do not depend on other texts.
 
         Args:
-            vectors: `(L, D)` vectors to start from.
+            vectors: `(L, D)` initial vectors.
             input_ids: `(L, T)` words of each text, padded.
-            steps: Steps of Adam.
-            learning_rate: Of these steps.
+            steps: Number of steps of Adam.
+            learning_rate: Learning rate of Adam.
 
         Returns:
             `(L, D)` vectors.
@@ -81,5 +80,5 @@ class WordPrediction(nn.Module):
             return inferred.detach()
 
 
-def _mean(values: Tensor, counted: Tensor) -> Tensor:
-    return (values * counted).sum(1) / counted.sum(1).clamp(min=1)
+def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    return (values * mask).sum(1) / mask.sum(1).clamp(min=1)

@@ -94,7 +94,7 @@ def test_the_demo_trains_on_real_text_and_its_suggested_commands_run(tmp_path):
         pytest.skip("needs the `data` extra")
     command = [sys.executable, "-m", "hf_gile_cli"]
     done = subprocess.run([*command, "demo", "--epochs", "1"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "documents to train on" in done.stdout
+    assert "documents for training" in done.stdout
     assert "loaded in a process without hf_gile" in done.stdout
     advice = re.findall(r"^  (echo .*|hf-gile labels .*)$", done.stderr, re.MULTILINE)
     assert len(advice) == 3

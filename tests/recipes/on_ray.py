@@ -34,12 +34,12 @@ def main():
     ray.init(num_cpus=3, object_store_memory=100 << 20, include_dashboard=False, log_to_driver=False)
     rows = ray.data.from_items([{"id": number, "text": TEXTS[number % 3]} for number in range(ROWS)])
     try:
-        score_ray.scored(rows, model, 3)
+        score_ray.add_scores(rows, model, 3)
     except ValueError as error:
         assert "leave at least one for reading and writing" in str(error), error  # noqa: PT017
     else:
         raise AssertionError("actors that take all cores were not refused")
-    score_ray.scored(rows.repartition(6), model, 2, top_k=2).write_parquet(str(folder / "scored"))
+    score_ray.add_scores(rows.repartition(6), model, 2, top_k=2).write_parquet(str(folder / "scored"))
     # The recipe as it is, where Ray runs already.
     (folder / "texts.jsonl").write_text('{"title": "Rats.", "body": "Iron."}\n{"title": "Milk.", "body": null}\n')
     score_ray.GileScorer = GileScorer

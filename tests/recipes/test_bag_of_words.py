@@ -92,13 +92,13 @@ def test_a_repeated_label_counts_once():
 
 def test_errors_explain_the_problem():
     documents, labels = corpus(seed=0)
-    with pytest.raises(ValueError, match="got 60 documents and 59 lists"):
+    with pytest.raises(ValueError, match="for each of the 60 documents, got 59"):
         fit(documents, labels[1:], VOCABULARY, LABELS)
-    with pytest.raises(ValueError, match="word id 19 is out of range, there are 19"):
+    with pytest.raises(ValueError, match="word id 19 must be from 0 to 18"):
         fit(documents, labels, 19, LABELS)
-    with pytest.raises(ValueError, match="word id -1 is out of range"):
+    with pytest.raises(ValueError, match="word id -1 must be from 0"):
         trained().scores([[3, -1]])
-    with pytest.raises(ValueError, match="gold column 2 is out of range, there are 2"):
+    with pytest.raises(ValueError, match="gold label 2 must be from 0 to 1"):
         fit(documents, labels, VOCABULARY, 2)
     with pytest.raises(ValueError, match="the training documents have no words"):
         fit([[], []], [[0], []], VOCABULARY, LABELS)
@@ -123,7 +123,7 @@ def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, cap
     bag_of_words.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("59 train, 59 dev, 59 test; LabelSet(5 labels: 'word3', 'word5 word8', 'word6', ...)")
-    assert lines[0].endswith("2 never seen in training")  # no document has them
+    assert lines[0].endswith("2 unseen in training")  # no document has them
     first, second = (line.split() for line in lines[-2:])
     assert (first[0], first[2], second[0], second[2]) == ("15", "80", "6", "35")
     for figures in (first[5:10], first[10:]):

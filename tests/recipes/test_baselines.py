@@ -145,9 +145,9 @@ def test_the_trainer_trains_baselines_and_restores_the_best_epoch(make, tmp_path
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (LearnedLabels, {"output_layer": "linear"}, "label vectors are learned with label_encoder_type 'mean'"),
+        (LearnedLabels, {"output_layer": "linear"}, "learned label vectors need label_encoder_type 'mean'"),
         (LearnedLabels, {"bag_size": 3}, "without bag_size, lexical and label_rows"),
-        (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "of the size of word vectors, got 11, 7 and 7"),
+        (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "vectors of equal size, got 11, 7 and 7"),
     ],
 )
 def test_incompatible_baseline_options_are_refused(make, kind, fields, message):

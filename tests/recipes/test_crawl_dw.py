@@ -693,8 +693,8 @@ def test_a_model_is_trained_on_the_exported_word_ids(crawled, recipe):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to do: pass --urls to crawl, or --export to turn crawled pages into data"),
-        (["--urls", "dw_general"], "--contact: tell the site who is crawling"),
+        ([], "nothing to do: pass --urls to crawl, or --export to convert crawled pages"),
+        (["--urls", "dw_general"], "--contact: identify yourself to the site"),
         (["--export", "ids"], "--export ids needs --word_vectors"),
         (["--export", "csv"], "argument --export: invalid choice: 'csv' (choose from "),
     ],

@@ -84,7 +84,7 @@ def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arg
     arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
     result = train(*arguments)
     assert result.returncode == 0, result.stderr
-    assert "4 labels seen in training, 1 never" in result.stdout
+    assert "4 labels seen in training, 1 unseen" in result.stdout
     assert "unseen labels" in result.stdout
     last = result.stdout[result.stdout.index("loaded in a process without hf_gile") :]
     assert all(name in last for name in (*typed, "Human Heart"))
@@ -199,7 +199,10 @@ def test_the_paper_protocol_splits_by_year_and_reads_mesh_labels(tmp_path, argum
     meaning = ["--label_file", str(tmp_path / "mesh.jsonl"), "--describe", "scope_note"]
     result = train(*kept, *files, *protocol, *meaning, "--units", "gile")
     assert result.returncode == 0, result.stderr[-3000:]
-    assert "64 documents to train on, 16 to validate, 40 to test; 4 labels seen in training, 1 never" in result.stdout
+    assert (
+        "64 documents for training, 16 for validation, 40 for the test; 4 labels seen in training, 1 unseen"
+        in result.stdout
+    )
     assert "'other years': 40" in result.stdout
     assert "mesh.jsonl lacks 1 labels, which are named as in the records" in result.stdout
     lines = (tmp_path / "out" / "gile" / "model" / "labels.jsonl").read_text().splitlines()

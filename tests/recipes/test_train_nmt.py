@@ -69,7 +69,7 @@ def test_models_are_trained_compared_and_saved(folder, run_recipe):
     [
         ([], "data"),
         (["--data", ".", "--layers", "jiont512"], "did you mean joint"),
-        (["--data", ".", "--loss", "chunked"], "leave it out of --layers"),
+        (["--data", ".", "--loss", "chunked"], "remove it from --layers"),
         (["--data", "."], "no file train.de"),
     ],
 )

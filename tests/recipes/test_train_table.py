@@ -56,7 +56,7 @@ def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
     done, results = run("--train_files", "notes.csv", *columns, "--units", "linear", "gile")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "train: 120 records from 1 file; left out: none" in done.stdout
-    assert "4 labels seen in training, 0 never" in done.stdout
+    assert "4 labels seen in training, 0 unseen" in done.stdout
     assert list(results) == ["tfidf_linear_svm", "linear", "gile"]
     assert re.search(r"^tfidf_linear_svm +\d", done.stdout, flags=re.MULTILINE)  # a row of the table
     for figures in results.values():
@@ -86,7 +86,7 @@ def test_untrained_labels_of_a_skos_vocabulary_are_scored(tmp_path, run):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
     done, results = run("--config", "mine.yaml", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "4 labels seen in training, 1 never" in done.stdout
+    assert "4 labels seen in training, 1 unseen" in done.stdout
     test = results["gile"]["test"]
     assert test["test_seen_average_precision"] > 0.9
     assert test["test_unseen_documents"] > 0
@@ -120,7 +120,7 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
     done, results = run("--format", "annif", *files, "--units", "gile", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "train: 120 records from 1 file; left out: none" in done.stdout
-    assert "4 labels seen in training, 1 never" in done.stdout
+    assert "4 labels seen in training, 1 unseen" in done.stdout
     assert results["gile"]["test"]["test_average_precision"] > 0.9
 
 
@@ -142,7 +142,7 @@ def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
     units = ["--units", "linear", "gile"]
     done, results = run("--format", "xmc", "--train_files", "set", "--num_train_epochs", "1", *units)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "4 labels seen in training, 1 never" in done.stdout
+    assert "4 labels seen in training, 1 unseen" in done.stdout
     assert [results[unit]["test"]["test_average_precision"] for unit in ("linear", "gile")] == [1.0, 1.0]
     report = json.loads(next(tmp_path.rglob("gile/model/results.json")).read_text())
     assert report["metrics"]["average_precision"] == 1.0
