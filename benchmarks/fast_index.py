@@ -48,7 +48,7 @@ from hf_gile import (
 )
 from hf_gile.ann import SEARCH_FILE, ApproximateSearch, share_found
 from hf_gile.data import demo_file, read_medline
-from hf_gile.data.homonyms import distinct
+from hf_gile.data.homonyms import distinguish
 from hf_gile.models.search_gile import TopLabels
 from hf_gile.training import set_word_vectors
 from hf_gile.training.encoders import best_text_encoder
@@ -75,7 +75,7 @@ def read_headings(package: str, limit: int | None) -> LabelSet:
                         row = json.loads(line)
                         labels[row["id"]] = Label(row["id"], row["subject"].strip())
                         hints[row["id"]] = [facet[1]]
-    return distinct(labels.values(), hints)
+    return distinguish(labels.values(), hints)
 
 
 def abstracts() -> tuple[list[str], list[str]]:

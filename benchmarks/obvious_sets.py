@@ -12,7 +12,7 @@ from typing import Any
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import held_out_labels, load_dw, split_of
-from hf_gile.data.zero_shot import SALT, fraction_of
+from hf_gile.data.zero_shot import SALT, hash_fraction
 
 PARTS = ("train", "validation", "test")
 LANGUAGES = ("arabic", "english", "german", "persian", "portuguese", "russian", "spanish", "ukrainian")
@@ -167,7 +167,7 @@ def clinc150(folder: Path, seed: int, form: str = "") -> Task:
     documents: Documents = {part: [(text, [intent]) for text, intent in content[key]] for part, key in keys.items()}
     intents = sorted({intent for _, intent in content["test"]})
     if form == "unseen":
-        by_hash = sorted(intents, key=lambda intent: fraction_of("label", intent, SALT))
+        by_hash = sorted(intents, key=lambda intent: hash_fraction("label", intent, SALT))
         unseen = set(by_hash[seed % 3 :: 3])
         for part in ("train", "validation"):
             documents[part] = [(text, labels) for text, labels in documents[part] if labels[0] not in unseen]
@@ -180,7 +180,7 @@ def clinc150(folder: Path, seed: int, form: str = "") -> Task:
 
 def some_of_each(rows: list[tuple[str, list[str]]], number: int, seed: int) -> list[tuple[str, list[str]]]:
     """The first documents of each label in the order of a hash."""
-    by_hash = sorted(rows, key=lambda row: fraction_of("document", row[0], f"{SALT} {seed}"))
+    by_hash = sorted(rows, key=lambda row: hash_fraction("document", row[0], f"{SALT} {seed}"))
     labels = sorted({labels[0] for _, labels in rows})
     return [row for label in labels for row in islice((row for row in by_hash if row[1] == [label]), number)]
 

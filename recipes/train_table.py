@@ -21,7 +21,7 @@ from pathlib import Path
 
 from transformers import TrainingArguments
 
-from hf_gile.data.table_source import FORMATS, PARTS, TableSource, names_of
+from hf_gile.data.table_source import FORMATS, PARTS, TableSource, join_file_names
 from hf_gile.publishing.trained import card_info
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import AUTO, ModelSettings
@@ -76,7 +76,7 @@ def main() -> None:
     info = card_info(recipe.card, dataset_name=recipe.name, datasets=[recipe.dataset] if is_on_hub else [])
 
     # 3. Train, calibrate and evaluate a model with each output layer, and save it in OUTPUT_DIR/UNIT/model.
-    study = Study(recipe, args, TextTask(parts, labels), info, tested_on=names_of(recipe.test_files))
+    study = Study(recipe, args, TextTask(parts, labels), info, tested_on=join_file_names(recipe.test_files))
     study.measure_obvious_rows()
     for unit in recipe.units:
         study.run(unit)

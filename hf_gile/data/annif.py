@@ -38,11 +38,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, data_suffix, find_files, read_held
-from .homonyms import distinct
+from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import clean_text
-from .table_files import Format, line_pieces, no_column, read_lines, read_rows
+from .table_files import Format, line_pieces, missing_column_error, read_lines, read_rows
 from .tables import document_features, document_id, is_useful, short_names
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def load_annif(
     """Reads the documents of Annif corpora that have a text and at least one subject.
 
     Args:
-        paths: Files, folders and globs: `.tsv`, `.csv` and `.jsonl` files of short texts, folders of long ones.
+        paths: Files, folders and globs: `.tsv`, `.csv` and `.jsonl` files of short texts, folders of long texts.
         on_error: `"raise"`, or `"skip"` to skip and count malformed documents.
         num_proc: Number of processes.
         streaming: Whether to return a stream instead of a dataset on disk.
@@ -81,18 +81,19 @@ def load_annif(
         ValueError: If no document is usable, or input is malformed and `on_error` is `"raise"`.
     """
     report = ReadReport(on_error)
-    found = find_files(paths, (".tsv", ".csv", ".jsonl", ".txt"))
-    files = [file for file in found if data_suffix(file) != ".tsv" or _beside(file, ".txt") is None]
+    readable = find_files(paths, (".tsv", ".csv", ".jsonl", ".txt"))
+    files = [file for file in readable if data_suffix(file) != ".tsv" or _find_sibling(file, ".txt") is None]
     if not files:
-        raise ValueError(f"{found[0]} contains the subjects of {_beside(found[0], '.txt')}; pass their folder")
+        text = _find_sibling(readable[0], ".txt")
+        raise ValueError(f"{readable[0]} contains the subjects of {text}: pass their folder")
     pieces: list[Piece] = []
-    chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects, by the first file of a piece
+    chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects by first file of a piece
     states: list[object] = []
     for file in files:
         if data_suffix(file) != ".txt":
             pieces += [Piece(str(file))] if data_suffix(file) == ".csv" else line_pieces(file)
             continue
-        subjects = _beside(file, ".tsv") or _beside(file, ".key")
+        subjects = _find_sibling(file, ".tsv") or _find_sibling(file, ".key")
         if not pieces or len(chunks.get(pieces[-1].path, [None] * _CHUNK)) >= _CHUNK:
             pieces.append(Piece(str(file)))
             chunks[pieces[-1].path] = []
@@ -101,7 +102,7 @@ def load_annif(
             states.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
     names = short_names(files)
     dataset = load_pieces(
-        partial(_documents, chunks=chunks, names=names),
+        partial(_read_documents, chunks=chunks, names=names),
         pieces,
         document_features,
         key=["annif", _VERSION, states, names],
@@ -123,9 +124,9 @@ def load_annif_vocabulary(
     Args:
         path: The `.tsv` or `.csv` file.
         language: Language of the names in a `.csv` file, or several in order of preference. Optional if the file has
-            one language.
-        report: Counts subjects, and skipped ones without a name in these languages; decides whether malformed subjects
-            raise (the default).
+            a single language.
+        report: Counts subjects, and skipped subjects without a name in these languages; decides whether malformed
+            subjects raise (the default).
 
     Returns:
         The subjects in file order, with their URIs as ids.
@@ -138,17 +139,17 @@ def load_annif_vocabulary(
     report = ReadReport() if report is None else report
     file, *others = find_files(path, (".tsv", ".csv"))
     if others:
-        raise ValueError(f"{path}: expected one file of subjects, got {len(others) + 1}")
+        raise ValueError(f"{path}: expected a single file of subjects, got {len(others) + 1}")
     languages = (language,) if isinstance(language, str) else language
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     tsv = data_suffix(file) == ".tsv"
-    for where, cells in _subjects_of_tsv(file, report) if tsv else _subjects_of_csv(file, report, languages):
+    for where, cells in _read_tsv_subjects(file, report) if tsv else _read_csv_subjects(file, report, languages):
         try:
             if len(cells) == 1:
                 raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
             uri, name, notation = (clean_text(cell, "a cell").strip() for cell in [*cells, ""][:3])
-            uri = _uri(uri)
+            uri = _parse_uri(uri)
             if uri in labels:
                 raise ValueError(f"{uri} is repeated")
         except ValueError as error:
@@ -159,15 +160,15 @@ def load_annif_vocabulary(
             continue
         report.records += 1
         labels[uri], hints[uri] = Label(uri, name), [notation]
-    return distinct(labels.values(), hints, report, str(file))
+    return distinguish(labels.values(), hints, report, str(file))
 
 
-def _subjects_of_tsv(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
-    for where, _, line in _lines(Piece(str(file)), report):
+def _read_tsv_subjects(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
+    for where, _, line in _iterate_lines(Piece(str(file)), report):
         yield where, line.split("\t")
 
 
-def _subjects_of_csv(
+def _read_csv_subjects(
     file: Path, report: ReadReport, languages: Sequence[str] | None
 ) -> Iterator[tuple[str, list[str]]]:
     for where, _, row in read_rows(Piece(str(file)), report, Format(), ["uri"]):
@@ -177,21 +178,21 @@ def _subjects_of_csv(
                 raise ValueError(f"{file}: choose a language from {', '.join(languages) or 'none'}")
         for tag in languages:
             if f"label_{tag}" not in row:
-                raise no_column(f"label_{tag}", row, file)
+                raise missing_column_error(f"label_{tag}", row, file)
         names = [row[f"label_{tag}"] for tag in languages]
         yield where, [row["uri"], next(filter(str.strip, names), ""), row.get("notation", "")]
 
 
-def _documents(
+def _read_documents(
     piece: Piece, report: ReadReport, *, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    sources, parse = _sources(piece, report, chunks, names)
-    for where, place, source in sources:
+    sources, parse = _open_source(piece, report, chunks, names)
+    for where, position, source in sources:
         if piece.path not in chunks:
-            where, place = f"{piece.path}: {where}", f"{names[piece.path]}:{place}"
+            where, position = f"{piece.path}: {where}", f"{names[piece.path]}:{position}"
         try:
-            own_id, text, labels = parse(source)
-            document = {"id": own_id or place, "text": clean_text(text, "text").strip(), "labels": labels}
+            row_id, text, labels = parse(source)
+            document = {"id": row_id or position, "text": clean_text(text, "text").strip(), "labels": labels}
         except ValueError as error:
             report.problem("malformed document", f"{where}: {error}")
             continue
@@ -199,19 +200,19 @@ def _documents(
             yield document
 
 
-def _sources(
+def _open_source(
     piece: Piece, report: ReadReport, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
 ) -> tuple[Iterator[tuple[str, str, Any]], Callable[[Any], tuple[str | None, str | None, list[str]]]]:
     suffix = data_suffix(Path(piece.path))
     if suffix == ".txt":
-        return _long_texts(chunks[piece.path], report, names), _parse_files
+        return _iterate_long_texts(chunks[piece.path], report, names), _parse_files
     if suffix == ".tsv":
-        return _lines(piece, report), _parse_line
+        return _iterate_lines(piece, report), _parse_line
     subjects = "subject_uris" if suffix == ".csv" else "subjects"
     return read_rows(piece, report, Format(), ["text"], [subjects]), _parse_row
 
 
-def _long_texts(
+def _iterate_long_texts(
     chunk: Sequence[tuple[str, str | None]], report: ReadReport, names: Mapping[str, str]
 ) -> Iterator[tuple[str, str, tuple[str, str | None]]]:
     for path, subjects in chunk:
@@ -221,11 +222,11 @@ def _long_texts(
 
 def _parse_files(files: tuple[str, str | None]) -> tuple[None, str, list[str]]:
     path, subjects = files
-    text = _content(path)
+    text = _read_text(path)
     labels: dict[str, None] = {}
     if subjects is not None:
-        check = _uri if data_suffix(Path(subjects)) == ".tsv" else partial(clean_text, what="a name")
-        for number, line in enumerate(_content(subjects).split("\n"), 1):
+        check = _parse_uri if data_suffix(Path(subjects)) == ".tsv" else partial(clean_text, what="a name")
+        for number, line in enumerate(_read_text(subjects).split("\n"), 1):
             label = line.strip().partition("\t")[0]
             try:
                 labels.update({check(label): None} if label else {})
@@ -238,55 +239,55 @@ def _parse_line(line: str) -> tuple[None, str, list[str]]:
     text, tab, subjects = line.partition("\t")
     if not tab:
         raise ValueError(f"expected a text, a tab and URIs, got {shortened(line)}")
-    return None, text, _uris(subjects)
+    return None, text, _parse_uris(subjects)
 
 
 def _parse_row(row: Mapping[str, Any]) -> tuple[str | None, str | None, list[str]]:
-    own_id = document_id(row["document_id"], "document_id") if row.get("document_id") else None
+    row_id = document_id(row["document_id"], "document_id") if row.get("document_id") else None
     subjects = row.get("subjects") or []
     if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
         raise ValueError(f"subjects must be a list of objects, got {shortened(subjects)}")
-    labels = _uris(clean_text(row.get("subject_uris"), "subject_uris"))
+    labels = _parse_uris(clean_text(row.get("subject_uris"), "subject_uris"))
     for subject in subjects:
         if subject.get("uri") is not None:
-            labels.append(_uri(clean_text(subject["uri"], "uri")))
+            labels.append(_parse_uri(clean_text(subject["uri"], "uri")))
         else:
             labels.append(document_id(subject.get("label"), "label"))
-    return own_id, row.get("text"), list(dict.fromkeys(labels))
+    return row_id, row.get("text"), list(dict.fromkeys(labels))
 
 
-def _lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
+def _iterate_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
     unit, short = ("line", "") if piece == Piece(piece.path) else ("line at byte", "byte ")
     if piece.start == 0:
         report.files += 1
     if Path(piece.path).stat().st_size == 0:
         report.problem("damaged file", f"{piece.path}: empty file")
-    for place, line in report.until_damage(read_lines(piece, "utf-8"), piece.path):
+    for position, line in report.until_damage(read_lines(piece, "utf-8"), piece.path):
         if isinstance(line, ValueError):
-            report.problem("malformed line", f"{piece.path}: {unit} {place:,}: {line}")
+            report.problem("malformed line", f"{piece.path}: {unit} {position:,}: {line}")
         elif line.strip():
-            yield f"{unit} {place:,}", f"{short}{place}", line.rstrip("\r\n")
+            yield f"{unit} {position:,}", f"{short}{position}", line.rstrip("\r\n")
 
 
-def _content(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return read_held(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8, the encoding of Annif files") from None
 
 
-def _uris(text: str) -> list[str]:
-    return list(dict.fromkeys(map(_uri, text.split())))
+def _parse_uris(text: str) -> list[str]:
+    return list(dict.fromkeys(map(_parse_uri, text.split())))
 
 
-def _uri(text: str) -> str:
+def _parse_uri(text: str) -> str:
     match = _URI.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a URI as <http://example.org/mice>, got {shortened(text)}")
     return match[1] or match[2]
 
 
-def _beside(file: Path, suffix: str) -> Path | None:
+def _find_sibling(file: Path, suffix: str) -> Path | None:
     name = file.name[: -len(".gz")] if file.name.lower().endswith(".gz") else file.name
     for end in (suffix, f"{suffix}.gz"):
         path = file.with_name(Path(name).stem + end)

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import IO
 
 from .files import data_suffix, open_binary
-from .json_text import SPACE, ByteRange, JsonText, checked_codec, json_array, json_lines, json_values, not_in_codec
+from .json_text import SPACE, ByteRange, JsonText, codec_message, json_array, json_lines, json_values, resolve_codec
 from .loading import Piece
 from .report import ReadReport
-from .schema import Record, checked_record
+from .schema import Record, validate_record
 
 _PIECE = 1 << 26
 _LONGEST_SEARCH = 1 << 24
@@ -73,17 +73,17 @@ def read_piece(
         ValueError: If a record is malformed, or the part does not end at the start of a record, unless the report says
             to skip.
     """
-    codec = checked_codec(encoding)
+    codec = resolve_codec(encoding)
     lines = data_suffix(Path(piece.path)) == ".jsonl"
     unit = "line" if lines else "record"
     name = f"{piece.path} from byte {piece.start:,}" if piece.start else piece.path
     with open_binary(piece.path) as stream:
         part = ByteRange(stream, piece)
         items: Iterator[tuple[int, object]]
-        items = json_lines(part) if lines else enumerate(_articles(JsonText(part, codec, piece)), 1)
+        items = json_lines(part) if lines else enumerate(_iterate_articles(JsonText(part, codec, piece)), 1)
         for number, item in report.until_damage(items, name):
             try:
-                record = checked_record(_parsed(item, codec) if isinstance(item, bytes) else item, ui_of)
+                record = validate_record(_parse_line(item, codec) if isinstance(item, bytes) else item, ui_of)
             except ValueError as error:
                 report.problem("malformed record", f"{name}: {unit} {number:,}: {error}")
                 continue
@@ -107,8 +107,8 @@ def cut(path: str | os.PathLike[str]) -> list[Piece]:
     starts = [0]
     with path.open("rb") as stream:
         if stream.read(2) != b"\x1f\x8b":
-            for place in range(_PIECE, path.stat().st_size, _PIECE):
-                start = _next_start(stream, place, any_line=data_suffix(path) == ".jsonl")
+            for offset in range(_PIECE, path.stat().st_size, _PIECE):
+                start = _next_start(stream, offset, any_line=data_suffix(path) == ".jsonl")
                 if start is None:
                     break
                 if start > starts[-1]:
@@ -116,11 +116,11 @@ def cut(path: str | os.PathLike[str]) -> list[Piece]:
     return [Piece(str(path), start, stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]
 
 
-def _next_start(stream: IO[bytes], place: int, any_line: bool) -> int | None:
+def _next_start(stream: IO[bytes], offset: int, any_line: bool) -> int | None:
     """Finds the next line to cut before; None if it is far away or missing."""
-    stream.seek(place)
+    stream.seek(offset)
     before = stream.readline(_LONGEST_SEARCH)
-    while before.endswith(b"\n") and (start := stream.tell()) < place + _LONGEST_SEARCH:
+    while before.endswith(b"\n") and (start := stream.tell()) < offset + _LONGEST_SEARCH:
         line = stream.readline(_LONGEST_SEARCH)
         if not line:
             break
@@ -140,16 +140,16 @@ def _is_record(line: bytes) -> bool:
     return {"pmid", "abstractText"} <= value.keys()
 
 
-def _parsed(line: bytes, codec: str) -> object:
+def _parse_line(line: bytes, codec: str) -> object:
     try:
         return json.loads(line.decode(codec))
     except UnicodeDecodeError as error:
-        raise ValueError(not_in_codec(codec, error.start)) from error
+        raise ValueError(codec_message(codec, error.start)) from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _articles(text: JsonText) -> Iterator[object]:
+def _iterate_articles(text: JsonText) -> Iterator[object]:
     keys: list[object] = []
     if text.start:
         keys.append("articles")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = "Dataset | list[Record]"
 
-_BATCH = 100_000  # of one column
-_WHOLE_BATCH = 10_000  # of all columns
+_BATCH = 100_000  # rows of a single column
+_WHOLE_BATCH = 10_000  # rows of all columns
 
 
-def table_of(records: Iterable[Record] | Dataset) -> Table:
+def as_table(records: Iterable[Record] | Dataset) -> Table:
     """Returns a dataset unchanged, and other records as a list.
 
     Args:
@@ -44,7 +45,7 @@ def iterate_pmids(table: Table) -> Iterator[str]:
     if not _is_dataset(table):
         yield from (row["pmid"] for row in table)
         return
-    for batch in _batches(table, "pmid"):
+    for batch in _iterate_batches(table, "pmid"):
         yield from batch.to_pylist()
 
 
@@ -59,11 +60,11 @@ def read_years(table: Table) -> NDArray[np.int32]:
     """
     if not _is_dataset(table):
         return np.array([row["year"] or 0 for row in table], np.int32)
-    batches = [batch.fill_null(0).to_numpy() for batch in _batches(table, "year")]
+    batches = [batch.fill_null(0).to_numpy() for batch in _iterate_batches(table, "year")]
     return np.concatenate([np.zeros(0, np.int32), *batches])
 
 
-def label_counts(table: Table, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
+def count_labels(table: Table, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
     """Counts the documents of each label, by groups of documents.
 
     Args:
@@ -76,7 +77,7 @@ def label_counts(table: Table, groups: NDArray[np.int8], number: int) -> list[Co
 
     Example:
         >>> rows = [{"meshUI": ["D1", "D2"]}, {"meshUI": ["D2"]}, {"meshUI": ["D3"]}]
-        >>> label_counts(rows, np.array([1, 1, 2], np.int8), 2)
+        >>> count_labels(rows, np.array([1, 1, 2], np.int8), 2)
         [Counter(), Counter({'D2': 2, 'D1': 1})]
     """
     counts: list[Counter[str]] = [Counter() for _ in range(number)]
@@ -86,16 +87,16 @@ def label_counts(table: Table, groups: NDArray[np.int8], number: int) -> list[Co
                 counts[group].update(row["meshUI"])
         return counts
     start = 0
-    for batch in _batches(table, "meshUI"):
-        of_batch = groups[start : start + len(batch)]
+    for batch in _iterate_batches(table, "meshUI"):
+        batch_groups = groups[start : start + len(batch)]
         for group, count in enumerate(counts):
-            tally = batch.filter(of_batch == group).flatten().value_counts()
+            tally = batch.filter(batch_groups == group).flatten().value_counts()
             count.update(dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True)))
         start += len(batch)
     return counts
 
 
-def labels_left(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
+def count_remaining_labels(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
     """Counts the labels of each document that are not held out.
 
     Args:
@@ -108,11 +109,11 @@ def labels_left(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
     if not _is_dataset(table):
         out = set(held_out)
         return np.array([sum(label not in out for label in row["meshUI"]) for row in table], np.int32)
-    batches = [np.diff(_offsets_left(batch, held_out)[0]) for batch in _batches(table, "meshUI")]
+    batches = [np.diff(_compute_offsets(batch, held_out)[0]) for batch in _iterate_batches(table, "meshUI")]
     return np.concatenate([np.zeros(0, np.int32), *batches])
 
 
-def taken(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Table:
+def select_rows(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Table:
     """Selects documents by a mask.
 
     Args:
@@ -125,63 +126,63 @@ def taken(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -
     """
     if not _is_dataset(table):
         out = set(held_out)
-        return [
-            _without(row, out) if out else row for row, is_taken in zip(table, mask.tolist(), strict=True) if is_taken
-        ]
+        selected = compress(table, mask.tolist())
+        return [_remove_labels(row, out) if out else row for row in selected]
     rows = np.flatnonzero(mask)
-    if held_out and len(rows):  # both at once, since datasets reads scattered rows one by one
+    if held_out and len(rows):  # in a single step, since datasets reads scattered rows one by one
         options = {"fn_kwargs": {"mask": mask, "held_out": list(held_out)}, "features": table.features}
         arrow = table.with_format("arrow")
         return arrow.map(
-            _batch_without, with_indices=True, batched=True, batch_size=_WHOLE_BATCH, **options
+            _select_batch, with_indices=True, batched=True, batch_size=_WHOLE_BATCH, **options
         ).with_format(None)
     if len(rows) == 0 or rows[-1] - rows[0] + 1 == len(rows):
         return table.select(range(rows[0], rows[-1] + 1) if len(rows) else range(0))
     # Not select, which creates a Python list of the rows.
     options = {"with_indices": True, "input_columns": [], "fn_kwargs": {"mask": mask}}
-    return table.filter(_is_in, batched=True, batch_size=_BATCH, **options)
+    return table.filter(_lookup_mask, batched=True, batch_size=_BATCH, **options)
 
 
 def _is_dataset(records: object) -> TypeGuard[Dataset]:
     return hasattr(records, "select_columns")
 
 
-def _batches(table: Dataset, column: str) -> Iterator[Any]:
+def _iterate_batches(table: Dataset, column: str) -> Iterator[Any]:
     for batch in table.select_columns([column]).with_format("arrow").iter(_BATCH):
         yield batch[column].combine_chunks()
 
 
-def _is_in(rows: list[int], mask: NDArray[np.bool_]) -> list[bool]:
+def _lookup_mask(rows: list[int], mask: NDArray[np.bool_]) -> list[bool]:
     return mask[rows].tolist()
 
 
-def _offsets_left(lists: Any, held_out: Sequence[str]) -> tuple[NDArray[np.int32], Any]:
-    """Returns the offsets of the lists after removing values, and a mask of the flat values that remain."""
+def _compute_offsets(lists: Any, held_out: Sequence[str]) -> tuple[NDArray[np.int32], Any]:
+    """Computes the offsets of the lists after removing values, and a mask of the remaining flat values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    stays = pc.invert(pc.is_in(lists.flatten(), value_set=pa.array(held_out, "string")))
-    before = lists.offsets.to_numpy() - lists.offsets[0].as_py()
-    return np.append(0, np.cumsum(stays.to_numpy(zero_copy_only=False), dtype=np.int32)).astype(np.int32)[before], stays
+    remains = pc.invert(pc.is_in(lists.flatten(), value_set=pa.array(held_out, "string")))
+    starts = lists.offsets.to_numpy() - lists.offsets[0].as_py()
+    totals = np.cumsum(remains.to_numpy(zero_copy_only=False), dtype=np.int32)
+    return np.append(0, totals).astype(np.int32)[starts], remains
 
 
-def _batch_without(batch: Any, rows: list[int], mask: NDArray[np.bool_], held_out: list[str]) -> Any:
+def _select_batch(batch: Any, rows: list[int], mask: NDArray[np.bool_], held_out: list[str]) -> Any:
     import pyarrow as pa
 
     batch = batch.filter(mask[rows]).combine_chunks()
-    offsets, stays = _offsets_left(batch["meshUI"].combine_chunks(), held_out)
+    offsets, remains = _compute_offsets(batch["meshUI"].combine_chunks(), held_out)
     for name in ("meshUI", "meshMajor"):
-        values = batch[name].combine_chunks().flatten().filter(stays)
-        place = batch.column_names.index(name)
-        batch = batch.set_column(place, name, pa.ListArray.from_arrays(pa.array(offsets), values))
+        values = batch[name].combine_chunks().flatten().filter(remains)
+        index = batch.column_names.index(name)
+        batch = batch.set_column(index, name, pa.ListArray.from_arrays(pa.array(offsets), values))
     return batch
 
 
-def _without(record: Record, held_out: set[str]) -> Record:
+def _remove_labels(record: Record, held_out: set[str]) -> Record:
     pairs = zip(record["meshUI"], record["meshMajor"], strict=True)
-    kept = [(label, name) for label, name in pairs if label not in held_out]
+    remaining = [(label, name) for label, name in pairs if label not in held_out]
     return {
         **record,
-        "meshUI": [label for label, _ in kept],
-        "meshMajor": [name for _, name in kept],
+        "meshUI": [label for label, _ in remaining],
+        "meshMajor": [name for _, name in remaining],
     }

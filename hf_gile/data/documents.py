@@ -12,16 +12,16 @@ from typing import IO, Any, NamedTuple
 from .files import data_suffix
 from .loading import Piece
 from .report import ReadReport
-from .schema import joined_text
+from .schema import join_columns
 from .table_files import (
     Format,
-    checked_encoding,
-    csv_rows,
-    jsonl_rows,
     line_pieces,
-    no_column,
+    missing_column_error,
+    parse_csv,
+    parse_jsonl,
     read_lines,
     read_rows,
+    resolve_encoding,
     stream_lines,
     table_pieces,
 )
@@ -30,7 +30,7 @@ from .tables import document_id
 FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""
 
-_OF_SUFFIX = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json", ".parquet": "parquet"}
+_SUFFIX_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json", ".parquet": "parquet"}
 
 
 class Document(NamedTuple):
@@ -90,7 +90,7 @@ def read_documents(
         if not Path(source.path).is_file():
             raise FileNotFoundError(f"no file at {source.path} (in {Path.cwd()})")
         format = format or _infer_format(source.path)
-    return _read(source, list(text), id, format, checked_encoding(encoding), report)
+    return _read(source, list(text), id, format, resolve_encoding(encoding), report)
 
 
 def document_pieces(path: str, size: int, format: str | None = None, encoding: str = "utf-8") -> list[Piece]:
@@ -112,7 +112,7 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
-    encoding = checked_encoding(encoding)
+    encoding = resolve_encoding(encoding)
     if Path(path).stat().st_size == 0:
         return []
     if (format or _infer_format(path)) in ("text", "jsonl"):
@@ -121,7 +121,7 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
 
 
 def _infer_format(path: str) -> str:
-    return _OF_SUFFIX.get(data_suffix(Path(path)), "text")
+    return _SUFFIX_FORMATS.get(data_suffix(Path(path)), "text")
 
 
 def _read(
@@ -134,19 +134,19 @@ def _read(
 ) -> Iterator[Document]:
     if not isinstance(source, Piece):
         report.files += 1
-        yield from _of_lines(stream_lines(source, encoding), "standard input", "line", text, id, format, report)
+        yield from _parse_lines(stream_lines(source, encoding), "standard input", "line", text, id, format, report)
     elif format in FORMATS:
         report.files += source.start == 0
         unit = "line" if source == Piece(source.path) else "line at byte"
         with closing(read_lines(source, encoding)) as lines:
-            yield from _of_lines(lines, source.path, unit, text, id, format, report)
+            yield from _parse_lines(lines, source.path, unit, text, id, format, report)
     else:
         rows = read_rows(source, report, Format(encoding), [], all_columns=True)
         for where, _, row in rows:
-            yield from _document(row, f"{source.path}: {where}", text, id, report)
+            yield from _parse_row(row, f"{source.path}: {where}", text, id, report)
 
 
-def _of_lines(
+def _parse_lines(
     lines: Iterator[tuple[int, str | ValueError]],
     file: str,
     unit: str,
@@ -165,29 +165,29 @@ def _of_lines(
             if isinstance(line, ValueError):
                 report.problem("malformed line", f"{where}: {line}")
             else:
-                yield from _document({text[0]: line.rstrip("\r\n")}, where, text[:1], None, report)
+                yield from _parse_row({text[0]: line.rstrip("\r\n")}, where, text[:1], None, report)
         return
-    rows = jsonl_rows(lines) if format == "jsonl" else csv_rows(lines, "\t" if format == "tsv" else ",")
+    rows = parse_jsonl(lines) if format == "jsonl" else parse_csv(lines, "\t" if format == "tsv" else ",")
     for number, row in report.until_damage(rows, file):
         where = f"{file}: {unit} {number:,}"
         if isinstance(row, Mapping):
-            yield from _document(row, where, text, id, report)
+            yield from _parse_row(row, where, text, id, report)
         else:
             what = row if isinstance(row, ValueError) else f"expected an object, got {str(row)[:40]!r}"
             report.problem("malformed line", f"{where}: {what}")
 
 
-def _document(
+def _parse_row(
     row: Mapping[str, Any], where: str, text: Sequence[str], id: str | None, report: ReadReport
 ) -> Iterator[Document]:
     """Yields the document of a row, or nothing if the row is malformed."""
     try:
         for column in [*text, *([] if id is None else [id])]:
             if column not in row:
-                raise no_column(column, row, where)
-        own = row.get("id" if id is None else id)
-        key = None if own is None and id is None else document_id(own, id or "id")
-        document = Document(key, joined_text(row, text))
+                raise missing_column_error(column, row, where)
+        value = row.get("id" if id is None else id)
+        key = None if value is None and id is None else document_id(value, id or "id")
+        document = Document(key, join_columns(row, text))
     except ValueError as error:
         message = str(error)
         report.problem("malformed line", message if message.startswith(where) else f"{where}: {message}")

@@ -21,7 +21,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _FREE = 1 << 24  # bytes that any compressed file may unpack to
 _RATIO, _HELD_RATIO = 200, 32
-_LONGEST_YAML = 1 << 20
+_MAX_YAML_BYTES = 1 << 20
 
 
 def data_suffix(path: Path) -> str:
@@ -58,7 +58,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for pattern in paths:
         path = Path(pattern)
         if pattern == "":  # an unset shell variable, which Path would resolve to the current folder
@@ -72,17 +72,17 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
             candidates = sorted(match for match in matches if match.is_file())
             if not candidates:
                 raise FileNotFoundError(f"no file, folder or glob match at {pattern} (in {Path.cwd()})")
-        known = [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
-        if not known:
+        readable = [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
+        if not readable:
             raise ValueError(
                 f"nothing to read at {pattern}: expected {', '.join(suffixes)}, "
                 f"each with or without .gz, got {len(candidates)} other files (subfolders are "
                 "not searched)"
             )
-        found.update(dict.fromkeys(file.resolve() for file in known))
-    if not found:
+        files.update(dict.fromkeys(file.resolve() for file in readable))
+    if not files:
         raise ValueError("paths must name at least one file, folder or glob, got none")
-    return list(found)
+    return list(files)
 
 
 def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes]:
@@ -99,9 +99,9 @@ def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes
         A stream of the decompressed bytes. Reading raises a ValueError beyond the limit.
     """
     with Path(path).open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    if packed:
-        return cast(IO[bytes], _Unpacked(path, _HELD_RATIO if held else _RATIO))
+        is_gzip = stream.read(2) == b"\x1f\x8b"
+    if is_gzip:
+        return cast(IO[bytes], _LimitedGzipFile(path, _HELD_RATIO if held else _RATIO))
     return Path(path).open("rb")
 
 
@@ -141,12 +141,12 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> l
     limit = max(_FREE, _RATIO * Path(path).stat().st_size)
     try:
         with Path(path).open("rb") as stream:
-            packed = stream.read(2) == b"\x1f\x8b"
-        with zipfile.ZipFile(io.BytesIO(read_held(path)) if packed else Path(path)) as archive:
+            is_gzip = stream.read(2) == b"\x1f\x8b"
+        with zipfile.ZipFile(io.BytesIO(read_held(path)) if is_gzip else Path(path)) as archive:
             entries = {name: archive.getinfo(f"{name}.npy") for name in names}
             if sum(entry.file_size for entry in entries.values()) > limit:
-                raise _too_much(path, _RATIO, "save it with numpy.savez, which does not compress")
-            return [_array(archive, entry) for entry in entries.values()]
+                raise _expansion_error(path, _RATIO, "save it with numpy.savez, which does not compress")
+            return [_read_array(archive, entry) for entry in entries.values()]
     except Exception as error:  # a damaged archive can raise anything
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, not a damaged file
             raise
@@ -182,9 +182,9 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
             return super().compose_node(parent, index)
 
     with Path(path).open("rb") as stream:
-        data = stream.read(_LONGEST_YAML + 1)
-    if len(data) > _LONGEST_YAML:
-        raise ValueError(f"{path} is longer than {_LONGEST_YAML:,} bytes, too long for a settings file")
+        data = stream.read(_MAX_YAML_BYTES + 1)
+    if len(data) > _MAX_YAML_BYTES:
+        raise ValueError(f"{path} is longer than {_MAX_YAML_BYTES:,} bytes, too long for a settings file")
     try:
         return yaml.load(data.decode("utf-8-sig"), Loader)
     except UnicodeDecodeError as error:
@@ -195,7 +195,7 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from None
 
 
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
+def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
     with archive.open(entry) as stream:
         version = np.lib.format.read_magic(stream)
         header = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
@@ -211,13 +211,13 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, 
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 
-def _too_much(path: object, ratio: int, way: str) -> ValueError:
+def _expansion_error(path: object, ratio: int, remedy: str) -> ValueError:
     return ValueError(
-        f"{path}: expands to more than {ratio} times its size, like a decompression bomb; if you trust it, {way}"
+        f"{path}: expands to more than {ratio} times its size, like a decompression bomb; if you trust it, {remedy}"
     )
 
 
-class _Unpacked(gzip.GzipFile):
+class _LimitedGzipFile(gzip.GzipFile):
     """A gzip file that returns everything before damage, and limits the decompressed size.
 
     `GzipFile.read` drops the decompressed part of a block when the file is truncated within it.
@@ -254,4 +254,4 @@ class _Unpacked(gzip.GzipFile):
 
     def _check(self) -> None:
         if self.tell() > self.limit:
-            raise _too_much(self.path, self.ratio, "decompress it (gunzip) first")
+            raise _expansion_error(self.path, self.ratio, "decompress it (gunzip) first")

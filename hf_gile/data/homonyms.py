@@ -10,7 +10,7 @@ from ..models.labels_gile import Label, LabelSet
 from .report import ReadReport
 
 
-def distinct(
+def distinguish(
     labels: Iterable[Label],
     hints: Mapping[str, Sequence[str]],
     report: ReadReport | None = None,
@@ -36,7 +36,7 @@ def distinct(
 
     Example:
         >>> labels = [Label("Q308", "Mercury"), Label("Q925", "Mercury"), Label("Q313", "Venus")]
-        >>> distinct(labels, {"Q308": ["planets"], "Q925": ["metals"], "Q313": ["planets"]}).texts
+        >>> distinguish(labels, {"Q308": ["planets"], "Q925": ["metals"], "Q313": ["planets"]}).texts
         ['Mercury: planets', 'Mercury: metals', 'Venus']
     """
     labels = list(labels)
@@ -51,18 +51,18 @@ def distinct(
                 for position in positions:
                     where = f"{source}: {labels[position].text!r} ({labels[position].id})"
                     report.leave_out("text shared by several labels", where)
-            texts = [_hint(labels[position].id, hints, turn, rounds) for position in positions]
+            texts = [_select_hint(labels[position].id, hints, turn, rounds) for position in positions]
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):
                     labels[position] = replace(
-                        labels[position], description=described([labels[position].description, text])
+                        labels[position], description=join_descriptions([labels[position].description, text])
                     )
         if not homonyms:
             break
     return LabelSet(labels, source)
 
 
-def described(texts: Iterable[str]) -> str:
+def join_descriptions(texts: Iterable[str]) -> str:
     """Joins texts into a description.
 
     Args:
@@ -72,8 +72,8 @@ def described(texts: Iterable[str]) -> str:
         The texts as sentences, without a full stop at the end.
 
     Example:
-        >>> described(["cardiac failure; weak heart", "", "The heart pumps too little blood.", "Heart Diseases"])
-        'cardiac failure; weak heart. The heart pumps too little blood. Heart Diseases'
+        >>> join_descriptions(["weak heart", "", "The heart pumps too little blood.", "Heart Diseases"])
+        'weak heart. The heart pumps too little blood. Heart Diseases'
     """
     return ". ".join(filter(None, (text.rstrip(". ") for text in texts)))
 
@@ -95,15 +95,15 @@ def check_choices(describe: str | Iterable[str], choices: Iterable[str]) -> tupl
         >>> check_choices("broader", ["definition", "broader"])
         ('broader',)
     """
-    chosen = (describe,) if isinstance(describe, str) else tuple(describe)
+    requested = (describe,) if isinstance(describe, str) else tuple(describe)
     choices = tuple(choices)
-    if any(choice not in choices for choice in chosen) or len(set(chosen)) < len(chosen):
-        raise ValueError(f"describe takes any of {', '.join(choices)}, each once and in any order; got {describe!r}")
-    return chosen
+    if any(choice not in choices for choice in requested) or len(set(requested)) < len(requested):
+        raise ValueError(f"describe must be distinct parts of {', '.join(choices)}, in any order, got {describe!r}")
+    return requested
 
 
-def _hint(label_id: str, hints: Mapping[str, Sequence[str]], turn: int, rounds: int) -> str:
+def _select_hint(label_id: str, hints: Mapping[str, Sequence[str]], turn: int, rounds: int) -> str:
     if turn == rounds:
         return label_id
-    own = hints.get(label_id, ())
-    return own[turn] if turn < len(own) else ""
+    label_hints = hints.get(label_id, ())
+    return label_hints[turn] if turn < len(label_hints) else ""

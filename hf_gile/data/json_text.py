@@ -15,7 +15,7 @@ SPACE = " \t\r\n"
 """White space of JSON."""
 _SPACES = re.compile(f"[{SPACE}]*")
 _CHUNK = 1 << 20
-_LONGEST_RECORD = 1 << 24  # characters, or bytes of a line; anything longer is another format
+_MAX_RECORD = 1 << 24  # characters, or bytes of a line; anything longer is another format
 _PARSER = json.JSONDecoder()
 # Not UTF-16 or similar: lines are split as bytes.
 _CODECS = {
@@ -26,7 +26,7 @@ _CODECS = {
 }
 
 
-def checked_codec(encoding: str) -> str:
+def resolve_codec(encoding: str) -> str:
     """Returns the name of a codec whose bytes can be split into lines.
 
     Args:
@@ -44,11 +44,11 @@ def checked_codec(encoding: str) -> str:
         raise ValueError(f'encoding must be "utf-8", "windows-1252" or "latin-1", got {encoding!r}') from error
 
 
-def not_in_codec(codec: str, start: int) -> str:
+def codec_message(codec: str, start: int) -> str:
     """Formats a message about a byte that is not in the encoding.
 
     Args:
-        codec: Codec returned by `checked_codec`.
+        codec: Codec returned by `resolve_codec`.
         start: Position of the first such byte.
 
     Returns:
@@ -104,8 +104,8 @@ class JsonText:
         if self.fault is not None:
             raise self.fault
         left = len(self.text) - self.at
-        if left > _LONGEST_RECORD:
-            raise ValueError(f"a record is longer than {_LONGEST_RECORD:,} characters")
+        if left > _MAX_RECORD:
+            raise ValueError(f"a record is longer than {_MAX_RECORD:,} characters")
         data = self.stream.read(
             max(_CHUNK, left)
         )  # doubling, so that a long record is parsed only a logarithmic number of times
@@ -115,7 +115,7 @@ class JsonText:
         except UnicodeDecodeError as error:
             # Raised at the next call, after the preceding records.
             start = self.start + self.bytes_read - len(error.object) + error.start
-            self.fault = ValueError(not_in_codec(self.codec, start))
+            self.fault = ValueError(codec_message(self.codec, start))
             new = error.object[: error.start].decode(self.codec)
         self.text = self.text[self.at :] + new
         self.at = 0
@@ -186,11 +186,11 @@ def json_values(text: JsonText) -> Generator[object, None, bool]:
 def json_lines(part: ByteRange) -> Iterator[tuple[int, bytes]]:
     """Yields the non-empty lines with their numbers, starting at 1."""
     number = 0
-    while line := part.readline(_LONGEST_RECORD):
+    while line := part.readline(_MAX_RECORD):
         number += 1
-        if len(line) == _LONGEST_RECORD and not line.endswith(b"\n"):
+        if len(line) == _MAX_RECORD and not line.endswith(b"\n"):
             raise ValueError(
-                f"line {number:,} is longer than {_LONGEST_RECORD:,} bytes; a whole JSON document should be named .json"
+                f"line {number:,} is longer than {_MAX_RECORD:,} bytes; a whole JSON document should be named .json"
             )
         if line.strip():
             yield number, line

@@ -19,7 +19,7 @@ from .files import data_suffix, open_binary
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
-from .table_files import LONGEST_CELL, SUFFIXES
+from .table_files import MAX_CELL, SUFFIXES
 from .tables import load_labels
 
 
@@ -97,24 +97,24 @@ def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
     """
     path = Path(path)
     if path.suffix == ".jsonl":
-        with whole_file(path) as written:
+        with whole_file(path) as temporary:
             try:
-                label_set.save(written)
+                label_set.save(temporary)
             except ValueError as error:
-                raise ValueError(str(error).replace(str(written), str(path))) from None
+                raise ValueError(str(error).replace(str(temporary), str(path))) from None
         return
     if path.suffix != ".csv":
         raise ValueError(f"{path}: labels can be saved to .csv and .jsonl files")
-    with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(field.name for field in fields(Label))
         for label in label_set:
-            cells = {name: _cell(value) for name, value in asdict(label).items()}
+            cells = {name: _format_cell(value) for name, value in asdict(label).items()}
             for name, cell in cells.items():
-                if len(cell) > LONGEST_CELL:
+                if len(cell) > MAX_CELL:
                     raise ValueError(
                         f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, but a "
-                        f"CSV cell has at most {LONGEST_CELL:,}: write a .jsonl file"
+                        f"CSV cell has at most {MAX_CELL:,}: write a .jsonl file"
                     )
             try:
                 writer.writerow(cells.values())
@@ -122,7 +122,7 @@ def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
                 raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, tuple):
         return "; ".join(re.sub(r"[;\\]", r"\\\g<0>", synonym) for synonym in value)
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

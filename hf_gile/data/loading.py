@@ -45,7 +45,7 @@ def load_pieces(
     num_proc: int | None = None,
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
-    each: list[ReadReport] | None = None,
+    piece_reports: list[ReadReport] | None = None,
 ) -> Dataset | IterableDataset:
     """Reads the pieces of files into a dataset.
 
@@ -63,7 +63,7 @@ def load_pieces(
         num_proc: Number of processes; at most one for each piece.
         streaming: Whether to return a stream instead.
         cache_dir: Cache folder; by default that of `datasets`.
-        each: Receives the report of each piece of a dataset, in order.
+        piece_reports: Receives the report of each piece of a dataset, in order.
 
     Returns:
         The rows, in the order of the pieces.
@@ -80,7 +80,7 @@ def load_pieces(
     pieces = list(pieces)
     if streaming:
         return datasets.IterableDataset.from_generator(
-            _rows, features=features(), gen_kwargs={"pieces": pieces, "read": read, "report": report}
+            _read_rows, features=features(), gen_kwargs={"pieces": pieces, "read": read, "report": report}
         )
     states = [(*piece, Path(piece.path).stat().st_size, Path(piece.path).stat().st_mtime_ns) for piece in pieces]
     digest = blake2b(json.dumps([states, report.on_error, *key]).encode(), digest_size=16).hexdigest()
@@ -89,7 +89,7 @@ def load_pieces(
         builder = RowBatches(
             cache_dir=str(folder),
             config_id=digest,
-            rows=_rows_and_reports,
+            rows=_read_with_reports,
             features=features(),
             # datasets distributes lists to the processes, and passes everything else to each of them.
             gen_kwargs={"pieces": pieces, "read": read, "on_error": report.on_error, "folder": str(folder)},
@@ -107,29 +107,29 @@ def load_pieces(
             raise
         _add_reports(report, folder, pieces)
         raise ValueError(f"no record can be used: {report}") from None
-    of_pieces = _add_reports(report, folder, pieces)
-    if each is not None:
-        each += of_pieces
+    new_reports = _add_reports(report, folder, pieces)
+    if piece_reports is not None:
+        piece_reports += new_reports
     return dataset
 
 
 def _add_reports(report: ReadReport, folder: Path, pieces: Sequence[Piece]) -> list[ReadReport]:
-    of_pieces = []
+    new_reports = []
     for piece in pieces:
         file = _report_file(folder, piece)
         if not file.is_file():
             raise FileNotFoundError(f"{file} was deleted; also delete {folder} to read the files again")
-        of_pieces.append(ReadReport(**json.loads(file.read_text(encoding="utf-8"))))
-        report.add(of_pieces[-1])
-    return of_pieces
+        new_reports.append(ReadReport(**json.loads(file.read_text(encoding="utf-8"))))
+        report.add(new_reports[-1])
+    return new_reports
 
 
-def _rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dict[str, Any]]:
+def _read_rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dict[str, Any]]:
     for piece in pieces:
         yield from read(Piece(*piece), report)
 
 
-def _rows_and_reports(
+def _read_with_reports(
     pieces: list[Piece], read: Reader, on_error: Literal["raise", "skip"], folder: str
 ) -> Iterator[dict[str, Any]]:
     # Written by the generator, before datasets marks the cache as complete and under its lock, so that the reports

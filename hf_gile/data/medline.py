@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any
 from ..extras import needs_extra
 from .files import open_binary
 from .report import ReadReport
-from .schema import Record, checked_record
+from .schema import Record, validate_record
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-KEPT, SUPERSEDED, DELETED = range(3)
+CURRENT, SUPERSEDED, DELETED = range(3)
 """Fate of a citation; see `read_citations`."""
 
 _DEMO_NAME = "pubmed20n0014.xml.gz"
@@ -72,7 +72,7 @@ def read_citations(
     Args:
         path: The file.
         report: Counts what is left out and decides whether malformed input raises.
-        fates: Fate of each citation in file order: `KEPT`, `SUPERSEDED` or `DELETED`. With fates, deletion notices
+        fates: Fate of each citation in file order: `CURRENT`, `SUPERSEDED` or `DELETED`. With fates, deletion notices
             count as applied.
 
     Yields:
@@ -95,17 +95,17 @@ def read_citations(
                         report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
                 continue
             if element.tag == "PubmedBookArticle":
-                report.leave_out("book", f"{path}: {_place(number, element)}")
+                report.leave_out("book", f"{path}: {_describe_citation(number, element)}")
                 continue
             citations += 1
-            if fates is not None and citations <= len(fates) and fates[citations - 1] != KEPT:
+            if fates is not None and citations <= len(fates) and fates[citations - 1] != CURRENT:
                 reason = "superseded" if fates[citations - 1] == SUPERSEDED else "deleted"
-                report.leave_out(reason, f"{path}: {_place(number, element)}")
+                report.leave_out(reason, f"{path}: {_describe_citation(number, element)}")
                 continue
             try:
-                record = _record(element)
+                record = _parse_citation(element)
             except ValueError as error:
-                report.problem("malformed record", f"{path}: {_place(number, element)}: {error}")
+                report.problem("malformed record", f"{path}: {_describe_citation(number, element)}: {error}")
                 continue
             yield record
     if fates is not None and citations != len(fates) and report.left_out.get("damaged file", 0) == damaged:
@@ -155,17 +155,17 @@ def elements(stream: object) -> Iterator[_Element]:
         ValueError: If it is not a PubmedArticleSet.
     """
     tags = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
-    events = lxml_etree().iterparse(stream, tag=tags, remove_comments=True, remove_pis=True)
-    found = False
+    events = import_lxml().iterparse(stream, tag=tags, remove_comments=True, remove_pis=True)
+    has_elements = False
     for _, element in events:
         yield element
         element.clear()
-        found = True
-    if not found and events.root.tag != "PubmedArticleSet":
+        has_elements = True
+    if not has_elements and events.root.tag != "PubmedArticleSet":
         raise ValueError(f"expected a PubmedArticleSet, got <{events.root.tag}>")
 
 
-def lxml_etree() -> Any:
+def import_lxml() -> Any:
     """Imports `lxml.etree`.
 
     Returns:
@@ -179,24 +179,26 @@ def lxml_etree() -> Any:
     return etree
 
 
-def _record(element: _Element) -> Record:
+def _parse_citation(element: _Element) -> Record:
     # iterchildren is twice as fast as find.
-    citation = _child(element, "MedlineCitation")
-    article = _child(citation, "Article")
-    date = _child(_child(_child(article, "Journal"), "JournalIssue"), "PubDate")
+    citation = _find_child(element, "MedlineCitation")
+    article = _find_child(citation, "Article")
+    title = next(article.iterchildren("ArticleTitle"), None)
+    date = _find_child(_find_child(_find_child(article, "Journal"), "JournalIssue"), "PubDate")
     year = next((child.text for child in date.iterchildren("Year")), None)
     if year is None:  # "1976 Dec-1977 Jan", or a season without a year
         years = re.search("[0-9]{4}", date.findtext("MedlineDate") or "")
         year = years and years[0]
-    headings = [heading for some in citation.iterchildren("MeshHeadingList") for heading in some.iter("DescriptorName")]
-    if len(headings) != sum(map(len, citation.iterchildren("MeshHeadingList"))):
+    lists = list(citation.iterchildren("MeshHeadingList"))
+    headings = [heading for group in lists for heading in group.iter("DescriptorName")]
+    if len(headings) != sum(map(len, lists)):
         raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
-    names = [_one_line(heading.text or "") for heading in headings]
-    return checked_record(
+    names = [_normalize_space(heading.text or "") for heading in headings]
+    return validate_record(
         {
-            "pmid": _child(citation, "PMID").text,
-            "title": next((_one_line(_text(title)) for title in article.iterchildren("ArticleTitle")), ""),
-            "abstractText": next((_abstract(abstract) for abstract in article.iterchildren("Abstract")), ""),
+            "pmid": _find_child(citation, "PMID").text,
+            "title": "" if title is None else _normalize_space(_element_text(title)),
+            "abstractText": next((_join_abstract(abstract) for abstract in article.iterchildren("Abstract")), ""),
             "year": year,
             # Old exports have some headings without ids.
             "meshUI": [heading.get("UI") or name for heading, name in zip(headings, names, strict=True)],
@@ -205,30 +207,30 @@ def _record(element: _Element) -> Record:
     )
 
 
-def _abstract(element: _Element) -> str:
+def _join_abstract(element: _Element) -> str:
     sections = list(element.iterchildren("AbstractText"))
     if len(sections) == 1:
-        return _one_line(_text(sections[0]))
+        return _normalize_space(_element_text(sections[0]))
     parts = []
     for section in sections:
         label = section.get("Label", "")
-        parts += [label if label != "UNASSIGNED" else "", _text(section)]
-    return _one_line(" ".join(parts))
+        parts += [label if label != "UNASSIGNED" else "", _element_text(section)]
+    return _normalize_space(" ".join(parts))
 
 
-def _place(number: int, element: _Element) -> str:
+def _describe_citation(number: int, element: _Element) -> str:
     return f"citation {number:,} (pmid {element.findtext('MedlineCitation/PMID') or 'unknown'})"
 
 
-def _child(element: _Element, tag: str) -> _Element:
+def _find_child(element: _Element, tag: str) -> _Element:
     for child in element.iterchildren(tag):
         return child
     raise ValueError(f"<{element.tag}> has no <{tag}>, which PubMed's DTD requires")
 
 
-def _text(element: _Element) -> str:
+def _element_text(element: _Element) -> str:
     return "".join(element.itertext()) if len(element) else element.text or ""
 
 
-def _one_line(text: str) -> str:
+def _normalize_space(text: str) -> str:
     return " ".join(text.split())

@@ -57,8 +57,8 @@ from typing import TYPE_CHECKING, Any
 from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import open_binary
-from .homonyms import check_choices, described, distinct
-from .json_text import checked_codec
+from .homonyms import check_choices, distinguish, join_descriptions
+from .json_text import resolve_codec
 from .report import ReadReport
 from .schema import clean_text
 
@@ -69,7 +69,7 @@ DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 """Possible parts of the description of a descriptor."""
 
 _BOM = b"\xef\xbb\xbf"
-_LONGEST_LINE = 1 << 26
+_MAX_LINE = 1 << 26
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
 _MARKUP = re.compile(r"</?(a|em|i|small|sub|sup)( [^<>]*)?>")  # from the ontologies in which definitions originate
 _ASCII_KEYS = {b"RECTYPE", b"UI", b"MH", b"MN", b"MS", b"ENTRY", b"PRINT ENTRY"}
@@ -118,12 +118,12 @@ def read_mesh(
         ValueError: If the file is not MeSH, or a descriptor is malformed or repeated, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    codec = checked_codec(encoding)
+    codec = resolve_codec(encoding)
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
     report.files += 1
     lines: dict[str, int] = {}
-    for line, parse in report.until_damage(_records(path, codec), path):
+    for line, parse in report.until_damage(_iterate_records(path, codec), path):
         where = f"{path}: line {line:,}"
         try:
             descriptor = parse()
@@ -167,7 +167,7 @@ def load_mesh(
             is repeated, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    chosen = check_choices(describe, DESCRIPTIONS)
+    requested = check_choices(describe, DESCRIPTIONS)
     descriptors = list(read_mesh(path, report, encoding=encoding))
     if not descriptors:
         raise ValueError(f"{path}: no descriptors: {report}")
@@ -175,23 +175,23 @@ def load_mesh(
     for descriptor in descriptors:
         for number in descriptor.tree_numbers:
             if names.setdefault(number, descriptor.name) != descriptor.name:
-                taken = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
-                report.problem("repeated tree number", taken)
+                message = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
+                report.problem("repeated tree number", message)
     uis = {number: descriptor.ui for descriptor in descriptors for number in descriptor.tree_numbers}
     labels, hints = [], {}
     for descriptor in descriptors:
         texts = {
             "entry_terms": "; ".join(descriptor.entry_terms),
             "scope_note": descriptor.scope_note,
-            "tree_path": _tree_path(descriptor, names),
+            "tree_path": _format_tree_path(descriptor, names),
         }
-        description = described(texts[choice] for choice in chosen)
+        description = join_descriptions(texts[choice] for choice in requested)
         parents = dict.fromkeys(uis.get(number.rpartition(".")[0]) for number in descriptor.tree_numbers)
         broader = tuple(ui for ui in parents if ui and ui != descriptor.ui)
         synonyms = descriptor.entry_terms
         labels.append(Label(descriptor.ui, descriptor.name, description, synonyms=synonyms, broader=broader))
         hints[descriptor.ui] = [texts["tree_path"]]
-    return distinct(labels, hints, report, str(path))
+    return distinguish(labels, hints, report, str(path))
 
 
 def mesh_ids(
@@ -234,23 +234,23 @@ def mesh_ids(
 _Parse = Callable[[], Descriptor | None]
 
 
-def _records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
+def _iterate_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
     with open_binary(path) as stream:
         start = stream.read(256)
     text = start.removeprefix(_BOM).lstrip()
     if not text:
         raise ValueError("empty file")
     if text.startswith(b"*NEWRECORD"):
-        yield from _ascii_records(path, codec)
+        yield from _iterate_ascii(path, codec)
     elif text.startswith(b"{"):
-        yield from _json_records(path, codec)
+        yield from _iterate_json(path, codec)
     elif text.startswith(b"<") or start[:2] in (b"\xff\xfe", b"\xfe\xff"):  # or UTF-16
-        yield from _xml_records(path)
+        yield from _iterate_xml(path)
     else:
         raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {text[:40]!r}")
 
 
-def _xml_records(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
+def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
     with needs_extra("data", "read_mesh"):
         from lxml import etree
     with open_binary(path) as stream:  # iterparse would keep any other document in memory
@@ -259,18 +259,18 @@ def _xml_records(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
             raise ValueError(f"expected a DescriptorRecordSet, got <{root.tag}>")
     with open_binary(path) as stream:
         for _, record in etree.iterparse(stream, tag="DescriptorRecord", remove_comments=True, remove_pis=True):
-            yield record.sourceline, partial(_from_xml, record)
+            yield record.sourceline, partial(_parse_xml, record)
             record.clear()
             while record.getprevious() is not None:
                 del record.getparent()[0]
 
 
-def _from_xml(record: _Element) -> Descriptor:
+def _parse_xml(record: _Element) -> Descriptor:
     terms: list[str | None] = []
     permuted: list[str | None] = []
     for term in record.iterfind("ConceptList/Concept/TermList/Term"):
         (permuted if term.get("IsPermutedTermYN") == "Y" else terms).append(term.findtext("String"))
-    return _descriptor(
+    return _make_descriptor(
         ui=record.findtext("DescriptorUI"),
         name=record.findtext("DescriptorName/String"),
         terms=terms,
@@ -280,19 +280,19 @@ def _from_xml(record: _Element) -> Descriptor:
     )
 
 
-def _ascii_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
+def _iterate_ascii(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
     record: list[tuple[int, bytes]] = []
-    for number, line in _lines(path):
+    for number, line in _iterate_lines(path):
         if line == b"*NEWRECORD":
             if record:
-                yield record[0][0], partial(_from_ascii, record, codec)
+                yield record[0][0], partial(_parse_ascii, record, codec)
             record = [(number, line)]
         else:
             record.append((number, line))
-    yield record[0][0], partial(_from_ascii, record, codec)
+    yield record[0][0], partial(_parse_ascii, record, codec)
 
 
-def _from_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | None:
+def _parse_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | None:
     values: dict[bytes, list[str]] = {key: [] for key in _ASCII_KEYS}
     for number, line in record[1:]:
         key, sign, value = line.partition(b"=")
@@ -311,7 +311,7 @@ def _from_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | Non
     if values[b"RECTYPE"] not in ([], ["D"]):
         return None
     entries = [entry.partition("|")[::2] for entry in values[b"PRINT ENTRY"] + values[b"ENTRY"]]
-    return _descriptor(
+    return _make_descriptor(
         ui="".join(values[b"UI"]),
         name="".join(values[b"MH"]),
         terms=[term for term, fields in entries if fields],
@@ -321,12 +321,12 @@ def _from_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | Non
     )
 
 
-def _json_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
-    for number, line in _lines(path):
-        yield number, partial(_from_json, line, codec)
+def _iterate_json(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
+    for number, line in _iterate_lines(path):
+        yield number, partial(_parse_json, line, codec)
 
 
-def _from_json(line: bytes, codec: str) -> Descriptor:
+def _parse_json(line: bytes, codec: str) -> Descriptor:
     try:
         raw = json.loads(line.decode(codec))
     except UnicodeDecodeError as error:
@@ -341,7 +341,7 @@ def _from_json(line: bytes, codec: str) -> Descriptor:
         if not isinstance(values, list):
             raise ValueError(f"{key} must be a list of text, got {shortened(values)}")
     definition = raw.get("definition")
-    return _descriptor(
+    return _make_descriptor(
         ui=raw["ui"],
         name=raw["name"],
         terms=lists["synonyms"],
@@ -351,27 +351,27 @@ def _from_json(line: bytes, codec: str) -> Descriptor:
     )
 
 
-def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
+def _iterate_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
     number = 0
     with open_binary(path) as stream:
-        while line := stream.readline(_LONGEST_LINE):
+        while line := stream.readline(_MAX_LINE):
             number += 1
-            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-                raise ValueError(f"line {number:,} is longer than {_LONGEST_LINE:,} bytes")
+            if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+                raise ValueError(f"line {number:,} is longer than {_MAX_LINE:,} bytes")
             line = (line.removeprefix(_BOM) if number == 1 else line).strip()
             if line:
                 yield number, line
 
 
-def _descriptor(
+def _make_descriptor(
     *, ui: object, name: object, terms: list[Any], permuted: list[Any], scope_note: object, tree_numbers: list[Any]
 ) -> Descriptor:
-    ui, name = _one_line(ui, "the UI"), _one_line(name, "the name")
+    ui, name = _clean_line(ui, "the UI"), _clean_line(name, "the name")
     if not ui or not name:
         raise ValueError(f"a descriptor needs a UI and a name, got {ui!r} and {name!r}")
     try:
-        entry_terms = dict.fromkeys(_one_line(term, "an entry term") for term in terms)
-        numbers = tuple(_one_line(number, "a tree number") for number in tree_numbers)
+        entry_terms = dict.fromkeys(_clean_line(term, "an entry term") for term in terms)
+        numbers = tuple(_clean_line(number, "a tree number") for number in tree_numbers)
         for number in numbers:
             if not _TREE_NUMBER.fullmatch(number):
                 raise ValueError(f"a tree number must look like C14.280.434, got {number!r}")
@@ -379,24 +379,24 @@ def _descriptor(
             ui,
             name,
             entry_terms=tuple(term for term in entry_terms if term not in ("", name)),
-            scope_note=_one_line(scope_note, "the scope note"),
+            scope_note=_clean_line(scope_note, "the scope note"),
             tree_numbers=numbers,
-            permuted_terms=tuple(filter(None, (_one_line(term, "a permuted term") for term in permuted))),
+            permuted_terms=tuple(filter(None, (_clean_line(term, "a permuted term") for term in permuted))),
         )
     except ValueError as error:
         raise ValueError(f"{ui} ({name}): {error}") from None
 
 
-def _one_line(value: object, what: str) -> str:
+def _clean_line(value: object, what: str) -> str:
     return " ".join(clean_text(value, what).split())
 
 
-def _tree_path(descriptor: Descriptor, names: dict[str, str]) -> str:
+def _format_tree_path(descriptor: Descriptor, names: dict[str, str]) -> str:
     paths = []
-    named = {descriptor.name}
+    used_names = {descriptor.name}
     for number in descriptor.tree_numbers:
-        dots = [place for place, character in enumerate(number) if character == "."]
+        dots = [index for index, character in enumerate(number) if character == "."]
         path = [names[number[:dot]] for dot in dots if number[:dot] in names]
-        paths.append(" > ".join(name for name in path if name not in named))
-        named.update(path)
+        paths.append(" > ".join(name for name in path if name not in used_names))
+        used_names.update(path)
     return "; ".join(filter(None, paths))

@@ -16,7 +16,7 @@ PARTS = ("train", "validation", "test")
 """The parts of a dataset."""
 
 
-def all_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Dataset]:
+def fill_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Dataset]:
     """Splits missing parts off the training documents, deterministically by a hash of their ids.
 
     Args:
@@ -31,23 +31,23 @@ def all_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Dat
 
     Example:
         >>> from datasets import Dataset
-        >>> cut = all_parts({"train": Dataset.from_dict({"id": [str(row) for row in range(100)]})})
-        >>> {part: len(rows) for part, rows in cut.items()}
+        >>> parts = fill_parts({"train": Dataset.from_dict({"id": [str(row) for row in range(100)]})})
+        >>> {part: len(rows) for part, rows in parts.items()}
         {'train': 80, 'validation': 10, 'test': 10}
     """
     missing: dict[str, Any] = {part: 0.0 if part in parts else share for part in PARTS[1:]}
-    whole, cut = parts["train"], dict(parts)
+    train, result = parts["train"], dict(parts)
     if any(missing.values()):
-        part_of = [split_of(name, **missing) for name in whole["id"]]
-        for part in ("train", *(part for part, wanted in missing.items() if wanted)):
-            cut[part] = whole.select([row for row, of_row in enumerate(part_of) if of_row == part])
+        assigned_parts = [split_of(name, **missing) for name in train["id"]]
+        for part in ("train", *(part for part, fraction in missing.items() if fraction)):
+            result[part] = train.select([row for row, assigned in enumerate(assigned_parts) if assigned == part])
     for part in PARTS:
-        if len(cut[part]) == 0:
+        if len(result[part]) == 0:
             raise ValueError(f"no documents for {part}: pass --{part}_files, or more training documents")
-    return {part: cut[part] for part in PARTS}
+    return {part: result[part] for part in PARTS}
 
 
-def leave_to_test(parts: Mapping[str, Dataset], share: float) -> dict[str, Dataset]:
+def hold_out_labels(parts: Mapping[str, Dataset], share: float) -> dict[str, Dataset]:
     """Removes held-out labels from training and validation, so that only test documents have them.
 
     Args:
@@ -59,15 +59,15 @@ def leave_to_test(parts: Mapping[str, Dataset], share: float) -> dict[str, Datas
     """
     counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
     held_out = held_out_labels(counts, share=share)
-    left = dict(parts)
+    remaining = dict(parts)
     for part in PARTS[:2]:
-        left[part] = drop_labels(parts[part], held_out)
-        if len(left[part]) == 0:
+        remaining[part] = drop_labels(parts[part], held_out)
+        if len(remaining[part]) == 0:
             raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
-    return left
+    return remaining
 
 
-def split_as_it_is(
+def make_split(
     train: Dataset, validation: Dataset, test: Dataset, unseen: Sequence[str] | None = None
 ) -> ZeroShotSplit:
     """Builds a `ZeroShotSplit` from an existing split.
@@ -83,13 +83,13 @@ def split_as_it_is(
     """
     seen = Counter(label_id for row in train["meshUI"] for label_id in row)
     others = Counter(label_id for row in test["meshUI"] for label_id in row if label_id not in seen)
-    wanted = sorted(others) if unseen is None else unseen
-    if trained_on := seen.keys() & set(wanted):
+    unseen_ids = sorted(others) if unseen is None else unseen
+    if trained_on := seen.keys() & set(unseen_ids):
         raise ValueError(f"training documents have {len(trained_on)} unseen labels, such as {min(trained_on)}")
-    return ZeroShotSplit(train, validation, test, seen, {label_id: others[label_id] for label_id in wanted}, {}, {})
+    return ZeroShotSplit(train, validation, test, seen, {label_id: others[label_id] for label_id in unseen_ids}, {}, {})
 
 
-def labels_of_split(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[LabelSet, int]:
+def collect_labels(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[LabelSet, int]:
     """Builds the label set of a split: seen labels with their counts, then unseen labels.
 
     Args:
@@ -100,13 +100,14 @@ def labels_of_split(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[
         The labels, and the number of labels not in `known`.
     """
     ids = [*sorted(split.seen), *split.unseen]
-    label_of = {label.id: label for label in known}
-    missing = {label_id for label_id in ids if label_id not in label_of}
-    number = len(missing)
+    labels_by_id = {label.id: label for label in known}
+    missing = {label_id for label_id in ids if label_id not in labels_by_id}
+    num_missing = len(missing)
     for part in (split.train, split.test) if missing else ():
         for row in part.select_columns(["meshUI", "meshMajor"]):  # type: ignore[union-attr]
             for label_id, name in zip(row["meshUI"], row["meshMajor"], strict=True):
                 if label_id in missing:
-                    label_of[label_id] = Label(label_id, name)
+                    labels_by_id[label_id] = Label(label_id, name)
                     missing.remove(label_id)
-    return seen_first(LabelSet(label_of[label_id] for label_id in ids if label_id in label_of), split.seen), number
+    labels = LabelSet(labels_by_id[label_id] for label_id in ids if label_id in labels_by_id)
+    return seen_first(labels, split.seen), num_missing

@@ -10,7 +10,7 @@ from ..models.labels_gile import LabelSet
 from .label_files import is_mesh, read_label_file
 from .medline import demo_file
 from .mesh import mesh_ids
-from .parts import labels_of_split, split_as_it_is
+from .parts import collect_labels, make_split
 from .records import load_records
 from .report import ReadReport
 from .year_split import year_split
@@ -59,8 +59,8 @@ class RecordSource:
         Raises:
             ValueError: If there are any.
         """
-        of_split = self.validation_files or self.test_files or self.unseen_file
-        if of_split and not (self.train_files and self.test_files):
+        split_files = self.validation_files or self.test_files or self.unseen_file
+        if split_files and not (self.train_files and self.test_files):
             raise ValueError("validation_files, test_files and unseen_file need train_files and test_files")
 
     def read_split(self, say: Callable[..., None]) -> ZeroShotSplit:
@@ -80,7 +80,7 @@ class RecordSource:
             else:
                 train, validation = train.train_test_split(test_size=0.1, seed=0).values()
             unseen = json.loads(Path(self.unseen_file).read_text()) if self.unseen_file else None
-            return split_as_it_is(train, validation, test, unseen)
+            return make_split(train, validation, test, unseen)
         records = self._read(self.train_files or [str(demo_file())], say)
         if self.train_until:
             validation_size = int(self.validation) if self.validation >= 1 else self.validation
@@ -110,11 +110,11 @@ class RecordSource:
             ValueError: If it cannot be read.
         """
         if self.label_file is None:
-            return labels_of_split(split)[0]
+            return collect_labels(split)[0]
         report = ReadReport(self.on_error)
         known = read_label_file(self.label_file, describe=self.describe, report=report)
         say(f"labels: {report}")
-        labels, missing = labels_of_split(split, known)
+        labels, missing = collect_labels(split, known)
         if missing:
             say(f"{self.label_file} lacks {missing:,} labels, which are named as in the records")
         return labels

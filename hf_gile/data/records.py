@@ -13,7 +13,7 @@ import numpy as np
 from .bioasq import cut, read_piece
 from .files import Paths, data_suffix, find_files
 from .loading import Piece, load_pieces
-from .medline import lxml_etree, read_citations
+from .medline import import_lxml, read_citations
 from .report import ReadReport
 from .revisions import Revisions, load_revisions, missing_files, read_revisions
 from .schema import Record
@@ -60,7 +60,7 @@ def read_records(
             says to skip, or if no record can be used.
     """
     report = ReadReport() if report is None else report
-    return _read(_files(paths, report), report, encoding, ui_of)
+    return _iterate_records(_find_files(paths, report), report, encoding, ui_of)
 
 
 def load_records(
@@ -97,9 +97,9 @@ def load_records(
         ValueError: If input is malformed and `on_error` is `"raise"`, or if no record can be used.
     """
     report = ReadReport(on_error)
-    files = _files(paths, report)
-    xml = _xml(files)
-    pieces = _pieces(files)
+    files = _find_files(paths, report)
+    xml = _select_xml(files)
+    pieces = _make_pieces(files)
     read = partial(
         _read_piece,
         encoding=encoding,
@@ -107,7 +107,7 @@ def load_records(
         revisions=load_revisions(xml, num_proc=num_proc, cache_dir=cache_dir) if xml else None,
         seen=_Pmids() if streaming else None,
     )
-    of_pieces: list[ReadReport] = []
+    piece_reports: list[ReadReport] = []
     records = load_pieces(
         read,
         pieces,
@@ -117,36 +117,38 @@ def load_records(
         num_proc=num_proc,
         streaming=streaming,
         cache_dir=cache_dir,
-        each=of_pieces,
+        piece_reports=piece_reports,
     )
     if not streaming:
-        records = _without_repeated(records, pieces, of_pieces, report)
+        records = _drop_repeated(records, pieces, piece_reports, report)
     return records, report
 
 
-def _files(paths: Paths, report: ReadReport) -> list[Path]:
+def _find_files(paths: Paths, report: ReadReport) -> list[Path]:
     files = find_files(paths, SUFFIXES)
-    if _xml(files):
-        lxml_etree()
+    if _select_xml(files):
+        import_lxml()
     for name in missing_files(files):
         report.leave_out("missing file", f"{name} is missing between files with lower and higher numbers")
     return files
 
 
-def _xml(files: list[Path]) -> list[Path]:
+def _select_xml(files: list[Path]) -> list[Path]:
     return [path for path in files if data_suffix(path) == ".xml"]
 
 
-def _pieces(files: list[Path]) -> list[Piece]:
+def _make_pieces(files: list[Path]) -> list[Piece]:
     return [piece for path in files for piece in ([Piece(str(path))] if data_suffix(path) == ".xml" else cut(path))]
 
 
-def _read(files: list[Path], report: ReadReport, encoding: str, ui_of: Mapping[str, str] | None) -> Iterator[Record]:
+def _iterate_records(
+    files: list[Path], report: ReadReport, encoding: str, ui_of: Mapping[str, str] | None
+) -> Iterator[Record]:
     before = report.records
-    xml = _xml(files)
+    xml = _select_xml(files)
     revisions = read_revisions(xml) if xml else None
     seen = _Pmids()
-    for piece in _pieces(files):
+    for piece in _make_pieces(files):
         yield from _read_piece(piece, report, encoding=encoding, ui_of=ui_of, revisions=revisions, seen=seen)
     if report.records == before:
         raise ValueError(f"{', '.join(map(str, files[:3]))}: no record has both an abstract and headings: {report}")
@@ -177,13 +179,13 @@ def _read_piece(
         elif not record["meshUI"]:
             report.leave_out("without headings", f"{path}: pmid {record['pmid']}")
         elif seen is not None and seen.is_repeated(record["pmid"], piece, number):
-            _repeated(path, record["pmid"], report)
+            _report_repeated(path, record["pmid"], report)
         else:
             report.records += 1
             yield record
 
 
-def _repeated(path: str, pmid: str, report: ReadReport) -> None:
+def _report_repeated(path: str, pmid: str, report: ReadReport) -> None:
     report.problem("repeated pmid", f"{path}: pmid {pmid} was read before")
 
 
@@ -203,45 +205,45 @@ def _features() -> Features:
     )
 
 
-def _without_repeated(dataset: Dataset, pieces: list[Piece], of_pieces: list[ReadReport], report: ReadReport) -> Any:
+def _drop_repeated(dataset: Dataset, pieces: list[Piece], piece_reports: list[ReadReport], report: ReadReport) -> Any:
     """Handles pmids repeated across pieces, which a single process cannot detect."""
-    rows = _repeated_rows(dataset.data.column("pmid"))
+    rows = _find_repeated(dataset.data.column("pmid"))
     if len(rows) == 0:
         return dataset
-    stops = np.cumsum([of_piece.records for of_piece in of_pieces])
+    stops = np.cumsum([piece_report.records for piece_report in piece_reports])
     for row in rows.tolist():
         piece = pieces[int(np.searchsorted(stops, row, side="right"))]
-        _repeated(piece.path, dataset.data.column("pmid")[row].as_py(), report)
+        _report_repeated(piece.path, dataset.data.column("pmid")[row].as_py(), report)
     report.records -= len(rows)
-    return dataset.filter(_is_kept, with_indices=True, input_columns=[], batched=True, fn_kwargs={"repeated": rows})
+    return dataset.filter(_is_unique, with_indices=True, input_columns=[], batched=True, fn_kwargs={"repeated": rows})
 
 
-def _is_kept(rows: list[int], repeated: NDArray[np.int64]) -> list[bool]:
+def _is_unique(rows: list[int], repeated: NDArray[np.int64]) -> list[bool]:
     return np.isin(rows, repeated, invert=True).tolist()
 
 
-def _repeated_rows(column: Any) -> NDArray[np.int64]:
+def _find_repeated(column: Any) -> NDArray[np.int64]:
     import pyarrow.compute as pc
 
     numbers_seen = np.zeros(_PMIDS, bool)
     others_seen: set[str] = set()
-    found = []
+    repeated_rows = []
     for start in range(0, len(column), _BATCH):
         pmids = column.slice(start, _BATCH).combine_chunks()
-        is_number = pc.match_substring_regex(pmids, "^[1-9][0-9]{0,7}$")
-        places = np.flatnonzero(is_number.to_numpy(zero_copy_only=False))
-        numbers = pmids.filter(is_number).cast("uint32").to_numpy()
+        is_numeric = pc.match_substring_regex(pmids, "^[1-9][0-9]{0,7}$")
+        indices = np.flatnonzero(is_numeric.to_numpy(zero_copy_only=False))
+        numbers = pmids.filter(is_numeric).cast("uint32").to_numpy()
         repeated = np.ones(len(numbers), bool)
         repeated[np.unique(numbers, return_index=True)[1]] = False
         repeated |= numbers_seen[numbers]
         numbers_seen[numbers] = True
-        found.append(start + places[repeated])
-        for place in np.flatnonzero(~is_number.to_numpy(zero_copy_only=False)).tolist():
-            pmid = pmids[place].as_py()
+        repeated_rows.append(start + indices[repeated])
+        for index in np.flatnonzero(~is_numeric.to_numpy(zero_copy_only=False)).tolist():
+            pmid = pmids[index].as_py()
             if pmid in others_seen:
-                found.append(np.array([start + place]))
+                repeated_rows.append(np.array([start + index]))
             others_seen.add(pmid)
-    return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *repeated_rows]))
 
 
 class _Pmids:
@@ -253,7 +255,7 @@ class _Pmids:
     def __init__(self) -> None:
         self.bits = bytearray(_PMIDS // 8)
         self.others: set[str] = set()
-        self.judged: dict[Piece, int] = {}
+        self.checked: dict[Piece, int] = {}
         self.repeated: set[tuple[Piece, int]] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -270,8 +272,8 @@ class _Pmids:
         Returns:
             Whether the pmid is repeated.
         """
-        if number >= self.judged.get(piece, 0):
-            self.judged[piece] = number + 1
+        if number >= self.checked.get(piece, 0):
+            self.checked[piece] = number + 1
             if self._is_known(pmid):
                 self.repeated.add((piece, number))
         return (piece, number) in self.repeated
@@ -281,7 +283,7 @@ class _Pmids:
             is_known = pmid in self.others
             self.others.add(pmid)
             return is_known
-        place, bit = int(pmid) >> 3, 1 << (int(pmid) & 7)
-        is_known = bool(self.bits[place] & bit)
-        self.bits[place] |= bit
+        index, bit = int(pmid) >> 3, 1 << (int(pmid) & 7)
+        is_known = bool(self.bits[index] & bit)
+        self.bits[index] |= bit
         return is_known

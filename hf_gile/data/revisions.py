@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _VERSION = 1  # version of this code, part of the cache key
 _CHUNK = 1 << 22
-_LONGEST_CITATION = 1 << 26
+_MAX_CITATION = 1 << 26
 _PMIDS = 10**8  # of eight digits; memory is used only for existing ones
 
 # Such a header cannot declare anything that changes the meaning of bytes.
@@ -70,7 +70,7 @@ class Revisions:
     """Fates of the citations in a set of files.
 
     Args:
-        fates: `(citations,)` uint8 for all files together: `KEPT`, `SUPERSEDED` or `DELETED`; or an `.npy` file with
+        fates: `(citations,)` uint8 for all files together: `CURRENT`, `SUPERSEDED` or `DELETED`; or an `.npy` file with
             them, shared by several processes.
         ranges: Maps each file to the range of its citations, as start and stop.
     """
@@ -100,16 +100,16 @@ def read_revisions(files: Iterable[Path]) -> Revisions:
     Returns:
         Fates of their citations.
     """
-    files = _in_order(files)
+    files = _sort_by_name(files)
     lengths = []
 
     def scans() -> Iterator[Scan]:
         for path in files:
-            found = scan(path)
-            lengths.append(len(found.pmids))
-            yield found
+            result = scan(path)
+            lengths.append(len(result.pmids))
+            yield result
 
-    return Revisions(compute_fates(scans()), _places(files, lengths))
+    return Revisions(compute_fates(scans()), _compute_ranges(files, lengths))
 
 
 def load_revisions(
@@ -125,9 +125,9 @@ def load_revisions(
     Returns:
         Fates of their citations; the array is a file in the cache.
     """
-    files = _in_order(files)
+    files = _sort_by_name(files)
     dataset: Any = load_pieces(
-        _scanned,
+        _scan_piece,
         [Piece(str(path)) for path in files],
         _features,
         key=["medline revisions", _VERSION],
@@ -138,9 +138,9 @@ def load_revisions(
     file = Path(dataset.cache_files[0]["filename"]).with_name("fates.npy")
     if not file.is_file():
         part = file.with_name(f"fates-{os.getpid()}.npy")
-        np.save(part, compute_fates(_unpacked(row) for row in dataset))
+        np.save(part, compute_fates(_unpack_scan(row) for row in dataset))
         part.replace(file)
-    return Revisions(str(file), _places(files, dataset["citations"]))
+    return Revisions(str(file), _compute_ranges(files, dataset["citations"]))
 
 
 def scan(path: str | os.PathLike[str]) -> Scan:
@@ -153,11 +153,11 @@ def scan(path: str | os.PathLike[str]) -> Scan:
         Citations and deletions.
     """
     with open_binary(path) as stream:
-        found = _searched(stream, path)
-    if found is None:
+        result = _search_bytes(stream, path)
+    if result is None:
         with open_binary(path) as stream:
-            found = _parsed(stream, path)
-    pmids, versions, deletions = found
+            result = _parse_xml(stream, path)
+    pmids, versions, deletions = result
     return Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32).reshape(-1, 2))
 
 
@@ -178,20 +178,21 @@ def compute_fates(scans: Iterable[Scan]) -> NDArray[np.uint8]:
     """
     newest = np.zeros(_PMIDS, np.uint32)  # by pmid: the position of the current citation, from 1
     highest = np.zeros(_PMIDS, np.uint8)  # its version
-    out: list[tuple[NDArray[np.int64], int]] = []
+    changes: list[tuple[NDArray[np.int64], int]] = []
     total = 0
     for pmids, versions, deletions in scans:
         start = 0
         for after in sorted({*deletions[:, 0].tolist(), len(pmids)}):
-            out.append((_give(pmids[start:after], versions[start:after], total + start, newest, highest), SUPERSEDED))
+            part = slice(start, after)
+            changes.append((_supersede(pmids[part], versions[part], total + start, newest, highest), SUPERSEDED))
             start = after
             deleted = np.unique(deletions[deletions[:, 0] == after, 1])
             positions = newest[deleted].astype(np.int64)
-            out.append((positions[positions > 0] - 1, DELETED))
+            changes.append((positions[positions > 0] - 1, DELETED))
             newest[deleted] = highest[deleted] = 0
         total += len(pmids)
     fates = np.zeros(total, np.uint8)
-    for positions, fate in out:
+    for positions, fate in changes:
         fates[positions] = fate
     return fates
 
@@ -215,22 +216,22 @@ def missing_files(files: Iterable[Path]) -> list[str]:
             numbers.setdefault(match[1], set()).add(int(match[2]))
     return [
         f"{year}{number:04}"
-        for year, found in sorted(numbers.items())
-        for number in range(min(found), max(found))
-        if number not in found
+        for year, present in sorted(numbers.items())
+        for number in range(min(present), max(present))
+        if number not in present
     ]
 
 
-def _in_order(files: Iterable[Path]) -> list[Path]:
+def _sort_by_name(files: Iterable[Path]) -> list[Path]:
     return sorted(files, key=lambda path: path.name)
 
 
-def _places(files: Iterable[Path], lengths: Iterable[int]) -> dict[str, tuple[int, int]]:
+def _compute_ranges(files: Iterable[Path], lengths: Iterable[int]) -> dict[str, tuple[int, int]]:
     stops = list(accumulate(lengths, initial=0))
     return dict(zip(map(str, files), pairwise(stops), strict=True))
 
 
-def _searched(stream: IO[bytes], path: object) -> tuple[list[int], list[int], list[tuple[int, int]]] | None:
+def _search_bytes(stream: IO[bytes], path: object) -> tuple[list[int], list[int], list[tuple[int, int]]] | None:
     """Searches the bytes; returns None if they need a parser."""
     pmids: list[int] = []
     versions: list[int] = []
@@ -254,32 +255,32 @@ def _searched(stream: IO[bytes], path: object) -> tuple[list[int], list[int], li
             else:
                 deletions += [(len(pmids), int(number)) for number in re.findall(rb">(\d+)<", deleted)]
         text = text[end:] + more
-        if len(text) > _LONGEST_CITATION:
+        if len(text) > _MAX_CITATION:
             return None
     return pmids, versions, deletions
 
 
-def _parsed(stream: IO[bytes], path: object) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+def _parse_xml(stream: IO[bytes], path: object) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     pmids: list[int] = []
     versions: list[int] = []
     deletions: list[tuple[int, int]] = []
     for element in ReadReport("skip").until_damage(elements(stream), path):
         if element.tag == "PubmedArticle":
             pmid = element.find("MedlineCitation/PMID")
-            pmids.append(0 if pmid is None else _number(pmid.text))
+            pmids.append(0 if pmid is None else _parse_pmid(pmid.text))
             version = "" if pmid is None else pmid.get("Version", "")
             versions.append(int(version) if re.fullmatch("[0-9]{1,2}", version) else 1)
         elif element.tag == "DeleteCitation":
-            numbers = (_number(deleted.text) for deleted in element.iterfind("PMID"))
+            numbers = (_parse_pmid(deleted.text) for deleted in element.iterfind("PMID"))
             deletions += [(len(pmids), number) for number in numbers if number]
     return pmids, versions, deletions
 
 
-def _number(text: str | None) -> int:
+def _parse_pmid(text: str | None) -> int:
     return int(text) if text and re.fullmatch("[1-9][0-9]{0,7}", text := text.strip()) else 0
 
 
-def _give(
+def _supersede(
     pmids: NDArray[np.uint32],
     versions: NDArray[np.uint8],
     start: int,
@@ -292,18 +293,18 @@ def _give(
     pmids, versions, positions = pmids[order], versions[order], start + order.astype(np.int64)
     last = np.append(pmids[1:] != pmids[:-1], True)[: len(pmids)]
     wins = last & (versions >= highest[pmids])
-    before = newest[pmids[wins]].astype(np.int64)
+    superseded = newest[pmids[wins]].astype(np.int64)
     newest[pmids[wins]] = positions[wins] + 1
     highest[pmids[wins]] = versions[wins]
-    return np.concatenate([positions[~wins], before[before > 0] - 1])
+    return np.concatenate([positions[~wins], superseded[superseded > 0] - 1])
 
 
-def _scanned(piece: Piece, report: ReadReport) -> Iterator[dict[str, Any]]:
-    found = scan(piece.path)
-    yield {"citations": len(found.pmids), **{name: part.tobytes() for name, part in found._asdict().items()}}
+def _scan_piece(piece: Piece, report: ReadReport) -> Iterator[dict[str, Any]]:
+    result = scan(piece.path)
+    yield {"citations": len(result.pmids), **{name: part.tobytes() for name, part in result._asdict().items()}}
 
 
-def _unpacked(row: dict[str, Any]) -> Scan:
+def _unpack_scan(row: dict[str, Any]) -> Scan:
     return Scan(
         np.frombuffer(row["pmids"], np.uint32),
         np.frombuffer(row["versions"], np.uint8),

@@ -20,7 +20,7 @@ import numpy as np
 
 from .files import read_held
 
-_FREE = 1 << 20  # number of opcodes and values that any file may have
+_MIN_LIMIT = 1 << 20  # number of opcodes and values that any file may have
 
 
 def load_pickle(path: str | os.PathLike[str]) -> Any:
@@ -44,9 +44,9 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
     if not data:
         raise ValueError(f"{path}: empty file")
     try:
-        most = max(_FREE, size)
-        plain = _is_plain(data, most)
-        value = pickle.loads(data, encoding="bytes") if plain else _Unpickler(data, most).load()
+        limit = max(_MIN_LIMIT, size)
+        plain = _is_plain(data, limit)
+        value = pickle.loads(data, encoding="bytes") if plain else _Unpickler(data, limit).load()
         _check_size(value, max(1 << 17, 8 * len(data)))
     except Exception as error:  # invalid data can raise any exception
         raise ValueError(
@@ -56,30 +56,30 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
     return value
 
 
-def _is_plain(data: bytes, most: int) -> bool:
+def _is_plain(data: bytes, limit: int) -> bool:
     """Checks whether the fast C unpickler is safe: only lists, tuples, texts and numbers.
 
     For these it neither looks up names nor hashes. It allocates memory as declared in the file, which is checked here.
     """
-    at = 0
+    position = 0
     while True:
-        run = _PLAIN.match(data, at)
+        run = _PLAIN.match(data, position)
         assert run is not None
-        if run.end() > at:
-            most -= (run.end() - at) // 9 if run.lastgroup else run.end() - at
-            at = run.end()
+        if run.end() > position:
+            limit -= (run.end() - position) // 9 if run.lastgroup else run.end() - position
+            position = run.end()
             continue
-        code = data[at : at + 1]
+        code = data[position : position + 1]
         if code == pickle.STOP:
-            return most >= 0
+            return limit >= 0
         width = _WIDTHS.get(code)
-        if width is None or most < 0:
+        if width is None or limit < 0:
             return False
-        number = int.from_bytes(data[at + 1 : at + 1 + width], "little")
-        at += 1 + width
-        if number > (at if code == pickle.LONG_BINPUT else len(data) - at):
+        number = int.from_bytes(data[position + 1 : position + 1 + width], "little")
+        position += 1 + width
+        if number > (position if code == pickle.LONG_BINPUT else len(data) - position):
             return False
-        at += number if code not in (pickle.LONG_BINPUT, pickle.FRAME) else 0
+        position += number if code not in (pickle.LONG_BINPUT, pickle.FRAME) else 0
 
 
 # Opcodes of fixed length, and opcodes followed by an index or a length of so many bytes.
@@ -120,11 +120,11 @@ _InPython: Any = pickle._Unpickler
 class _Unpickler(_InPython):
     """The Python unpickler with limits; the C unpickler would allocate four gigabytes for a file of nine bytes."""
 
-    def __init__(self, data: bytes, most: int) -> None:
+    def __init__(self, data: bytes, limit: int) -> None:
         super().__init__(io.BytesIO(data), encoding="bytes")
-        self.left = 8 * max(_FREE, len(data))
+        self.left = 8 * max(_MIN_LIMIT, len(data))
         self.dispatch = _Opcodes(_OPCODES)
-        self.dispatch.left = most
+        self.dispatch.left = limit
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _STAND_INS:
@@ -135,22 +135,22 @@ class _Unpickler(_InPython):
 
     def load_keys(self, name: str, step: int) -> None:
         """Handles an opcode that hashes the values after the mark."""
-        _check_hashed(self.stack[::step])
+        _check_keys(self.stack[::step])
         getattr(super(), name)()
 
     def load_setitem(self) -> None:
         """Sets an item of a dict."""
-        _check_hashed(self.stack[-2:-1])
+        _check_keys(self.stack[-2:-1])
         super().load_setitem()
 
-    def load_made(self, name: str) -> None:
+    def load_object(self, name: str) -> None:
         """Handles an opcode that builds an object from values, which may be shared."""
         getattr(super(), name)()
-        made = self.stack[-1]
-        if isinstance(made, np.ndarray):
-            self.left -= made.nbytes + made.size
-        elif isinstance(made, bytes | set | frozenset):
-            self.left -= len(made) * (1 if isinstance(made, bytes) else 8)
+        built = self.stack[-1]
+        if isinstance(built, np.ndarray):
+            self.left -= built.nbytes + built.size
+        elif isinstance(built, bytes | set | frozenset):
+            self.left -= len(built) * (1 if isinstance(built, bytes) else 8)
         if self.left < 0:
             raise pickle.UnpicklingError("arrays are too large for a file of this size")
 
@@ -167,15 +167,15 @@ _OPCODES: dict[int, Callable[[Any], None]] = {
     pickle.DICT[0]: lambda self: self.load_keys("load_dict", 2),
     pickle.ADDITEMS[0]: lambda self: self.load_keys("load_additems", 1),
     pickle.FROZENSET[0]: lambda self: self.load_keys("load_frozenset", 1),
-    pickle.REDUCE[0]: lambda self: self.load_made("load_reduce"),
-    pickle.BUILD[0]: lambda self: self.load_made("load_build"),
+    pickle.REDUCE[0]: lambda self: self.load_object("load_reduce"),
+    pickle.BUILD[0]: lambda self: self.load_object("load_build"),
     pickle.BYTEARRAY8[0]: _Unpickler.load_bytearray8,
 }
 for _code in (pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.EXT1, pickle.EXT2, pickle.EXT4):
     del _OPCODES[_code[0]]
 
 
-def _check_hashed(values: Iterable[Any]) -> None:
+def _check_keys(values: Iterable[Any]) -> None:
     for value in values:
         # Integers that differ by 2^61 - 1 have the same hash: a large set of them would take forever.
         is_number = isinstance(value, int | np.integer) and abs(int(value)) < 1 << 61
@@ -183,25 +183,25 @@ def _check_hashed(values: Iterable[Any]) -> None:
             raise pickle.UnpicklingError("dict keys and set members must be texts or integers below 2^61")
 
 
-def _check_size(value: object, most: int) -> None:
+def _check_size(value: object, limit: int) -> None:
     """Counts all values including repetitions, since a few nested lists can refer to each other many times."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
+    remaining = [value]
+    while remaining:
+        value = remaining.pop()
         if isinstance(value, np.ndarray):
-            most -= value.size + value.nbytes // 8
+            limit -= value.size + value.nbytes // 8
             value = value.ravel().tolist() if value.dtype.hasobject else ()
-        most -= len(value) if isinstance(value, _CONTAINERS) else 0
-        if most < 0:
+        limit -= len(value) if isinstance(value, _CONTAINERS) else 0
+        if limit < 0:
             raise pickle.UnpicklingError("nested lists are repeated too often")
         if isinstance(value, dict):
             value = value.values()
         if isinstance(value, (*_CONTAINERS, type({}.values()))) and not _LEAVES.issuperset(map(type, value)):
-            waiting += [item for item in value if isinstance(item, _WALKED)]
+            remaining += [item for item in value if isinstance(item, _NESTED)]
 
 
 _CONTAINERS = (list, tuple, set, frozenset, dict)
-_WALKED = (*_CONTAINERS, np.ndarray)
+_NESTED = (*_CONTAINERS, np.ndarray)
 _LEAVES = {str, bytes, int, float, type(None)}
 
 
@@ -219,7 +219,7 @@ class _Dtype:
         self.set_order(order)
 
     def set_order(self, order: str | bytes) -> None:
-        code = _text(order)[:9] + _text(self.code)[:99]
+        code = _decode_ascii(order)[:9] + _decode_ascii(self.code)[:99]
         if not re.fullmatch(r"[<>=|]?(b1|[iu][1248]|f[248]|[US][0-9]+|O8?)", code):
             raise pickle.UnpicklingError(f"the dtype {code!r} is forbidden")
         self.dtype: np.dtype[Any] = np.dtype(code)
@@ -235,40 +235,40 @@ class _Array(np.ndarray[Any, Any]):
         # numpy checks the size of bytes, but reads past the end of a list that is too short.
         if dtype.dtype.hasobject and not (isinstance(items, list) and len(items) == math.prod(shape)):
             raise pickle.UnpicklingError(f"an array of shape {shape} has a wrong number of objects")
-        checked: Any = (1, shape, dtype.dtype, bool(is_fortran), items)
-        super().__setstate__(checked)
+        checked_state: Any = (1, shape, dtype.dtype, bool(is_fortran), items)
+        super().__setstate__(checked_state)
 
 
-def _array(*_: object) -> _Array:
+def _make_array(*_: object) -> _Array:
     return np.empty(0, np.int8).view(_Array)
 
 
-def _array_of_buffer(buffer: bytes, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
-    array = _array()
+def _make_array_from_buffer(buffer: bytes, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
+    array = _make_array()
     array.__setstate__((1, shape, dtype, order == "F", bytes(memoryview(buffer))))
     return array
 
 
-def _scalar(dtype: _Dtype, item: bytes | str) -> Any:
-    array = _array()
+def _make_scalar(dtype: _Dtype, item: bytes | str) -> Any:
+    array = _make_array()
     array.__setstate__((1, (), dtype, False, item))
     return array[()]
 
 
-def _encoded(text: str, encoding: str | bytes) -> bytes:
+def _encode_latin1(text: str, encoding: str | bytes) -> bytes:
     # The encoding of bytes in protocol 2. For any other, Python would search for a codec of that name.
-    if _text(encoding) not in ("latin1", "latin-1"):
+    if _decode_ascii(encoding) not in ("latin1", "latin-1"):
         raise pickle.UnpicklingError(f"the encoding {encoding!r} is forbidden")
     return text.encode("latin-1")
 
 
-def _set(items: Iterable[Any] = ()) -> set[Any]:
+def _make_set(items: Iterable[Any] = ()) -> set[Any]:
     members = list(items)
-    _check_hashed(members)
+    _check_keys(members)
     return set(members)
 
 
-def _text(value: str | bytes) -> str:
+def _decode_ascii(value: str | bytes) -> str:
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 
@@ -277,13 +277,13 @@ _STAND_INS: dict[tuple[str, str], Callable[..., Any] | None] = {
     for modules, name, stand_in in [
         ("numpy", "ndarray", None),  # only passed to _reconstruct, which ignores it
         ("numpy", "dtype", _Dtype),
-        ("numpy.core.multiarray numpy._core.multiarray", "_reconstruct", _array),
-        ("numpy.core.multiarray numpy._core.multiarray", "scalar", _scalar),
-        ("numpy.core.numeric numpy._core.numeric", "_frombuffer", _array_of_buffer),
-        ("_codecs", "encode", _encoded),
+        ("numpy.core.multiarray numpy._core.multiarray", "_reconstruct", _make_array),
+        ("numpy.core.multiarray numpy._core.multiarray", "scalar", _make_scalar),
+        ("numpy.core.numeric numpy._core.numeric", "_frombuffer", _make_array_from_buffer),
+        ("_codecs", "encode", _encode_latin1),
         ("builtins __builtin__", "bytes", lambda: b""),  # empty bytes in protocol 2
-        ("builtins __builtin__", "set", _set),
-        ("builtins __builtin__", "frozenset", lambda items=(): frozenset(_set(items))),
+        ("builtins __builtin__", "set", _make_set),
+        ("builtins __builtin__", "frozenset", lambda items=(): frozenset(_make_set(items))),
         ("builtins __builtin__", "complex", complex),
     ]
     for module in modules.split()

@@ -24,7 +24,7 @@ class Record(TypedDict):
     meshMajor: list[str]
 
 
-def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Record:
+def validate_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Record:
     """Validates a JSON object and converts it to a record.
 
     Null is read as an empty text. Without `meshUI` (BioASQ has names only), ids of headings are looked up in `ui_of`;
@@ -42,7 +42,7 @@ def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Recor
 
     Example:
         >>> raw = {"pmid": 5, "title": "On mice.", "abstractText": None, "meshMajor": ["Mice"]}
-        >>> checked_record(raw, ui_of={"Mice": "D051379"})["meshUI"]
+        >>> validate_record(raw, ui_of={"Mice": "D051379"})["meshUI"]
         ['D051379']
     """
     if not isinstance(raw, Mapping):
@@ -50,11 +50,11 @@ def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Recor
     missing = [key for key in ("pmid", "title", "abstractText", "meshMajor") if key not in raw]
     if missing:
         raise ValueError(f"a record needs {', '.join(missing)}, got the keys {shortened([*raw])}")
-    names = _headings(raw, "meshMajor")
+    names = _check_headings(raw, "meshMajor")
     if raw.get("meshUI") is None:
         ids = [*names] if ui_of is None else [ui_of.get(name, name) for name in names]
     else:
-        ids = _headings(raw, "meshUI")
+        ids = _check_headings(raw, "meshUI")
         if len(ids) != len(names):
             raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; the numbers must be equal")
     if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
@@ -62,10 +62,10 @@ def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Recor
         ids = list(dict.fromkeys(ids))
         names = [headings[ui] for ui in ids]
     return {
-        "pmid": _pmid(raw["pmid"]),
+        "pmid": _parse_pmid(raw["pmid"]),
         "title": clean_text(raw["title"], "title"),
         "abstractText": clean_text(raw["abstractText"], "abstractText"),
-        "year": _year(raw.get("year")),
+        "year": _parse_year(raw.get("year")),
         "meshUI": ids,
         "meshMajor": names,
     }
@@ -98,7 +98,7 @@ def clean_text(value: object, what: str) -> str:
     return value
 
 
-def joined_text(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     r"""Joins the text columns of a row.
 
     Args:
@@ -109,13 +109,13 @@ def joined_text(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         ValueError: If a cell is not a text.
 
     Example:
-        >>> joined_text({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
+        >>> join_columns({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
         'On mice.\nMice ate.'
     """
     return "\n".join(filter(None, (clean_text(row.get(column), column).strip() for column in columns)))
 
 
-def _headings(raw: Mapping[str, Any], key: str) -> list[str]:
+def _check_headings(raw: Mapping[str, Any], key: str) -> list[str]:
     values = [] if raw[key] is None else raw[key]
     if not isinstance(values, list):
         raise ValueError(f"{key} must be a list of text, got {shortened(values)}")
@@ -128,7 +128,7 @@ def _headings(raw: Mapping[str, Any], key: str) -> list[str]:
     return values
 
 
-def _pmid(value: object) -> str:
+def _parse_pmid(value: object) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     pmid = clean_text(str(value) if is_number else value, "pmid").strip()
     if not pmid:
@@ -136,7 +136,7 @@ def _pmid(value: object) -> str:
     return pmid
 
 
-def _year(value: object) -> int | None:
+def _parse_year(value: object) -> int | None:
     if value is None or value == "":
         return None
     if isinstance(value, str) and len(year := value.strip()) == 4 and year.isascii() and year.isdigit():

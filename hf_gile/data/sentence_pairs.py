@@ -36,7 +36,7 @@ def load_sentence_pairs(place: str, source: str, target: str, config: str | None
     with needs_extra("train", "a translation model"):
         from datasets import Dataset, load_dataset
     if Path(place).is_dir():
-        return {part: Dataset.from_dict(_read(Path(place), part, source, target)) for part in PARTS}
+        return {part: Dataset.from_dict(_read_part(Path(place), part, source, target)) for part in PARTS}
     loaded, pairs = load_dataset(place, config), {}
     for part in PARTS:
         if part not in loaded:
@@ -51,21 +51,21 @@ def load_sentence_pairs(place: str, source: str, target: str, config: str | None
     return pairs
 
 
-def _read(folder: Path, part: str, source: str, target: str) -> dict[str, list[str]]:
+def _read_part(folder: Path, part: str, source: str, target: str) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     for side, language in (("source", source), ("target", target)):
-        found = sorted(
+        paths = sorted(
             path
             for start in PARTS[part]
             for path in folder.glob(f"{start}*")
             if path.name.removesuffix(".gz").endswith(f".{language}")
         )
-        if not found:
+        if not paths:
             raise FileNotFoundError(f"there is no file {PARTS[part][0]}.{language} (or .gz) in {folder}")
         columns[side] = []
-        for number, line in read_lines(Piece(str(found[0])), "utf-8"):
+        for number, line in read_lines(Piece(str(paths[0])), "utf-8"):
             if isinstance(line, ValueError):
-                raise ValueError(f"{found[0]}: line {number:,}: {line}")
+                raise ValueError(f"{paths[0]}: line {number:,}: {line}")
             columns[side].append(line.strip())
     if len(columns["source"]) != len(columns["target"]):
         sizes = " and ".join(f"{len(lines):,}" for lines in columns.values())

@@ -39,7 +39,7 @@ from xml.parsers import expat
 from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import data_suffix, open_binary
-from .homonyms import check_choices, described, distinct
+from .homonyms import check_choices, distinguish, join_descriptions
 from .report import ReadReport
 from .schema import clean_text
 
@@ -62,11 +62,11 @@ FORMATS = {
 }
 """rdflib format names by file suffix."""
 
-_LONGEST_ENTITY = 256
-_LONGEST_URI = 8192
-_LONGEST_LINE = 1 << 18
+_MAX_ENTITY = 256
+_MAX_URI = 8192
+_MAX_LINE = 1 << 18
 """Maximum bytes of an N-Triples line: rdflib searches the line again for every 2 KB that it reads."""
-_MOST_PARTS = 5000
+_MAX_PARTS = 5000
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _XL = "http://www.w3.org/2008/05/skos-xl#"
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -127,16 +127,16 @@ def load_skos(
             file is malformed, unless the report says to skip, which keeps everything before the damage.
     """
     report = ReadReport() if report is None else report
-    chosen = check_choices(describe, DESCRIPTIONS)
+    requested = check_choices(describe, DESCRIPTIONS)
     vocabulary = _Vocabulary([language] if isinstance(language, str) else list(language))
-    files = _files(paths)
+    files = _find_files(paths)
     for path in files:
         report.files += 1
-        _read(path, vocabulary, report)
+        _read_file(path, vocabulary, report)
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
     labels, hints = [], {}
-    for concept in sorted(vocabulary.concepts, key=_natural):
-        reason = vocabulary.useless(concept, scheme)
+    for concept in sorted(vocabulary.concepts, key=_natural_key):
+        reason = vocabulary.reason_to_skip(concept, scheme)
         if reason is not None:
             report.leave_out(reason, concept)
             continue
@@ -159,11 +159,11 @@ def load_skos(
             report.problem("malformed record", f"{source}: {concept}: {error}")
             continue
         report.records += 1
-        description = described(texts[choice] for choice in chosen)
+        description = join_descriptions(texts[choice] for choice in requested)
         labels.append(Label(concept, name, description, synonyms=alt_labels, broader=vocabulary.broader(concept)))
     if not labels:
         raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
-    return distinct(labels, hints, report, source)
+    return distinguish(labels, hints, report, source)
 
 
 class _Vocabulary:
@@ -194,24 +194,24 @@ class _Vocabulary:
         if not tag:
             self.stated[role][subject].append((len(self.languages), False, tag, text))
             return
-        for place, wanted in enumerate(self.languages):
-            if tag == wanted or tag.startswith(f"{wanted}-"):
-                self.stated[role][subject].append((place, tag != wanted, tag, text))
+        for rank, language in enumerate(self.languages):
+            if tag == language or tag.startswith(f"{language}-"):
+                self.stated[role][subject].append((rank, tag != language, tag, text))
                 return
 
     def texts(self, role: str, subject: str) -> list[str]:
-        """Returns the texts of a concept in the best available language, plain tags before regional ones."""
-        found: set[tuple[int, bool, str, str] | str] = set()
+        """Returns the texts of a concept in the best available language, plain tags before regional tags."""
+        result: set[tuple[int, bool, str, str] | str] = set()
         for value in self.stated[role].get(subject, ()):
-            found.update(self.stated["text"].get(value, ()) if isinstance(value, str) else [value])
-        ranked = sorted(value for value in found if not isinstance(value, str))
-        return list(dict.fromkeys(text for place, _, _, text in ranked if place == ranked[0][0]))
+            result.update(self.stated["text"].get(value, ()) if isinstance(value, str) else [value])
+        ranked = sorted(value for value in result if not isinstance(value, str))
+        return list(dict.fromkeys(text for rank, _, _, text in ranked if rank == ranked[0][0]))
 
     def name(self, concept: str) -> str:
         """Returns the name, or an empty string."""
         return next(iter(self.texts("name", concept)), "")
 
-    def useless(self, concept: str, scheme: str | None) -> str | None:
+    def reason_to_skip(self, concept: str, scheme: str | None) -> str | None:
         """Returns the reason why a concept is not a usable label, or None."""
         if concept.startswith("_:"):
             return "without a URI"
@@ -219,11 +219,11 @@ class _Vocabulary:
             return "deprecated"
         if scheme is not None and scheme not in self.links["scheme"].get(concept, ()):
             return "in another scheme"
-        return None if self.name(concept) else f"without a name in {self.wanted()}"
+        return None if self.name(concept) else f"without a name in {self.format_languages()}"
 
     def broader(self, concept: str) -> tuple[str, ...]:
         """Returns the parents of a concept."""
-        return tuple(sorted((self.links["broader"].get(concept, set()) & self.concepts) - {concept}, key=_natural))
+        return tuple(sorted((self.links["broader"].get(concept, set()) & self.concepts) - {concept}, key=_natural_key))
 
     def broader_names(self, concept: str) -> list[str]:
         """Returns the names of ancestors, from the top."""
@@ -234,21 +234,22 @@ class _Vocabulary:
             path.append(self.name(concept))
         return [name for name in reversed(path) if name]
 
-    def wanted(self) -> str:
+    def format_languages(self) -> str:
         """Formats the requested languages."""
         return " or ".join(self.languages)
 
     def summary(self, scheme: str | None) -> str:
         """Summarizes the content for the message that no concept is usable."""
         tags = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in self.tags.most_common(30))
-        text = f"{len(self.concepts):,} concepts; names requested in {self.wanted()}, available in {tags or 'none'}"
+        languages = self.format_languages()
+        text = f"{len(self.concepts):,} concepts; names requested in {languages}, available in {tags or 'none'}"
         if scheme is not None:
             schemes = sorted(set().union(*self.links["scheme"].values()))
             text += f"; scheme requested {scheme}, available {', '.join(schemes[:30]) or 'none'}"
         return text
 
 
-def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
+def _read_file(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
     with needs_extra("data", "load_skos"):
         from rdflib import Graph
         from rdflib.parser import PythonInputSource
@@ -267,10 +268,10 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
                 stream.seek(0)
             source: Any = stream
             if kind == "json-ld":
-                source = PythonInputSource(_json(stream), base)
+                source = PythonInputSource(_load_json(stream), base)
             elif kind == "nt":
                 source = _Lines(stream)
-            Graph(store=_store(vocabulary)).parse(source, format=kind, publicID=base)
+            Graph(store=_make_store(vocabulary)).parse(source, format=kind, publicID=base)
         if vocabulary.statements == before:
             raise ValueError("no statements")
     except Exception as error:  # invalid data can raise any exception
@@ -290,8 +291,8 @@ class _Lines(BufferedIOBase):
         data = self.stream.read(-1 if size is None else size)
         end = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self.length = len(data) - 1 - end + (self.length if end < 0 else 0)
-        if self.length > _LONGEST_LINE:
-            raise ValueError(f"a line is longer than {_LONGEST_LINE:,} bytes")
+        if self.length > _MAX_LINE:
+            raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
         return data
 
 
@@ -302,7 +303,7 @@ def _check_entities(path: Path) -> None:
     parts = 0
 
     def declare(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
-        if value is not None and (is_parameter or "&" in value or len(value) > _LONGEST_ENTITY):
+        if value is not None and (is_parameter or "&" in value or len(value) > _MAX_ENTITY):
             raise ValueError(
                 f"the entity {shortened(name)} is not a short text, like an XML bomb; replace it by its value"
             )
@@ -315,8 +316,8 @@ def _check_entities(path: Path) -> None:
     def add(_: str) -> None:
         nonlocal parts
         parts += 1
-        if parts > _MOST_PARTS:  # each is appended by copying the previous ones
-            raise ValueError(f"a text of <{inside[0][:80]}> has more than {_MOST_PARTS:,} lines and entities")
+        if parts > _MAX_PARTS:  # each is appended by copying the previous ones
+            raise ValueError(f"a text of <{inside[0][:80]}> has more than {_MAX_PARTS:,} lines and entities")
 
     parser = expat.ParserCreate()
     parser.EntityDeclHandler, parser.StartElementHandler, parser.CharacterDataHandler = declare, start, add
@@ -328,7 +329,7 @@ def _check_entities(path: Path) -> None:
                 return  # rdflib reports the error
 
 
-def _store(vocabulary: _Vocabulary) -> Store:
+def _make_store(vocabulary: _Vocabulary) -> Store:
     from rdflib import BNode, Literal
     from rdflib.store import Store
 
@@ -345,8 +346,8 @@ def _store(vocabulary: _Vocabulary) -> Store:
             subject, predicate, value = triple
             predicate = str(predicate)
             for node in (subject, predicate, () if isinstance(value, Literal) else value):
-                if len(node) > _LONGEST_URI:  # a prefix may expand to a million characters
-                    raise ValueError(f"a URI is longer than {_LONGEST_URI:,} characters: {node[:80]}...")
+                if len(node) > _MAX_URI:  # a prefix may expand to a million characters
+                    raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
             if predicate in _TEXTS:
                 role = _TEXTS[predicate]
                 if isinstance(value, Literal):
@@ -373,7 +374,7 @@ def _store(vocabulary: _Vocabulary) -> Store:
     return Statements()
 
 
-def _json(stream: IO[bytes]) -> Any:
+def _load_json(stream: IO[bytes]) -> Any:
     """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
     data = json.loads(stream.read())
     values = [data]
@@ -393,23 +394,23 @@ def _json(stream: IO[bytes]) -> Any:
     return data
 
 
-def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    found: dict[Path, None] = {}
+def _find_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    result: dict[Path, None] = {}
     for name in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         path = Path(name)
         if name == "" or not path.exists():  # Path("") is the current folder
             raise FileNotFoundError(f"no file or folder {str(name)!r} (in {Path.cwd()})")
         files = sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
-        known = [file for file in files if data_suffix(file) in FORMATS]
-        if not known:
+        readable = [file for file in files if data_suffix(file) in FORMATS]
+        if not readable:
             raise ValueError(f"nothing to read at {path}: expected {', '.join(FORMATS)}, each with or without .gz")
-        found.update(dict.fromkeys(file.resolve() for file in known))
-    if not found:
+        result.update(dict.fromkeys(file.resolve() for file in readable))
+    if not result:
         raise ValueError("paths must name at least one file or folder, got none")
-    return list(found)
+    return list(result)
 
 
-def _natural(uri: str) -> list[Any]:
+def _natural_key(uri: str) -> list[Any]:
     # Numbers by length and digits, since int() refuses very long ones.
     parts = re.split("([0-9]+)", uri)
-    return [(len(part.lstrip("0")), part.lstrip("0"), part) if place % 2 else part for place, part in enumerate(parts)]
+    return [(len(part.lstrip("0")), part.lstrip("0"), part) if index % 2 else part for index, part in enumerate(parts)]

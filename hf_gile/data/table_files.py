@@ -29,8 +29,8 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 """Suffixes of table files, each with or without `.gz`."""
 
 _PIECE = 1 << 26
-_LONGEST_LINE = 1 << 24
-LONGEST_CELL = 1 << 24
+_MAX_LINE = 1 << 24
+MAX_CELL = 1 << 24
 _FIRST_ROWS = 1000
 _BOM = "\ufeff"
 _QUOTES = " (is a double quote not closed, or not doubled in a cell?)"
@@ -90,8 +90,8 @@ def read_rows(
     absent = set(columns) if ragged else {*columns, *may_lack}
     found: dict[str, None] = {}
     count = 0
-    wanted = None if all_columns else [*columns, *may_lack]
-    rows = _parquet_rows(piece, wanted) if suffix == ".parquet" else _READERS[suffix](piece, form)
+    selected = None if all_columns else [*columns, *may_lack]
+    rows = _read_parquet(piece, selected) if suffix == ".parquet" else _READERS[suffix](piece, form)
     with closing(rows):
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, Mapping):
@@ -106,7 +106,7 @@ def read_rows(
                     break
             yield f"{unit} {number:,}", f"{short}{number}", row
     if absent and count:
-        raise no_column(next(column for column in (*columns, *may_lack) if column in absent), found, path)
+        raise missing_column_error(next(column for column in (*columns, *may_lack) if column in absent), found, path)
 
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
@@ -129,9 +129,9 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
         start = piece.start
         if start:  # a line that continues here belongs to the previous part
             stream.seek(start - 1)
-            start += _length_of_line(stream) - 1
-        while (piece.stop is None or start < piece.stop) and (line := _next_line(stream)):
-            yield start, _decoded(line, encoding, first=start == 0)
+            start += _skip_line(stream) - 1
+        while (piece.stop is None or start < piece.stop) and (line := _read_line(stream)):
+            yield start, _decode_line(line, encoding, first=start == 0)
             start += len(line)
 
 
@@ -152,9 +152,9 @@ def stream_lines(binary: IO[bytes], encoding: str) -> Iterator[tuple[int, str | 
     stream: IO[Any] = binary if by_bytes else TextIOWrapper(binary, encoding, newline="\n")
     number = 0
     try:
-        while line := _next_line(stream):
+        while line := _read_line(stream):
             number += 1
-            yield number, _decoded(line, encoding, first=number == 1)
+            yield number, _decode_line(line, encoding, first=number == 1)
     finally:
         if isinstance(stream, TextIOWrapper):
             stream.detach()  # the caller that opened the stream closes it
@@ -173,8 +173,8 @@ def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = No
     """
     size, piece_size = path.stat().st_size, piece_size or _PIECE
     with path.open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    if packed or size <= piece_size or "\n".encode(encoding) != b"\n":
+        is_gzip = stream.read(2) == b"\x1f\x8b"
+    if is_gzip or size <= piece_size or "\n".encode(encoding) != b"\n":
         return [Piece(str(path))]
     # the last part has between half and one and a half times the size
     bounds = [*range(0, size - piece_size // 2, piece_size), size]
@@ -195,11 +195,11 @@ def table_pieces(file: Path, form: Format, piece_size: int | None = None) -> lis
     if data_suffix(file) == ".jsonl":
         return line_pieces(file, form.encoding, piece_size)
     if data_suffix(file) == ".parquet":
-        return _parquet_pieces(file, piece_size)
+        return _split_parquet(file, piece_size)
     return [Piece(str(file))]
 
 
-def checked_encoding(encoding: str) -> str:
+def resolve_encoding(encoding: str) -> str:
     """Returns Python's name of an encoding, `"utf-8"` with a byte order mark or without.
 
     Args:
@@ -212,7 +212,7 @@ def checked_encoding(encoding: str) -> str:
         ValueError: If Python does not support it.
 
     Example:
-        >>> checked_encoding("windows-1252")
+        >>> resolve_encoding("windows-1252")
         'cp1252'
     """
     try:
@@ -222,7 +222,7 @@ def checked_encoding(encoding: str) -> str:
     return "utf-8" if name == "utf-8-sig" else name
 
 
-def no_column(missing: str, columns: Iterable[str], source: object) -> ValueError:
+def missing_column_error(missing: str, columns: Iterable[str], source: object) -> ValueError:
     """Makes the error for a missing column.
 
     Args:
@@ -234,7 +234,7 @@ def no_column(missing: str, columns: Iterable[str], source: object) -> ValueErro
         The error, to be raised.
 
     Example:
-        >>> print(no_column("label", ["text", "labels"], "notes.csv"))
+        >>> print(missing_column_error("label", ["text", "labels"], "notes.csv"))
         notes.csv: no column 'label', only text, labels; did you mean 'labels'?
     """
     columns = list(columns)
@@ -246,7 +246,7 @@ def no_column(missing: str, columns: Iterable[str], source: object) -> ValueErro
     return ValueError(f"{source}: no column {shortened(missing)}, only {', '.join(listed)}{hint}")
 
 
-def csv_rows(
+def parse_csv(
     lines: Iterator[tuple[int, str | ValueError]], delimiter: str = ",", quotes: bool = True
 ) -> Iterator[tuple[int, object]]:
     """Reads the rows of CSV; the first row contains the column names.
@@ -263,11 +263,11 @@ def csv_rows(
         ValueError: If two columns have the same name.
     """
     ahead = deque[tuple[int, str | ValueError]]()
-    taken: list[tuple[int, str | ValueError]] = []  # the lines of a single row
+    row_lines: list[tuple[int, str | ValueError]] = []  # the lines of a single row
 
     def feed() -> Iterator[str]:
         while item := ahead.popleft() if ahead else next(lines, None):
-            taken.append(item)
+            row_lines.append(item)
             if isinstance(item[1], ValueError):
                 raise item[1]
             yield item[1]
@@ -276,44 +276,44 @@ def csv_rows(
     reader = csv.reader(feed(), delimiter=delimiter, quoting=quoting, strict=True)
     header: list[str] | None = None
     while True:
-        taken.clear()
+        row_lines.clear()
         try:
-            cells = _next_cells(reader)
+            cells = _read_cells(reader)
         except StopIteration:
             return
         except (csv.Error, ValueError) as error:
             if header is None and isinstance(error, csv.Error):
                 raise ValueError(f"the first line, which names the columns, is not CSV: {error}{_QUOTES}") from error
-            if header is None or not taken or not (isinstance(error, csv.Error) or error is taken[-1][1]):
+            if header is None or not row_lines or not (isinstance(error, csv.Error) or error is row_lines[-1][1]):
                 raise
             # An unclosed quote swallows the following rows: they are read again.
-            ahead.extendleft(reversed(taken[1:]))
+            ahead.extendleft(reversed(row_lines[1:]))
             hint = _QUOTES if isinstance(error, csv.Error) else ""
-            yield taken[0][0], ValueError(f"{error}{hint}")
+            yield row_lines[0][0], ValueError(f"{error}{hint}")
             reader = csv.reader(feed(), delimiter=delimiter, quoting=quoting, strict=True)
             continue
         if not cells:
             continue
         if header is None:
             header = cells
-            if twice := [column for place, column in enumerate(header) if column and column in header[:place]]:
-                raise ValueError(f"two columns are named {shortened(twice[0])}")
+            if repeated := [column for index, column in enumerate(header) if column and column in header[:index]]:
+                raise ValueError(f"two columns are named {shortened(repeated[0])}")
         elif len(cells) != len(header):
             counts = f"{len(cells)} cells, but the first line has {len(header)}"
-            yield taken[0][0], ValueError(f"{counts}; quote cells that contain {delimiter!r} or a line break")
+            yield row_lines[0][0], ValueError(f"{counts}; quote cells that contain {delimiter!r} or a line break")
         else:
-            yield taken[0][0], dict(zip(header, cells, strict=True))
+            yield row_lines[0][0], dict(zip(header, cells, strict=True))
 
 
-def _next_cells(reader: Iterator[list[str]]) -> list[str]:
-    before = csv.field_size_limit(LONGEST_CELL)  # a setting of the whole process, which other code may rely on
+def _read_cells(reader: Iterator[list[str]]) -> list[str]:
+    previous_limit = csv.field_size_limit(MAX_CELL)  # a setting of the whole process, which other code may rely on
     try:
         return next(reader)
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(previous_limit)
 
 
-def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[int, object]]:
+def parse_jsonl(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[int, object]]:
     """Reads JSON lines; empty lines are skipped.
 
     Args:
@@ -323,7 +323,7 @@ def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[
         The line number; and the parsed line, or an error.
     """
     row: object
-    for place, line in lines:
+    for number, line in lines:
         if isinstance(line, ValueError):
             row = line
         elif not line or line.isspace():
@@ -337,21 +337,21 @@ def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[
                 row = ValueError("nested too deeply")
             except ValueError as error:
                 row = ValueError(f"not JSON: {error}")
-        yield place, row
+        yield number, row
 
 
-def _csv_file_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
+def _read_csv(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
     delimiter = form.delimiter or ("\t" if data_suffix(Path(piece.path)) == ".tsv" else ",")
     with closing(read_lines(piece, form.encoding)) as lines:  # the traceback of an error would keep the file open
-        yield from csv_rows(lines, delimiter, form.quotes)
+        yield from parse_csv(lines, delimiter, form.quotes)
 
 
-def _jsonl_file_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
+def _read_jsonl(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
     with closing(read_lines(piece, form.encoding)) as lines:
-        yield from jsonl_rows(lines)
+        yield from parse_jsonl(lines)
 
 
-def _json_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
+def _read_json(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
     with open_binary(piece.path) as stream:
         text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
         if text.next_character() != "[":
@@ -364,13 +364,13 @@ def _json_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None
             raise ValueError(f"expected the end of the file after the list, got {rest!r}")
 
 
-def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[int, object], None, None]:
+def _read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int, object], None, None]:
     number = 0
     try:
-        file = _parquet_file(piece.path)
+        file = _open_parquet(piece.path)
         if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
             columns = None  # so that the message names all columns
-        for group, start in enumerate(_group_starts(file.metadata)):
+        for group, start in enumerate(_find_group_starts(file.metadata)):
             if piece.start <= start < (start + 1 if piece.stop is None else piece.stop):
                 for batch in file.iter_batches(_FIRST_ROWS, row_groups=[group], columns=columns):
                     for row in batch.to_pylist():
@@ -384,9 +384,9 @@ def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
         raise ValueError(f"not a Parquet file, or a damaged one: {error}") from error
 
 
-def _parquet_pieces(path: Path, piece_size: int | None) -> list[Piece]:
+def _split_parquet(path: Path, piece_size: int | None) -> list[Piece]:
     try:
-        starts = _group_starts(_parquet_file(str(path)).metadata)
+        starts = _find_group_starts(_open_parquet(str(path)).metadata)
     except (ValueError, OSError):  # reported by the reader with instructions
         return [Piece(str(path))]
     bounds = [0]
@@ -396,13 +396,13 @@ def _parquet_pieces(path: Path, piece_size: int | None) -> list[Piece]:
     return [Piece(str(path), start, stop) for start, stop in pairwise([*bounds, path.stat().st_size])]
 
 
-def _parquet_file(path: str) -> Any:
+def _open_parquet(path: str) -> Any:
     with needs_extra("data", "reading Parquet files"):
         import pyarrow.parquet
     return pyarrow.parquet.ParquetFile(path)
 
 
-def _group_starts(metadata: Any) -> list[int]:
+def _find_group_starts(metadata: Any) -> list[int]:
     # The lowest offset of a column's pages, since a page of distinct values may come first.
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     return [
@@ -411,30 +411,30 @@ def _group_starts(metadata: Any) -> list[int]:
 
 
 _READERS: dict[str, Callable[[Piece, Format], Generator[tuple[int, object], None, None]]] = {
-    ".csv": _csv_file_rows,
-    ".tsv": _csv_file_rows,
-    ".jsonl": _jsonl_file_rows,
-    ".json": _json_rows,
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
 }
 
 
-def _next_line(stream: IO[Any]) -> Any:
-    line = stream.readline(_LONGEST_LINE)
-    if len(line) == _LONGEST_LINE and line[-1:] not in (b"\n", "\n"):
-        raise ValueError(f"a line is longer than {_LONGEST_LINE:,} bytes")
+def _read_line(stream: IO[Any]) -> Any:
+    line = stream.readline(_MAX_LINE)
+    if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
+        raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
     return line
 
 
-def _length_of_line(stream: IO[bytes]) -> int:
+def _skip_line(stream: IO[bytes]) -> int:
     length = 0
-    while line := stream.readline(_LONGEST_LINE):
+    while line := stream.readline(_MAX_LINE):
         length += len(line)
         if line.endswith(b"\n"):
             break
     return length
 
 
-def _decoded(raw: bytes | str, encoding: str, first: bool) -> str | ValueError:
+def _decode_line(raw: bytes | str, encoding: str, first: bool) -> str | ValueError:
     try:
         line = raw if isinstance(raw, str) else raw.decode(encoding)
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +11,7 @@ from ..models.labels_gile import LabelSet
 from .annif import load_annif, load_annif_vocabulary
 from .files import data_suffix
 from .label_files import read_label_file
-from .parts import PARTS, all_parts, leave_to_test
+from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
 from .table_files import SUFFIXES
 from .tables import load_table, table_of
@@ -98,9 +99,9 @@ class TableSource:
     def name(self) -> str:
         """Returns the name of the training data, from the dataset or the files."""
         if self.dataset:
-            place = Path(self.dataset)
-            return place.name if place.exists() else self.dataset
-        return names_of(self.train_files)
+            folder = Path(self.dataset)
+            return folder.name if folder.exists() else self.dataset
+        return join_file_names(self.train_files)
 
     def read_all(self, say: Callable[..., None]) -> "tuple[dict[str, Dataset], LabelSet]":
         """Reads all documents and labels.
@@ -117,10 +118,10 @@ class TableSource:
             ValueError: If the files cannot be read, or documents have labels missing from the label file.
         """
         parts, labels = self._read_parts(say)
-        parts = all_parts(parts)
+        parts = fill_parts(parts)
         if self.held_out:
-            parts = leave_to_test(parts, self.held_out)
-        return parts, self._labels_of(parts, labels, say)
+            parts = hold_out_labels(parts, self.held_out)
+        return parts, self._collect_labels(parts, labels, say)
 
     def _read_parts(self, say: Callable[..., None]) -> "tuple[dict[str, Dataset], LabelSet | None]":
         """Reads the available parts, and the labels that a dataset defines."""
@@ -145,10 +146,12 @@ class TableSource:
                     say(f"{part}: {report}")
         return parts, labels
 
-    def _labels_of(self, parts: "Mapping[str, Dataset]", labels: LabelSet | None, say: Callable[..., None]) -> LabelSet:
+    def _collect_labels(
+        self, parts: "Mapping[str, Dataset]", labels: LabelSet | None, say: Callable[..., None]
+    ) -> LabelSet:
         """Reads the labels, those of training documents first."""
-        of_parts = {part: Counter(one for row in rows["labels"] for one in row) for part, rows in parts.items()}
-        used = sum(of_parts.values(), Counter[str]())
+        counts_by_part = {part: Counter(chain.from_iterable(rows["labels"])) for part, rows in parts.items()}
+        used = sum(counts_by_part.values(), Counter[str]())
         if self.label_file is not None:
             labels, report = self.read_labels()
             say(f"labels: {report}")
@@ -163,7 +166,7 @@ class TableSource:
                     "--on_unknown_label drop"
                 )
             say(f"{message}: dropped {sum(missing.values()):,} times")
-        return seen_first(labels, {one: number for one, number in of_parts["train"].items() if one in labels})
+        return seen_first(labels, {label: count for label, count in counts_by_part["train"].items() if label in labels})
 
     def columns(self) -> dict[str, Any]:
         """Returns the arguments of `load_table` and `table_of` that name columns."""
@@ -213,14 +216,14 @@ class TableSource:
         return labels, report
 
 
-def names_of(files: Sequence[str]) -> str:
+def join_file_names(files: Sequence[str]) -> str:
     """Returns a name for documents, from the names of their files.
 
     Args:
         files: Files, folders and globs.
 
     Example:
-        >>> names_of(["notes/train.jsonl.gz", "more.csv"])
+        >>> join_file_names(["notes/train.jsonl.gz", "more.csv"])
         'train, more'
     """
     return ", ".join(dict.fromkeys(Path(file).name.partition(".")[0] for file in files))

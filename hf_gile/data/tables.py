@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, find_files
-from .homonyms import distinct
+from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_text, joined_text
-from .table_files import SUFFIXES, Format, checked_encoding, no_column, read_rows, table_pieces
+from .schema import clean_text, join_columns
+from .table_files import SUFFIXES, Format, missing_column_error, read_rows, resolve_encoding, table_pieces
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -97,14 +97,14 @@ def load_table(
         ValueError: If a column is missing, no row is usable, or input is malformed and `on_error` is `"raise"`.
     """
     report = ReadReport(on_error)
-    form = Format(checked_encoding(encoding), delimiter, quotes)
+    form = Format(resolve_encoding(encoding), delimiter, quotes)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ValueError(f"delimiter must be a single character other than a quote or line break, got {delimiter!r}")
-    columns = _checked_columns(text, labels, id, separator)
+    columns = _check_columns(text, labels, id, separator)
     files = find_files(paths, SUFFIXES)
     names = short_names(files)
     dataset = load_pieces(
-        partial(_documents, columns=columns, form=form, names=names),
+        partial(_read_documents, columns=columns, form=form, names=names),
         [piece for file in files for piece in table_pieces(file, form)],
         document_features,
         key=["table", _VERSION, columns, form, names],
@@ -114,7 +114,7 @@ def load_table(
         cache_dir=cache_dir,
     )
     if id is not None and not streaming:
-        dataset = _first_of_each_id(dataset, report)
+        dataset = _drop_repeated_ids(dataset, report)
     return dataset, report
 
 
@@ -156,20 +156,20 @@ def table_of(
         ['mice', 'rats']
     """
     report = ReadReport() if report is None else report
-    columns = _checked_columns(text, labels, id, separator)
+    columns = _check_columns(text, labels, id, separator)
     if isinstance(dataset, dict):
         raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
     if dataset.features is None:
         raise ValueError("the columns of this stream are unknown: set its features, as in dataset.cast(features)")
     for column in (*columns.text, labels, *([] if id is None else [id])):
         if column not in dataset.features:
-            raise no_column(column, dataset.features, "the dataset")
+            raise missing_column_error(column, dataset.features, "the dataset")
     feature = dataset.features[labels]
     feature = getattr(feature, "feature", feature)  # the feature of a list
     names = list(feature.names) if hasattr(feature, "names") else None
     options = {"desc": "documents"} if hasattr(dataset, "num_rows") else {}  # streams have no progress bar
     documents = dataset.with_format(None).map(
-        _documents_of_batch,
+        _convert_batch,
         with_indices=True,
         batched=True,
         fn_kwargs={"columns": columns, "names": names, "on_error": report.on_error},
@@ -224,17 +224,17 @@ def load_labels(
     file, *more = find_files(path, SUFFIXES)
     if more:
         raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    form = Format(checked_encoding(encoding))
-    names, descriptions = _several(name), _several(description) if description else ()
-    others = _several(synonyms) if synonyms else ()
-    needed = [id, *names, *descriptions, *others, *([] if language is None else [language])]
+    form = Format(resolve_encoding(encoding))
+    names, description_columns = _as_tuple(name), _as_tuple(description) if description else ()
+    synonym_columns = _as_tuple(synonyms) if synonyms else ()
+    needed = [id, *names, *description_columns, *synonym_columns, *([] if language is None else [language])]
     rows = list(read_rows(Piece(str(file)), report, form, needed, all_columns=True))
-    own = {field.name for field in fields(Label)}
-    if not descriptions and not others and language is None and all(own.issuperset(row) for _, _, row in rows):
-        descriptions, others, language = ("description",), ("synonyms",), "language"
-        own -= {"id", "name", "description", "synonyms", "language"}
+    extra = {field.name for field in fields(Label)}
+    if not (description_columns or synonym_columns or language) and all(extra.issuperset(row) for _, _, row in rows):
+        description_columns, synonym_columns, language = ("description",), ("synonyms",), "language"
+        extra -= {"id", "name", "description", "synonyms", "language"}
     else:
-        own = {"broader"} - {*descriptions, *others, *names}
+        extra = {"broader"} - {*description_columns, *synonym_columns, *names}
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     positions: dict[str, str] = {}
@@ -243,24 +243,24 @@ def load_labels(
             label_id = document_id(row.get(id), id)
             if label_id in positions:
                 raise ValueError(f"the id {label_id!r} is already used in {positions[label_id]}")
-            given = list(filter(None, (clean_text(row.get(column), column).strip() for column in names)))
-            if not given:
+            label_names = list(filter(None, (clean_text(row.get(column), column).strip() for column in names)))
+            if not label_names:
                 raise ValueError(f"the label {label_id!r} has no {' and no '.join(names)}")
             label = Label(
                 id=label_id,
-                name=given[0],
-                description=_description(row, descriptions),
-                synonyms=_synonyms(row, others),
+                name=label_names[0],
+                description=_join_description(row, description_columns),
+                synonyms=_parse_synonyms(row, synonym_columns),
                 language=None if language is None else clean_text(row.get(language), language).strip() or None,
-                **{field: _own_value(field, row[field]) for field in own if row.get(field) not in (None, "")},
+                **{field: _parse_field(field, row[field]) for field in extra if row.get(field) not in (None, "")},
             )
         except ValueError as error:
             report.problem("malformed label", f"{file}: {where}: {error}")
             continue
         report.records += 1
         labels[label_id], positions[label_id] = label, where
-        hints[label_id] = [other for other in given if other != label.name]
-    return distinct(labels.values(), hints, report, str(file))
+        hints[label_id] = [other for other in label_names if other != label.name]
+    return distinguish(labels.values(), hints, report, str(file))
 
 
 def short_names(files: Sequence[Path]) -> dict[str, str]:
@@ -333,7 +333,7 @@ def label_ids(value: object, what: str, separator: str | None = None) -> list[st
         if separator != "json":
             ids = [clean_text(value, what)] if separator is None else clean_text(value, what).split(separator)
             return list(dict.fromkeys(filter(None, map(str.strip, ids))))
-        value = _json_list(value, what) if value.strip() else None
+        value = _parse_json_list(value, what) if value.strip() else None
     if value is None:
         return []
     if not isinstance(value, list | tuple):
@@ -341,7 +341,7 @@ def label_ids(value: object, what: str, separator: str | None = None) -> list[st
     return list(dict.fromkeys([document_id(item, f"a label id in {what}") for item in value]))
 
 
-def _json_list(text: str, what: str) -> list[Any]:
+def _parse_json_list(text: str, what: str) -> list[Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -375,35 +375,35 @@ def is_useful(
     return False
 
 
-def _documents(
+def _read_documents(
     piece: Piece, report: ReadReport, *, columns: _Columns, form: Format, names: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     needed = [*columns.text, *([] if columns.id is None else [columns.id])]
     may_lack = [] if columns.labels is None else [columns.labels]
-    for where, place, row in read_rows(piece, report, form, needed, may_lack):
+    for where, position, row in read_rows(piece, report, form, needed, may_lack):
         try:
-            document = _document(row, columns, f"{names[piece.path]}:{place}")
+            document = _parse_document(row, columns, f"{names[piece.path]}:{position}")
         except ValueError as error:
             report.problem("malformed row", f"{piece.path}: {where}: {error}")
             continue
-        lacks = f"without {columns.labels!r}" if columns.labels and columns.labels not in row else "without labels"
-        if is_useful(document, f"{piece.path}: {where}", report, lacks if columns.labels else None):
+        reason = f"without {columns.labels!r}" if columns.labels and columns.labels not in row else "without labels"
+        if is_useful(document, f"{piece.path}: {where}", report, reason if columns.labels else None):
             yield document
 
 
-def _document(row: Mapping[str, Any], columns: _Columns, place: str) -> dict[str, Any]:
+def _parse_document(row: Mapping[str, Any], columns: _Columns, position: str) -> dict[str, Any]:
     if columns.id is not None and columns.id not in row:
-        raise no_column(columns.id, row, place)
+        raise missing_column_error(columns.id, row, position)
     return {
-        "id": place if columns.id is None else document_id(row.get(columns.id), columns.id),
-        "text": joined_text(row, columns.text),
+        "id": position if columns.id is None else document_id(row.get(columns.id), columns.id),
+        "text": join_columns(row, columns.text),
         "labels": []
         if columns.labels is None
         else label_ids(row.get(columns.labels), columns.labels, columns.separator),
     }
 
 
-def _documents_of_batch(
+def _convert_batch(
     batch: Mapping[str, list[Any]],
     positions: list[int],
     *,
@@ -414,14 +414,14 @@ def _documents_of_batch(
     documents: dict[str, list[Any]] = {"id": [], "text": [], "labels": []}
     report = ReadReport(on_error)
     labels = columns.labels or ""
-    for number, place in enumerate(positions):
+    for number, position in enumerate(positions):
         row = {column: batch[column][number] for column in (*columns.text, labels, columns.id) if column is not None}
         try:
             if names is not None:
-                row[labels] = _names_of_classes(row[labels], names)
-            document = _document(row, columns, str(place))
+                row[labels] = _class_names(row[labels], names)
+            document = _parse_document(row, columns, str(position))
         except ValueError as error:
-            report.problem("malformed row", f"row {place:,} of the dataset: {error}")
+            report.problem("malformed row", f"row {position:,} of the dataset: {error}")
             continue
         if document["text"] and document["labels"]:
             for key, value in document.items():
@@ -429,15 +429,15 @@ def _documents_of_batch(
     return documents
 
 
-def _names_of_classes(value: object, names: list[str]) -> list[str]:
+def _class_names(value: object, names: list[str]) -> list[str]:
     classes: list[Any] = value if isinstance(value, list) else [value]
     classes = [number for number in classes if number is not None and number != -1]  # -1 stands for no class on the Hub
-    if not all(isinstance(one, int) and 0 <= one < len(names) for one in classes):
+    if not all(isinstance(number, int) and 0 <= number < len(names) for number in classes):
         raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
-    return [names[one] for one in classes]
+    return [names[number] for number in classes]
 
 
-def _first_of_each_id(dataset: Dataset, report: ReadReport) -> Any:
+def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -453,7 +453,7 @@ def _first_of_each_id(dataset: Dataset, report: ReadReport) -> Any:
     return dataset.select(sorted(rows["row_min"].to_pylist()))
 
 
-def _description(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+def _join_description(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     parts: list[str] = []
     for column in columns:
         value = row.get(column)
@@ -462,7 +462,7 @@ def _description(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, parts)))
 
 
-def _synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+def _parse_synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
     for column in columns:
         value = row.get(column)
@@ -487,9 +487,9 @@ def split_synonyms(cell: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
 
 
-def _own_value(field: str, value: object) -> Any:
+def _parse_field(field: str, value: object) -> Any:
     if field == "broader":
-        return _synonyms({field: value}, [field])
+        return _parse_synonyms({field: value}, [field])
     # CSV cells have true, 7 or 0.5 as in JSON.
     try:
         return json.loads(value.lower()) if isinstance(value, str) else value
@@ -498,13 +498,13 @@ def _own_value(field: str, value: object) -> Any:
         raise ValueError(f"{field} must be {expected}, got {shortened(value)}") from None
 
 
-def _checked_columns(text: str | Sequence[str], labels: str | None, id: str | None, separator: str | None) -> _Columns:
+def _check_columns(text: str | Sequence[str], labels: str | None, id: str | None, separator: str | None) -> _Columns:
     if separator == "":
         raise ValueError("separator must not be empty; pass None if a string is a single label id")
-    return _Columns(_several(text), labels, id, separator)
+    return _Columns(_as_tuple(text), labels, id, separator)
 
 
-def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
     names = (names,) if isinstance(names, str) else tuple(names)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"expected a column name, or several distinct names, got {list(names)}")

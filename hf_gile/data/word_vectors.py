@@ -44,11 +44,11 @@ from .safe_pickle import load_pickle
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 Block = tuple[Sequence[Any], Matrix, Sequence[int]]  # words, vectors and their positions in the file
 
-_LONGEST_LINE = 1 << 20
+_MAX_LINE = 1 << 20
 _ROWS = 1000  # parsed at a time
 _SAMPLE = 100  # lines used to detect the vector size
 _CHUNK = 1 << 20
-_LONGEST_HEADER = 100
+_MAX_HEADER = 100
 _HEADER = re.compile(rb"([0-9]{1,18})\s+([0-9]{1,18})")
 _FASTTEXT_MODEL = (793_712_314).to_bytes(4, "little")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -163,7 +163,7 @@ def load_word_vectors(
         raise ValueError(f"{path}: word vectors are read from {', '.join(READERS)}")
     if max_words is not None and not (isinstance(max_words, int) and max_words > 0):
         raise ValueError(f"max_words must be a positive number or None, got {max_words!r}")
-    source = _Source(path, max_words, _codec(encoding), report, "line" if reader is _read_text else "word")
+    source = _Source(path, max_words, _resolve_codec(encoding), report, "line" if reader is _read_text else "word")
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     report.files += 1
@@ -205,16 +205,16 @@ class _Table:
                 )
             elif self._add(word, position):
                 rows.append(row)
-        kept = vectors if len(rows) == len(vectors) else vectors[rows]
+        accepted = vectors if len(rows) == len(vectors) else vectors[rows]
         if before == 0:
-            self.vectors = kept
+            self.vectors = accepted
             return
         if len(self.positions) > len(self.vectors):
             if not self.vectors.flags.owndata:
                 self.vectors = self.vectors.copy()
             # In place, since np.concatenate would double the memory.
             self.vectors.resize((len(self.positions) * 9 // 8, vectors.shape[1]), refcheck=False)
-        self.vectors[before : len(self.positions)] = kept
+        self.vectors[before : len(self.positions)] = accepted
 
     def _add(self, word: object, position: int) -> bool:
         where = f"{self.source.unit} {position:,}"
@@ -228,7 +228,7 @@ class _Table:
         if not isinstance(word, str):
             return self._refuse("malformed word", f"{where} must be a text, got {shortened(word)}")
         if not word or "\0" in word:
-            return self._refuse("malformed word", f"{where} must not be empty or hold a NUL, got {shortened(word)}")
+            return self._refuse("malformed word", f"{where} must not be empty or contain a NUL, got {shortened(word)}")
         first = self.positions.setdefault(str(word), position)  # numpy texts become str
         if first != position:
             return self._refuse(
@@ -250,30 +250,30 @@ class _Table:
 
 def _read_text(source: _Source) -> Iterator[Block]:
     with open_binary(source.path) as stream:
-        lines = _lines(stream, source)
+        lines = _iterate_lines(stream, source)
         first = list(islice(lines, 1 + _SAMPLE))
         if not first:
             raise ValueError(f"{source.path}: no words")
-        size, promised = _size_and_number(first, source)
-        rows = islice(chain(first if promised is None else first[1:], lines), source.max_words)
+        size, declared = _detect_header(first, source)
+        rows = islice(chain(first if declared is None else first[1:], lines), source.max_words)
         number = 0
         while block := list(islice(rows, _ROWS)):
             number += len(block)
-            yield _parsed(block, size, source)
-        if promised is not None and number != min(promised, source.max_words or promised):
+            yield _parse_lines(block, size, source)
+        if declared is not None and number != min(declared, source.max_words or declared):
             more = "at least " if number == source.max_words else ""
             source.report.problem(
-                "wrong header", f"{source.path}: line 1 declares {promised:,} words, the file has {more}{number:,}"
+                "wrong header", f"{source.path}: line 1 declares {declared:,} words, but the file has {more}{number:,}"
             )
 
 
-def _lines(stream: IO[bytes], source: _Source) -> Iterator[tuple[int, bytes]]:
+def _iterate_lines(stream: IO[bytes], source: _Source) -> Iterator[tuple[int, bytes]]:
     """Yields non-empty lines with their numbers, without trailing white space."""
 
     def lines() -> Iterator[bytes]:
-        while line := stream.readline(_LONGEST_LINE):
-            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-                raise ValueError(f"a line of more than {_LONGEST_LINE:,} bytes")
+        while line := stream.readline(_MAX_LINE):
+            if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+                raise ValueError(f"a line of more than {_MAX_LINE:,} bytes")
             yield line.rstrip()
 
     for number, line in enumerate(source.report.until_damage(lines(), source.path), 1):
@@ -289,25 +289,25 @@ def _lines(stream: IO[bytes], source: _Source) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _size_and_number(first: list[tuple[int, bytes]], source: _Source) -> tuple[int, int | None]:
-    """Returns the vector size, and the number of words if the first line is a header."""
+def _detect_header(first: list[tuple[int, bytes]], source: _Source) -> tuple[int, int | None]:
+    """Detects the vector size, and the number of words if the first line is a header."""
     header = _HEADER.fullmatch(first[0][1])
     if not header:
-        return _size(first, source), None
-    promised, promised_size = map(int, header.groups())
-    size = _size(first[1:], source) if first[1:] else promised_size
-    if size == 1 and promised_size != 1:  # a word that is a number, with a vector of size 1
+        return _detect_size(first, source), None
+    declared, declared_size = map(int, header.groups())
+    size = _detect_size(first[1:], source) if first[1:] else declared_size
+    if size == 1 and declared_size != 1:  # a word that is a number, with a vector of size 1
         return size, None
-    if size != promised_size:
+    if size != declared_size:
         source.report.problem(
             "wrong header",
-            f"{source.path}: line 1 declares vectors of {promised_size:,} numbers, the lines after it have {size:,}",
+            f"{source.path}: line 1 declares vectors of {declared_size:,} numbers, but other lines have {size:,}",
         )
-    return size, promised
+    return size, declared
 
 
-def _size(lines: list[tuple[int, bytes]], source: _Source) -> int:
-    """Returns the count of trailing numbers in most lines, as words may have spaces (". . .") or be numbers."""
+def _detect_size(lines: list[tuple[int, bytes]], source: _Source) -> int:
+    """Detects the vector size: the most frequent count of trailing numbers, as words may contain spaces or numbers."""
     sizes = Counter[int]()
     for _, line in lines:
         parts = line.split()[1:]
@@ -319,31 +319,31 @@ def _size(lines: list[tuple[int, bytes]], source: _Source) -> int:
     return size
 
 
-def _parsed(lines: list[tuple[int, bytes]], size: int, source: _Source) -> Block:
+def _parse_lines(lines: list[tuple[int, bytes]], size: int, source: _Source) -> Block:
     rows: list[tuple[bytes, bytes, int]] = []
     for position, line in lines:
         word, _, numbers = line.partition(b" ")
         try:
             if word.split() != [word] or numbers.count(b" ") != size - 1:
-                word, numbers = _apart(line, size)
+                word, numbers = _split_line(line, size)
         except ValueError as error:
             source.report.problem("malformed line", f"{source.path}: line {position:,}: {error}")
         else:
             rows.append((word, numbers, position))
-    vectors = _matrix([numbers for _, numbers, _ in rows], size)
-    if vectors is None:  # line by line, to find the malformed ones
-        good = []
+    vectors = _parse_matrix([numbers for _, numbers, _ in rows], size)
+    if vectors is None:  # line by line, to find malformed lines
+        valid = []
         for row in rows:
             try:
-                good.append((row, _vector(row[1], size)))
+                valid.append((row, _parse_vector(row[1], size)))
             except ValueError as error:
                 source.report.problem("malformed line", f"{source.path}: line {row[2]:,}: {error}")
-        rows = [row for row, _ in good]
-        vectors = np.array([vector for _, vector in good], np.float32).reshape(-1, size)
+        rows = [row for row, _ in valid]
+        vectors = np.array([vector for _, vector in valid], np.float32).reshape(-1, size)
     return [word for word, _, _ in rows], vectors, [position for _, _, position in rows]
 
 
-def _apart(line: bytes, size: int) -> tuple[bytes, bytes]:
+def _split_line(line: bytes, size: int) -> tuple[bytes, bytes]:
     """Splits a line into a word, which may have spaces, and numbers separated by single spaces."""
     word, *numbers = line.rsplit(None, size)
     parts = word.split()
@@ -354,8 +354,8 @@ def _apart(line: bytes, size: int) -> tuple[bytes, bytes]:
     return word, b" ".join(numbers)
 
 
-def _matrix(texts: list[bytes], size: int) -> Matrix | None:
-    """Returns the numbers if all lines are well-formed, else None."""
+def _parse_matrix(texts: list[bytes], size: int) -> Matrix | None:
+    """Parses the numbers of lines; returns None if a line is malformed."""
     if not texts:
         return None
     try:
@@ -366,11 +366,11 @@ def _matrix(texts: list[bytes], size: int) -> Matrix | None:
     return matrix if matrix.shape == (len(texts), size) and np.isfinite(matrix).all() else None
 
 
-def _vector(text: bytes, size: int) -> Matrix:
+def _parse_vector(text: bytes, size: int) -> Matrix:
     numbers = text.split()
     if len(numbers) != size:
         raise ValueError(f"expected {size:,} numbers, got {len(numbers):,}: {text[:80]!r}")
-    vector = _float32([float(number) if _NUMBER.fullmatch(number) else np.nan for number in numbers])
+    vector = _to_float32([float(number) if _NUMBER.fullmatch(number) else np.nan for number in numbers])
     finite = np.isfinite(vector)
     if not finite.all():
         position = int(finite.argmin())
@@ -378,7 +378,7 @@ def _vector(text: bytes, size: int) -> Matrix:
     return vector
 
 
-def _float32(numbers: object) -> Matrix:
+def _to_float32(numbers: object) -> Matrix:
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         return np.asarray(numbers).astype(np.float32, copy=False)
 
@@ -386,13 +386,13 @@ def _float32(numbers: object) -> Matrix:
 def _read_binary(source: _Source) -> Iterator[Block]:
     path, report = source.path, source.report
     with open_binary(path) as stream:
-        start = next(report.until_damage(iter(lambda: stream.readline(_LONGEST_HEADER), None), path), b"")
+        start = next(report.until_damage(iter(lambda: stream.readline(_MAX_HEADER), None), path), b"")
         if start.startswith(_FASTTEXT_MODEL):
             raise ValueError(f"{path}: a fastText model, not binary word2vec; read its word vectors from the .vec file")
         header = _HEADER.fullmatch(start.rstrip())
         if not header or not 0 < int(header[2]) <= _CHUNK // 4:
             raise ValueError(f"{path}: expected a first line such as b'3000000 300' (words, numbers), got {start!r}")
-        rows = report.until_damage(_binary_rows(stream, int(header[1]), 4 * int(header[2]), source.max_words), path)
+        rows = report.until_damage(_iterate_binary(stream, int(header[1]), 4 * int(header[2]), source.max_words), path)
         number = 0
         while block := list(islice(rows, _ROWS if number else 1)):
             if number == 0 and not block[0][1].strip(b"0123456789+-.eE \r\n"):
@@ -402,21 +402,23 @@ def _read_binary(source: _Source) -> Iterator[Block]:
             number += len(block)
 
 
-def _binary_rows(stream: IO[bytes], promised: int, width: int, max_words: int | None) -> Iterator[tuple[bytes, bytes]]:
-    data, at = b"", 0
-    for number in range(promised if max_words is None else min(promised, max_words)):
-        while (end := data.find(b" ", at)) < 0 or len(data) <= end + width:
-            if end < 0 and len(data) - at > _CHUNK:
+def _iterate_binary(
+    stream: IO[bytes], declared: int, width: int, max_words: int | None
+) -> Iterator[tuple[bytes, bytes]]:
+    data, position = b"", 0
+    for number in range(declared if max_words is None else min(declared, max_words)):
+        while (end := data.find(b" ", position)) < 0 or len(data) <= end + width:
+            if end < 0 and len(data) - position > _CHUNK:
                 raise ValueError(f"word {number:,} has no end")
             more = stream.read(_CHUNK)
             if not more:
-                raise ValueError(f"line 1 declares {promised:,} words, the file ends within word {number:,}")
-            data, at = data[at:] + more, 0
-        # word2vec itself ends a vector with a newline, others do not.
-        yield data[at:end].lstrip(b"\n"), data[end + 1 : end + 1 + width]
-        at = end + 1 + width
-    if (max_words is None or max_words > promised) and (data[at:] + stream.read(1)).strip():
-        raise ValueError(f"line 1 declares {promised:,} words, the file has more")
+                raise ValueError(f"line 1 declares {declared:,} words, but the file ends within word {number:,}")
+            data, position = data[position:] + more, 0
+        # word2vec ends each vector with a newline, unlike other programs.
+        yield data[position:end].lstrip(b"\n"), data[end + 1 : end + 1 + width]
+        position = end + 1 + width
+    if (max_words is None or max_words > declared) and (data[position:] + stream.read(1)).strip():
+        raise ValueError(f"line 1 declares {declared:,} words, but the file has more")
 
 
 def _read_pickle(source: _Source) -> Iterator[Block]:
@@ -424,16 +426,16 @@ def _read_pickle(source: _Source) -> Iterator[Block]:
     kinds = (list, tuple, np.ndarray)
     if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(part, kinds) for part in pair):
         raise ValueError(f"{source.path}: expected a pair (words, vectors), got {type(pair).__name__}")
-    yield _checked(pair[0], pair[1], source)
+    yield _check_arrays(pair[0], pair[1], source)
 
 
 def _read_npz(source: _Source) -> Iterator[Block]:
     names = ("words", "vectors")
     words, vectors = read_npz(source.path, names, "an .npz file with the arrays words and vectors")
-    yield _checked(words, vectors, source)
+    yield _check_arrays(words, vectors, source)
 
 
-def _checked(words: Any, vectors: Any, source: _Source) -> Block:
+def _check_arrays(words: Any, vectors: Any, source: _Source) -> Block:
     path = source.path
     words, vectors = (np.atleast_1d(part) if isinstance(part, np.ndarray) else part for part in (words, vectors))
     if len(words) != len(vectors):
@@ -442,7 +444,7 @@ def _checked(words: Any, vectors: Any, source: _Source) -> Block:
         raise ValueError(f"{path}: no words")
     words, vectors = words[: source.max_words], vectors[: source.max_words]
     for row, vector in enumerate(vectors if isinstance(vectors, list | tuple) else ()):
-        if not _is_of_numbers(vector):  # for texts, numpy would allocate a table as wide as the longest
+        if not _has_numbers(vector):  # for texts, numpy would allocate a table as wide as the longest
             raise ValueError(f"{path}: vectors must be rows of numbers, got {shortened(vector)} as vector {row:,}")
         if np.size(vector) != np.size(vectors[0]):
             raise ValueError(
@@ -451,10 +453,10 @@ def _checked(words: Any, vectors: Any, source: _Source) -> Block:
     matrix = np.asarray(vectors)  # converts subclasses to plain arrays
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
-    return words, _float32(matrix), range(len(words))
+    return words, _to_float32(matrix), range(len(words))
 
 
-def _is_of_numbers(vector: object) -> bool:
+def _has_numbers(vector: object) -> bool:
     if isinstance(vector, np.ndarray):
         return vector.dtype.kind in "fiu"
     kinds = set(map(type, vector)) if isinstance(vector, list | tuple) else {str}
@@ -462,7 +464,7 @@ def _is_of_numbers(vector: object) -> bool:
 
 
 READERS: dict[str, Callable[[_Source], Iterator[Block]]] = {
-    suffix + packed: reader
+    suffix + ending: reader
     for suffix, reader in {
         ".pkl": _read_pickle,
         ".npz": _read_npz,
@@ -470,12 +472,12 @@ READERS: dict[str, Callable[[_Source], Iterator[Block]]] = {
         ".txt": _read_text,
         ".bin": _read_binary,
     }.items()
-    for packed in ("", ".gz")
+    for ending in ("", ".gz")
 }
 """Reader functions by file suffix."""
 
 
-def _codec(encoding: str) -> str:
+def _resolve_codec(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name.removesuffix("-sig")
         if " 1\n".encode(name) == b" 1\n":  # lines are split as bytes

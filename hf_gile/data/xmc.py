@@ -45,11 +45,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..models.labels_gile import Label, LabelSet
 from .files import data_suffix, read_npz
-from .homonyms import distinct
+from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_text, joined_text
-from .table_files import checked_encoding, read_lines
+from .schema import clean_text, join_columns
+from .table_files import read_lines, resolve_encoding
 from .tables import document_features, document_id, is_useful
 
 if TYPE_CHECKING:
@@ -119,29 +119,29 @@ def load_xmc(
     """
     folder = Path(folder)
     report = ReadReport() if report is None else report
-    encoding = checked_encoding(encoding)
+    encoding = resolve_encoding(encoding)
     if not splits or any(split not in _TEXTS for split in splits):
         raise ValueError(f"splits are {' and '.join(map(repr, _TEXTS))}, got {list(splits)}")
-    texts = {split: _texts(folder, split) for split in splits}
-    labels_file = _found(folder, _LABELS)
-    labels = _labels(labels_file, encoding, report)
+    texts = {split: _find_texts(folder, split) for split in splits}
+    labels_file = _require_file(folder, _LABELS)
+    labels = _read_labels(labels_file, encoding, report)
     documents: dict[str, Dataset] = {}
     for split, file in texts.items():
-        gold = None if data_suffix(file) == ".json" else _found(folder, _GOLD[split])
-        excluded = _find(folder, _FILTERS[split])
+        gold = None if data_suffix(file) == ".json" else _require_file(folder, _GOLD[split])
+        excluded = _find_file(folder, _FILTERS[split])
         others = [None if path is None else str(path) for path in (gold, excluded)]
         states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in (gold, excluded) if path is not None]
         documents[split] = load_pieces(
-            partial(_documents, gold=others[0], excluded=others[1], num_labels=len(labels), encoding=encoding),
+            partial(_read_documents, gold=others[0], excluded=others[1], num_labels=len(labels), encoding=encoding),
             [Piece(str(file))],
             _features,
             key=["xmc", _VERSION, encoding, len(labels), others, states],
             report=report,
             cache_dir=cache_dir,
         )
-    label_set = distinct(labels, {}, report, str(labels_file))
+    label_set = distinguish(labels, {}, report, str(labels_file))
     if "train" in documents:
-        label_set = label_set.with_counts(_counts(documents["train"]))
+        label_set = label_set.with_counts(_count_labels(documents["train"]))
     return XMCCorpus(documents, label_set)
 
 
@@ -151,35 +151,35 @@ def _features() -> Features:
     return features
 
 
-def _counts(documents: Dataset) -> dict[str, int]:
+def _count_labels(documents: Dataset) -> dict[str, int]:
     import pyarrow.compute as pc
 
     counts = pc.value_counts(pc.list_flatten(documents.data.column("labels")))
     return dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
 
 
-def _find(folder: Path, names: Sequence[str]) -> Path | None:
+def _find_file(folder: Path, names: Sequence[str]) -> Path | None:
     paths = (folder / sub / (name + end) for name in names for sub in _FOLDERS for end in ("", ".gz"))
     return next((path.resolve() for path in paths if path.is_file()), None)
 
 
-def _found(folder: Path, names: Sequence[str]) -> Path:
-    path = _find(folder, names)
+def _require_file(folder: Path, names: Sequence[str]) -> Path:
+    path = _find_file(folder, names)
     if path is None:
         raise FileNotFoundError(f"no {' or '.join(names)} in {folder}, with or without .gz")
     return path
 
 
-def _texts(folder: Path, split: str) -> Path:
-    path = _find(folder, _TEXTS[split])
-    if path is None and (bags := _find(folder, (f"{split}.txt",))) is not None:
+def _find_texts(folder: Path, split: str) -> Path:
+    path = _find_file(folder, _TEXTS[split])
+    if path is None and (bags := _find_file(folder, (f"{split}.txt",))) is not None:
         raise ValueError(
             f"{bags}: bags of words without text; use the raw text of the dataset: {', '.join(_TEXTS[split])}"
         )
-    return _found(folder, _TEXTS[split])
+    return _require_file(folder, _TEXTS[split])
 
 
-def _labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
+def _read_labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
     report.files += 1
     labels = []
     with_uid = _has_uids(file, encoding)
@@ -189,10 +189,10 @@ def _labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
             if isinstance(line, ValueError):
                 raise line
             if data_suffix(file) == ".json":
-                row = _object(line)
+                row = _parse_object(line)
                 name, description = (clean_text(row.get(key), key).strip() for key in ("title", "content"))
             else:
-                name = clean_text(_cut(line, with_uid)[1], "a label").strip()
+                name = clean_text(_split_uid(line, with_uid)[1], "a label").strip()
         except ValueError as error:
             report.problem("malformed label", f"{file}: line {number:,}: {error}")
         else:
@@ -205,20 +205,20 @@ def _labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
     return labels
 
 
-def _documents(
+def _read_documents(
     piece: Piece, report: ReadReport, *, gold: str | None, excluded: str | None, num_labels: int, encoding: str
 ) -> Iterator[dict[str, Any]]:
     path = Path(piece.path)
     report.files += 1
-    not_counted = {} if excluded is None else _pairs(excluded, num_labels, report)
-    golds = None if gold is None else _gold(gold, num_labels, report)
+    excluded_by_document = {} if excluded is None else _read_pairs(excluded, num_labels, report)
+    gold_rows = None if gold is None else _read_gold(gold, num_labels, report)
     with_uid = _has_uids(path, encoding)
     count = 0
     for number, line in report.until_damage(read_lines(piece, encoding), path):
         where = f"{path}: line {number:,}"
         columns: list[int] | ValueError = []
-        if golds is not None:
-            if (next_gold := next(golds, None)) is None:
+        if gold_rows is not None:
+            if (next_gold := next(gold_rows, None)) is None:
                 if isinstance(line, str) and not line.strip():
                     continue  # an empty line at the end
                 report.problem("damaged file", f"{where}: {gold} has labels for only {count:,} documents")
@@ -228,46 +228,46 @@ def _documents(
         try:
             if isinstance(line, ValueError):
                 raise line
-            if golds is None:
-                row = _object(line)
-                uid, text = row.get("uid"), joined_text(row, ("title", "content"))
-                columns = _columns(row, num_labels)
+            if gold_rows is None:
+                row = _parse_object(line)
+                uid, text = row.get("uid"), join_columns(row, ("title", "content"))
+                columns = _parse_targets(row, num_labels)
             else:
-                uid, text = _cut(line, with_uid)
+                uid, text = _split_uid(line, with_uid)
                 text = clean_text(text, "the text").strip()
             if isinstance(columns, ValueError):
                 raise columns
-            own = not_counted.pop(number - 1, {})
+            excluded_labels = excluded_by_document.pop(number - 1, {})
             document = {
                 "id": str(number - 1) if uid in (None, "") else document_id(uid, "uid"),
                 "text": text,
-                "labels": [str(column) for column in dict.fromkeys(columns) if column not in own],
-                "excluded": list(map(str, own)),
+                "labels": [str(column) for column in dict.fromkeys(columns) if column not in excluded_labels],
+                "excluded": list(map(str, excluded_labels)),
             }
         except ValueError as error:
             report.problem("malformed document", f"{where}: {error}")
             continue
         if is_useful(document, where, report):
             yield document
-    if golds is not None and next(golds, None) is not None:
+    if gold_rows is not None and next(gold_rows, None) is not None:
         report.problem("damaged file", f"{path}: {count:,} documents, but {gold} has labels for more")
-    if not_counted and (last := max(not_counted)) >= count:
+    if excluded_by_document and (last := max(excluded_by_document)) >= count:
         report.problem(
             "damaged file", f"{excluded}: refers to document {last:,}, but {path} has {count:,}, counted from 0"
         )
 
 
-def _columns(row: Mapping[str, Any], num_labels: int) -> list[int]:
+def _parse_targets(row: Mapping[str, Any], num_labels: int) -> list[int]:
     columns = row.get("target_ind")
     if not isinstance(columns, list):
         raise ValueError(f"target_ind must be a list of label numbers, got {shortened(columns)}")
     for column in columns:
         if type(column) is not int or not 0 <= column < num_labels:
-            raise _no_label(column, num_labels)
+            raise _label_error(column, num_labels)
     return columns
 
 
-def _object(line: str) -> Mapping[str, Any]:
+def _parse_object(line: str) -> Mapping[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -284,7 +284,7 @@ def _has_uids(file: Path, encoding: str) -> bool:
     return bool(first) and all(isinstance(line, ValueError) or _UID.match(line) for line in first)
 
 
-def _cut(line: str, with_uid: bool) -> tuple[str | None, str]:
+def _split_uid(line: str, with_uid: bool) -> tuple[str | None, str]:
     if not with_uid:
         return None, line
     uid = _UID.match(line)
@@ -293,18 +293,18 @@ def _cut(line: str, with_uid: bool) -> tuple[str | None, str]:
     return uid[1], line[uid.end() :]
 
 
-def _gold(path: str, num_labels: int, report: ReadReport) -> Iterator[list[int] | ValueError]:
+def _read_gold(path: str, num_labels: int, report: ReadReport) -> Iterator[list[int] | ValueError]:
     report.files += 1
-    return _gold_of_npz(path, num_labels) if path.endswith(".npz") else _gold_of_text(path, num_labels, report)
+    return _read_npz_gold(path, num_labels) if path.endswith(".npz") else _read_text_gold(path, num_labels, report)
 
 
-def _gold_of_text(path: str, num_labels: int, report: ReadReport) -> Iterator[list[int] | ValueError]:
+def _read_text_gold(path: str, num_labels: int, report: ReadReport) -> Iterator[list[int] | ValueError]:
     lines = report.until_damage(read_lines(Piece(path), "utf-8"), path)
     _, first = next(lines, (1, ""))
     sizes = first.split() if isinstance(first, str) else []
     if len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
         raise ValueError(f"{path}: line 1: expected the numbers of documents and labels, got {shortened(str(first))}")
-    _check_labels(path, int(sizes[1]), num_labels)
+    _check_num_labels(path, int(sizes[1]), num_labels)
     count = 0
     for number, line in lines:
         count += 1
@@ -312,19 +312,19 @@ def _gold_of_text(path: str, num_labels: int, report: ReadReport) -> Iterator[li
         try:
             if isinstance(line, ValueError):
                 raise line
-            columns = _columns_of(line, num_labels)
+            columns = _parse_gold_line(line, num_labels)
         except ValueError as error:
             columns = ValueError(f"{path}: line {number:,}: {error}")
         yield columns
     if count != int(sizes[0]):
-        report.problem("damaged file", f"{path}: line 1 says {int(sizes[0]):,} documents, {count:,} lines follow")
+        report.problem("damaged file", f"{path}: line 1 declares {int(sizes[0]):,} documents, but {count:,} follow")
 
 
-def _columns_of(line: str, num_labels: int) -> list[int]:
+def _parse_gold_line(line: str, num_labels: int) -> list[int]:
     columns = []
     for cell in line.split():
         label, _, value = cell.partition(":")
-        column = _number(label, num_labels)
+        column = _parse_number(label, num_labels)
         try:
             relevant = not value or float(value) > 0
         except ValueError:
@@ -334,30 +334,30 @@ def _columns_of(line: str, num_labels: int) -> list[int]:
     return columns
 
 
-def _gold_of_npz(path: str, num_labels: int) -> Iterator[list[int] | ValueError]:
-    what = "a sparse matrix by rows, as scipy.sparse.save_npz writes"
-    (kind,) = read_npz(path, ["format"], what)
+def _read_npz_gold(path: str, num_labels: int) -> Iterator[list[int] | ValueError]:
+    expected = "a sparse matrix by rows, as scipy.sparse.save_npz writes"
+    (kind,) = read_npz(path, ["format"], expected)
     if kind.size != 1 or kind.item() not in ("csr", b"csr"):
-        raise ValueError(f"{path}: expected {what}, got {shortened(kind.tolist())}: convert the matrix with .tocsr()")
-    shape, starts, columns, values = read_npz(path, ["shape", "indptr", "indices", "data"], what)
+        raise ValueError(f"{path}: expected {expected}, got {shortened(kind.tolist())}: use matrix.tocsr()")
+    shape, starts, columns, values = read_npz(path, ["shape", "indptr", "indices", "data"], expected)
     if any(part.ndim != 1 for part in (shape, starts, columns, values)) or len(shape) != 2:
         raise ValueError(f"{path}: the arrays of the sparse matrix do not match: not all are lists of numbers")
-    whole = {shape.dtype.kind, starts.dtype.kind, columns.dtype.kind} <= set("iu") and values.dtype.kind in "biuf"
-    rows, said = shape.tolist() if whole else (0, num_labels)
-    _check_labels(path, said, num_labels)
-    whole = whole and len(starts) == rows + 1 > 0 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
-    if not whole or (starts[1:] < starts[:-1]).any() or ((columns < 0) | (columns >= num_labels)).any():
+    is_valid = {shape.dtype.kind, starts.dtype.kind, columns.dtype.kind} <= set("iu") and values.dtype.kind in "biuf"
+    rows, declared = shape.tolist() if is_valid else (0, num_labels)
+    _check_num_labels(path, declared, num_labels)
+    is_valid = is_valid and len(starts) == rows + 1 > 0 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
+    if not is_valid or (starts[1:] < starts[:-1]).any() or ((columns < 0) | (columns >= num_labels)).any():
         raise ValueError(f"{path}: the arrays of the sparse matrix do not match")
     for start, stop in pairwise(map(int, starts)):
         yield columns[start:stop][values[start:stop] > 0].tolist()
 
 
-def _check_labels(path: str, said: int, num_labels: int) -> None:
-    if said != num_labels:
-        raise ValueError(f"{path}: {said:,} labels, but there are texts for {num_labels:,}")
+def _check_num_labels(path: str, declared: int, num_labels: int) -> None:
+    if declared != num_labels:
+        raise ValueError(f"{path}: {declared:,} labels, but there are texts for {num_labels:,}")
 
 
-def _pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int, None]]:
+def _read_pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int, None]]:
     report.files += 1
     pairs: dict[int, dict[int, None]] = {}
     for number, line in report.until_damage(read_lines(Piece(path), "utf-8"), path):
@@ -366,7 +366,7 @@ def _pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int
                 raise line
             cells = line.split()
             if len(cells) == 2:
-                pairs.setdefault(_number(cells[0]), {})[_number(cells[1], num_labels)] = None
+                pairs.setdefault(_parse_number(cells[0]), {})[_parse_number(cells[1], num_labels)] = None
             elif cells:
                 raise ValueError(f"expected the numbers of a document and a label, got {shortened(line)}")
         except ValueError as error:
@@ -374,14 +374,14 @@ def _pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int
     return pairs
 
 
-def _number(text: str, size: int | None = None) -> int:
+def _parse_number(text: str, size: int | None = None) -> int:
     if not text.isdecimal():
         raise ValueError(f"expected a whole number, got {shortened(text)}")
     number = int(text)
     if size is not None and number >= size:
-        raise _no_label(number, size)
+        raise _label_error(number, size)
     return number
 
 
-def _no_label(column: object, num_labels: int) -> ValueError:
+def _label_error(column: object, num_labels: int) -> ValueError:
     return ValueError(f"there is no label {shortened(column)}, only 0 to {num_labels - 1:,}")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .columns import iterate_pmids, label_counts, read_years, table_of, taken
+from .columns import as_table, count_labels, iterate_pmids, read_years, select_rows
 from .schema import Record
-from .zero_shot import SALT, ZeroShotSplit, fraction_of
+from .zero_shot import SALT, ZeroShotSplit, hash_fraction
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -63,24 +63,24 @@ def year_split(
             f"the years of the test must come after those of training, got train_until={train_until}, "
             f"test_from={test_from}, test_until={test_until}"
         )
-    table = table_of(records)
+    table = as_table(records)
     years = read_years(table)
     parts = np.full(len(table), _OTHER, np.int8)
     parts[(years > 0) & (years <= train_until)] = _TRAIN
     parts[(years >= test_from) & (years <= (test_until or years.max(initial=0)))] = _TEST
-    for part, wanted in ((_TRAIN, f"training, until {train_until}"), (_TEST, f"the test, from {test_from}")):
+    for part, purpose in ((_TRAIN, f"training, until {train_until}"), (_TEST, f"the test, from {test_from}")):
         if not np.any(parts == part):
             known = years[years > 0]
             available = f"are from {known.min()} to {known.max()}" if len(known) else "have no year"
-            raise ValueError(f"no documents for {wanted}: all {len(table):,} {available}")
+            raise ValueError(f"no documents for {purpose}: all {len(table):,} {available}")
     _draw_validation(parts, table, validation, salt)
-    seen, _, found = label_counts(table, parts, 3)
+    seen, _, test_counts = count_labels(table, parts, 3)
     return ZeroShotSplit(
-        train=taken(table, parts == _TRAIN),
-        validation=taken(table, parts == _VALIDATION),
-        test=taken(table, parts == _TEST),
+        train=select_rows(table, parts == _TRAIN),
+        validation=select_rows(table, parts == _VALIDATION),
+        test=select_rows(table, parts == _TEST),
         seen=dict(sorted(seen.items())),
-        unseen={label: count for label, count in sorted(found.items()) if label not in seen},
+        unseen={label: count for label, count in sorted(test_counts.items()) if label not in seen},
         unseen_by_chance={},
         dropped={
             "without year": int(np.sum(years == 0)),
@@ -99,7 +99,7 @@ def _draw_validation(parts: NDArray[np.int8], table: object, validation: float, 
             f"training years, got {validation!r}"
         )
     pmids = compress(iterate_pmids(table), is_train.tobytes())
-    fractions = np.fromiter((fraction_of("document", pmid, salt) for pmid in pmids), float, len(rows))
+    fractions = np.fromiter((hash_fraction("document", pmid, salt) for pmid in pmids), float, len(rows))
     if isinstance(validation, float):
         parts[rows[fractions < validation]] = _VALIDATION
     else:

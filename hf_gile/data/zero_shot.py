@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ..models.labels_gile import LabelSet
-from .columns import iterate_pmids, label_counts, labels_left, table_of, taken
+from .columns import as_table, count_labels, count_remaining_labels, iterate_pmids, select_rows
 from .schema import Record
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ZeroShotSplit:
         unseen: Number of test documents, possibly 0, by unseen label: held-out labels, or labels introduced after the
             training years.
         unseen_by_chance: The same for other labels of test documents that no training document happens to have.
-        dropped: Number of documents in no part: by the part whose documents had only held-out labels, or by the fault
+        dropped: Number of documents in no part: by the part whose documents had only held-out labels, or by the problem
             of their year.
     """
 
@@ -90,7 +90,7 @@ def held_out_labels(
     return sorted(
         label
         for label, count in counts.items()
-        if min_count <= count <= max_count and fraction_of("label", label, salt) < share
+        if min_count <= count <= max_count and hash_fraction("label", label, salt) < share
     )
 
 
@@ -117,7 +117,7 @@ def split_of(pmid: str, *, validation: float = 0.1, test: float = 0.1, salt: str
         raise ValueError(
             f"validation and test must be fractions that leave some training documents, got {validation} and {test}"
         )
-    fraction = fraction_of("document", pmid, salt)
+    fraction = hash_fraction("document", pmid, salt)
     if fraction < test:
         return "test"
     return "validation" if fraction < test + validation else "train"
@@ -162,31 +162,33 @@ def zero_shot_split(
         ({'D000818': 16}, {'D051379': 2}, ['Animals'])
     """
     split_of("", validation=validation, test=test)
-    table = table_of(records)
-    counts = label_counts(table, np.zeros(len(table), np.int8), 1)[0]
+    table = as_table(records)
+    counts = count_labels(table, np.zeros(len(table), np.int8), 1)[0]
     held_out = held_out_labels(counts, share=share, min_count=min_count, max_count=max_count, salt=salt)
     parts = np.fromiter(
         (_PARTS.index(split_of(pmid, validation=validation, test=test, salt=salt)) for pmid in iterate_pmids(table)),
         np.int8,
         len(table),
     )
-    left = labels_left(table, held_out) > 0
-    left[parts == _PARTS.index("test")] = True
-    dropped: dict[str, int] = {part: int(np.sum(~left & (parts == place))) for place, part in enumerate(_PARTS[:2])}
-    parts[~left] = len(_PARTS)
+    has_labels = count_remaining_labels(table, held_out) > 0
+    has_labels[parts == _PARTS.index("test")] = True
+    dropped: dict[str, int] = {
+        part: int(np.sum(~has_labels & (parts == number))) for number, part in enumerate(_PARTS[:2])
+    }
+    parts[~has_labels] = len(_PARTS)
     if not np.any(parts == _PARTS.index("train")):
         raise ValueError(f"none of {int(np.sum(parts < len(_PARTS)))} documents is left for training")
-    seen, _, found = label_counts(table, parts, len(_PARTS))
+    seen, _, test_counts = count_labels(table, parts, len(_PARTS))
     for label in held_out:
         seen.pop(label, None)
     return ZeroShotSplit(
-        train=taken(table, parts == 0, held_out),
-        validation=taken(table, parts == 1, held_out),
-        test=taken(table, parts == 2),
+        train=select_rows(table, parts == 0, held_out),
+        validation=select_rows(table, parts == 1, held_out),
+        test=select_rows(table, parts == 2),
         seen=dict(sorted(seen.items())),
-        unseen={label: found[label] for label in held_out},
+        unseen={label: test_counts[label] for label in held_out},
         unseen_by_chance={
-            label: count for label, count in sorted(found.items()) if label not in seen and label not in held_out
+            label: count for label, count in sorted(test_counts.items()) if label not in seen and label not in held_out
         },
         dropped=dropped,
     )
@@ -207,10 +209,10 @@ def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") 
     """
     dropped = set(labels)
 
-    def others(own: list[Any]) -> dict[str, list[Any]]:
-        return {column: [label for label in own if label not in dropped]}
+    def remove_labels(label_ids: list[Any]) -> dict[str, list[Any]]:
+        return {column: [label for label in label_ids if label not in dropped]}
 
-    return rows.map(others, input_columns=column).filter(len, input_columns=column)
+    return rows.map(remove_labels, input_columns=column).filter(len, input_columns=column)
 
 
 def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
@@ -228,7 +230,7 @@ def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
     return LabelSet(sorted(labels.with_counts(counts), key=lambda label: not label.seen))
 
 
-def fraction_of(kind: str, name: str, salt: str) -> float:
+def hash_fraction(kind: str, name: str, salt: str) -> float:
     """Computes a reproducible pseudo-random number by a hash.
 
     Args:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from ..data.schema import joined_text
-from ..data.table_files import no_column
+from ..data.schema import join_columns
+from ..data.table_files import missing_column_error
 from ..label_index import LabelIndex, fingerprint
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 
@@ -108,7 +108,7 @@ class GileScorer:
         names = list(batch) if isinstance(batch, Mapping) else batch.column_names
         for column in self.columns:
             if column not in names:
-                raise no_column(column, names, "the batch")
+                raise missing_column_error(column, names, "the batch")
         if isinstance(batch, Mapping):
             return {**batch, **self._scored(zip(*(batch[column] for column in self.columns), strict=True))}
         import pyarrow as pa
@@ -127,7 +127,7 @@ class GileScorer:
         answers: list[dict[str, Any]] = []
         for row in rows:
             try:
-                text = joined_text(dict(zip(self.columns, row, strict=True)), self.columns)
+                text = join_columns(dict(zip(self.columns, row, strict=True)), self.columns)
                 self.pipe.processor.check_text(text, "the text")
                 answers.append({"text": text})
             except ValueError as error:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from ..data.word_vectors import load_word_vectors
-from ..data.zero_shot import fraction_of, held_out_labels, seen_first
+from ..data.zero_shot import hash_fraction, held_out_labels, seen_first
 from ..metrics.label_metrics import LabelMetrics
 from ..models.labels_gile import Label, LabelSet
 from ..tokenizing import build_tokenizer
@@ -101,7 +101,7 @@ def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
             f"held_out_labels {number}: only {len(eligible)} of {len(counts)} seen labels have 5 to 500 training "
             "documents, and some labels must remain"
         )
-    chosen = set(sorted(eligible, key=lambda label_id: fraction_of("label", label_id, "validation"))[:number])
+    chosen = set(sorted(eligible, key=lambda label_id: hash_fraction("label", label_id, "validation"))[:number])
     return seen_first(labels, {label_id: counts[label_id] for label_id in counts.keys() - chosen}), chosen
 
 

@@ -164,7 +164,7 @@ def test_damaged_and_empty_files_are_named_or_left_out(write, load):
 
 def test_a_subject_file_is_refused_as_a_corpus(write, load):
     path = write(a__txt="x", a__tsv="<a:b>\tA")
-    with pytest.raises(ValueError, match=r"a\.tsv contains the subjects of .*a\.txt; pass their folder"):
+    with pytest.raises(ValueError, match=r"a\.tsv contains the subjects of .*a\.txt: pass their folder"):
         load(path)
 
 
@@ -246,5 +246,5 @@ def test_subjects_without_a_name_are_skipped_and_available_languages_listed(writ
     with pytest.raises(ValueError, match=r"v\.csv: choose a language from none"):
         load_annif_vocabulary(write(v__csv="uri,name\na:1,Mice\n"))
     write(w__csv="uri\n")
-    with pytest.raises(ValueError, match="expected one file of subjects, got 2"):
+    with pytest.raises(ValueError, match="expected a single file of subjects, got 2"):
         load_annif_vocabulary(path.parent)

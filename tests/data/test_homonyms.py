@@ -2,30 +2,30 @@ import pytest
 
 from hf_gile import Label
 from hf_gile.data import ReadReport
-from hf_gile.data.homonyms import check_choices, described, distinct
+from hf_gile.data.homonyms import check_choices, distinguish, join_descriptions
 
 
 def test_labels_with_different_texts_are_unchanged():
     labels = [Label("3", "Mercury", "a metal"), Label("5", "Mercury"), Label("7", "Venus")]
     report = ReadReport()
-    assert list(distinct(labels, {"3": ["metals"], "5": ["planets"]}, report)) == labels
+    assert list(distinguish(labels, {"3": ["metals"], "5": ["planets"]}, report)) == labels
     assert report.left_out == {}
 
 
 def test_a_hint_is_appended_to_the_description():
     labels = [Label("3", "Mercury", "it shines"), Label("5", "Mercury", "it shines")]
-    texts = distinct(labels, {"3": ["metals"], "5": ["planets"]}).texts
+    texts = distinguish(labels, {"3": ["metals"], "5": ["planets"]}).texts
     assert texts == ["Mercury: it shines. metals", "Mercury: it shines. planets"]
 
 
 def test_hints_shared_by_all_homonyms_are_skipped():
     labels = [Label("3", "Mercury"), Label("5", "Mercury")]
-    texts = distinct(labels, {"3": ["nature", "", "Hg"], "5": ["nature", "", "a planet"]}).texts
+    texts = distinguish(labels, {"3": ["nature", "", "Hg"], "5": ["nature", "", "a planet"]}).texts
     assert texts == ["Mercury: Hg", "Mercury: a planet"]
 
 
 def test_a_missing_hint_differs_from_a_hint():
-    assert distinct([Label("3", "Mercury"), Label("5", "Mercury")], {"5": ["planets"]}).texts == [
+    assert distinguish([Label("3", "Mercury"), Label("5", "Mercury")], {"5": ["planets"]}).texts == [
         "Mercury",
         "Mercury: planets",
     ]
@@ -34,29 +34,29 @@ def test_a_missing_hint_differs_from_a_hint():
 def test_labels_with_the_same_hint_get_a_second_hint():
     labels = [Label(label_id, "Mercury") for label_id in "357"]
     hints = {"3": ["planets"], "5": ["people", "a singer"], "7": ["people", "a god"]}
-    texts = distinct(labels, hints).texts
+    texts = distinguish(labels, hints).texts
     assert texts == ["Mercury: planets", "Mercury: people. a singer", "Mercury: people. a god"]
 
 
 def test_ids_distinguish_homonyms_without_hints():
-    assert distinct([Label("3", "Mercury"), Label("5", "Mercury")], {}).texts == ["Mercury: 3", "Mercury: 5"]
+    assert distinguish([Label("3", "Mercury"), Label("5", "Mercury")], {}).texts == ["Mercury: 3", "Mercury: 5"]
 
 
 def test_a_hint_that_reproduces_another_label_is_followed_by_ids():
     labels = [Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Mercury", "planets")]
-    texts = distinct(labels, {"3": ["metals"], "5": ["planets"], "7": ["gods"]}).texts
+    texts = distinguish(labels, {"3": ["metals"], "5": ["planets"], "7": ["gods"]}).texts
     assert texts == ["Mercury: metals", "Mercury: planets. 5", "Mercury: planets. 7"]
 
 
 def test_the_same_text_in_two_languages_is_no_homonym():
     labels = [Label("3", "Mercury", language="english"), Label("5", "Mercury", language="french")]
-    assert list(distinct(labels, {"3": ["metals"], "5": ["planets"]})) == labels
+    assert list(distinguish(labels, {"3": ["metals"], "5": ["planets"]})) == labels
 
 
 def test_each_homonym_is_counted_once():
     report = ReadReport()
     hints = {"3": ["a", "c"], "5": ["a", "d"]}
-    distinct([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
+    distinguish([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
     assert report.left_out == {"text shared by several labels": 2}
     assert report.examples["text shared by several labels"] == ["a.ttl: 'Mercury' (3)", "a.ttl: 'Mercury' (5)"]
 
@@ -70,17 +70,17 @@ def test_each_homonym_is_counted_once():
 )
 def test_homonyms_that_hints_cannot_distinguish_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        distinct(labels, {}, source="a.ttl")
+        distinguish(labels, {}, source="a.ttl")
 
 
 def test_descriptions_end_without_a_full_stop():
-    assert described(["one. ", "", "two", "three..."]) == "one. two. three"
-    assert described([]) == described(["", "."]) == ""
+    assert join_descriptions(["one. ", "", "two", "three..."]) == "one. two. three"
+    assert join_descriptions([]) == join_descriptions(["", "."]) == ""
 
 
 @pytest.mark.parametrize("describe", ["definitions", ["broader", "broader"], [None], ["definition", 5]])
 def test_an_unknown_choice_is_refused_with_the_valid_choices(describe):
-    with pytest.raises(ValueError, match="describe takes any of definition, broader, each once and in any order; got"):
+    with pytest.raises(ValueError, match="describe must be distinct parts of definition, broader, in any order, got"):
         check_choices(describe, ("definition", "broader"))
 
 

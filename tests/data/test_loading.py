@@ -141,6 +141,6 @@ def test_the_reports_follow_the_piece_order(write, load, num_proc):
     pieces = write(a="1\n2\n", b="3\n\n", c="4\n")
     for _ in range(2):
         each = []
-        load(pieces, num_proc=num_proc, each=each)
+        load(pieces, num_proc=num_proc, piece_reports=each)
         assert [report.records for report in each] == [2, 1, 1]
         assert [report.left_out for report in each] == [{}, {"empty line": 1}, {}]

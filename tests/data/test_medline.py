@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 
 from hf_gile.data import ReadReport, demo_file, read_medline
-from hf_gile.data.medline import DELETED, KEPT, SUPERSEDED, elements, read_citations
+from hf_gile.data.medline import CURRENT, DELETED, SUPERSEDED, elements, read_citations
 
 CITATION = """
 <PubmedArticle>
@@ -136,7 +136,7 @@ def test_revised_and_deleted_citations_are_skipped_by_position(tmp_path):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), books, citation("5"), citation("7"), citation("11"), deletions))
     report = ReadReport()
-    kept = read_citations(path, report, bytes([KEPT, SUPERSEDED, KEPT, DELETED]))
+    kept = read_citations(path, report, bytes([CURRENT, SUPERSEDED, CURRENT, DELETED]))
     assert [record["pmid"] for record in kept] == ["3", "7"]
     assert report.left_out == {"book": 1, "superseded": 1, "deleted": 1}
     assert report.examples["superseded"] == [f"{path}: citation 3 (pmid 5)"]

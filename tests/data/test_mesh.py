@@ -374,7 +374,7 @@ def test_memory_does_not_grow_with_the_file(written, name):
 
 
 def test_a_line_beyond_the_limit_is_refused(written, monkeypatch):
-    monkeypatch.setattr(mesh, "_LONGEST_LINE", 1 << 10)
+    monkeypatch.setattr(mesh, "_MAX_LINE", 1 << 10)
     long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
     for form in (ascii_mesh, json_lines):
         with pytest.raises(ValueError, match=r"damaged after 0 records: line \d is longer than 1,024 bytes"):
@@ -386,7 +386,7 @@ def test_missing_files_invalid_choices_and_missing_parsers_are_named(written, mo
         load_mesh(tmp_path / "nowhere.xml")
     with pytest.raises(FileNotFoundError, match="no file "):
         load_mesh(tmp_path)
-    with pytest.raises(ValueError, match=r"describe takes any of entry_terms, .* got 'synonyms'"):
+    with pytest.raises(ValueError, match=r"describe must be distinct parts of entry_terms, .* got 'synonyms'"):
         load_mesh(tmp_path / "nowhere.xml", "synonyms")
     monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):

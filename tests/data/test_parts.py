@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset
 
 from hf_gile import Label
-from hf_gile.data.parts import PARTS, all_parts, labels_of_split, leave_to_test, split_as_it_is
+from hf_gile.data.parts import PARTS, collect_labels, fill_parts, hold_out_labels, make_split
 
 NAMES = ["heart", "milk", "iron", "kidney", "human"]
 
@@ -25,19 +25,19 @@ def records(*gold):
 
 def test_missing_parts_are_split_from_the_training_documents():
     whole = documents(200)
-    cut = all_parts({"train": whole})
+    cut = fill_parts({"train": whole})
     assert sorted(name for part in PARTS for name in cut[part]["id"]) == sorted(whole["id"])
-    assert all_parts({"train": whole})["test"]["id"][:] == cut["test"]["id"][:]
-    other = all_parts({"train": whole, "test": documents(3, seed=1)})
+    assert fill_parts({"train": whole})["test"]["id"][:] == cut["test"]["id"][:]
+    other = fill_parts({"train": whole, "test": documents(3, seed=1)})
     assert len(other["test"]) == 3
     assert len(other["train"]) + len(other["validation"]) == 200
     with pytest.raises(ValueError, match="no documents for validation: pass --validation_files"):
-        all_parts({"train": documents(1)})
+        fill_parts({"train": documents(1)})
 
 
 def test_held_out_labels_appear_in_the_test_part_only():
     parts = {part: documents(60, seed=len(part)) for part in PARTS}
-    left = leave_to_test(parts, share=0.5)
+    left = hold_out_labels(parts, share=0.5)
     names = {part: {name for row in left[part]["labels"] for name in row} for part in PARTS}
     assert set(NAMES) - names["train"]
     assert names["train"]
@@ -45,20 +45,20 @@ def test_held_out_labels_appear_in_the_test_part_only():
     assert names["test"] == set(NAMES)
     assert all(left["validation"]["labels"])
     with pytest.raises(ValueError, match=r"held_out 1.0 removes all labels of the train documents: lower it"):
-        leave_to_test(parts, share=1.0)
+        hold_out_labels(parts, share=1.0)
 
 
 def test_an_existing_split_gets_label_counts():
     train, test = records("ba", "a"), records("ac")
-    split = split_as_it_is(train, train, test)
+    split = make_split(train, train, test)
     assert (split.seen, split.unseen) == ({"a": 2, "b": 1}, {"c": 1})
-    assert split_as_it_is(train, train, test, ["d", "c"]).unseen == {"d": 0, "c": 1}
+    assert make_split(train, train, test, ["d", "c"]).unseen == {"d": 0, "c": 1}
     with pytest.raises(ValueError, match="training documents have 1 unseen labels, such as b"):
-        split_as_it_is(train, train, test, ["b"])
+        make_split(train, train, test, ["b"])
 
 
 def test_labels_missing_from_the_vocabulary_keep_their_record_names():
-    split = split_as_it_is(records("ba"), records("a"), records("ac"), ["d", "c"])
-    labels, missing = labels_of_split(split, [Label("a", "Apple"), Label("x", "Other")])
+    split = make_split(records("ba"), records("a"), records("ac"), ["d", "c"])
+    labels, missing = collect_labels(split, [Label("a", "Apple"), Label("x", "Other")])
     assert (labels.names, labels.seen) == (["Apple", "b!", "c!"], [True, True, False])
     assert missing == 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_gile.data import demo_file, revisions
-from hf_gile.data.medline import DELETED, KEPT, SUPERSEDED
+from hf_gile.data.medline import CURRENT, DELETED, SUPERSEDED
 from hf_gile.data.revisions import Scan, compute_fates, load_revisions, missing_files, read_revisions, scan
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "http://nlm/a.dtd">\n'
@@ -50,7 +50,7 @@ def scanned(write):
 
 @pytest.fixture
 def search_only(monkeypatch):
-    monkeypatch.setattr(revisions, "_parsed", None)
+    monkeypatch.setattr(revisions, "_parse_xml", None)
 
 
 def test_a_scan_finds_citations_and_deletions_in_order(scanned, search_only):
@@ -114,7 +114,7 @@ def test_non_numeric_pmids_keep_their_position(scanned):
 @pytest.mark.parametrize("is_parsed", [False, True])
 def test_damaged_files_report_the_readable_citations(scanned, monkeypatch, is_parsed):
     if is_parsed:
-        monkeypatch.setattr(revisions, "_searched", lambda *_: None)
+        monkeypatch.setattr(revisions, "_search_bytes", lambda *_: None)
     random_pmids = [random.Random(i).randrange(1, 10**8) for i in range(1009)]
     packed = gzip.compress(document(*map(citation, random_pmids)).encode())
     pmids, *_ = scanned(packed[: len(packed) // 2], "a.xml.gz")
@@ -161,7 +161,7 @@ FATES = {
 
 @pytest.mark.parametrize(("scans", "fates"), FATES.values(), ids=FATES)
 def test_the_newest_version_of_a_citation_counts(scans, fates):
-    assert (KEPT, SUPERSEDED, DELETED) == (0, 1, 2)
+    assert (CURRENT, SUPERSEDED, DELETED) == (0, 1, 2)
     assert compute_fates(scans).tolist() == fates
 
 
@@ -179,7 +179,7 @@ def test_the_newest_version_is_the_same_as_in_sequential_reading():
                     by_one[newest.pop(pmid)[1]] = DELETED
             if number < len(pmids):
                 version, place = newest.get(pmids[number], (0, None))
-                by_one.append(KEPT)
+                by_one.append(CURRENT)
                 if versions[number] < version:
                     by_one[-1] = SUPERSEDED
                     continue
@@ -194,8 +194,8 @@ def test_file_names_give_the_order_in_any_folder(write, tmp_path):
     first = write(document(citation(3), citation(5)), "pubmed24n0001.xml")
     second = write(document(citation(5)), "updates/pubmed24n0002.xml")
     found = read_revisions([second, first])
-    assert list(found.of(str(first))) == [KEPT, SUPERSEDED]
-    assert list(found.of(str(second))) == [KEPT]
+    assert list(found.of(str(first))) == [CURRENT, SUPERSEDED]
+    assert list(found.of(str(second))) == [CURRENT]
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
@@ -209,7 +209,7 @@ def test_several_processes_agree_and_the_cache_is_reused(write, tmp_path, monkey
     again = load_revisions(files, **options)
     for path in map(str, files):
         assert found.of(path) == again.of(path) == expected.of(path)
-    assert expected.of(str(files[0])) == bytes([SUPERSEDED, KEPT])
+    assert expected.of(str(files[0])) == bytes([SUPERSEDED, CURRENT])
 
 
 def test_only_gaps_within_a_year_count_as_missing_files():

@@ -432,7 +432,7 @@ def test_a_language_must_be_named(labels_of, language):
 
 
 def test_an_invalid_choice_and_a_missing_parser_are_named(labels_of, monkeypatch):
-    with pytest.raises(ValueError, match=r"describe takes any of alt_labels, .*; got 'entry_terms'"):
+    with pytest.raises(ValueError, match=r"describe must be distinct parts of alt_labels, .*, got 'entry_terms'"):
         labels_of(HEART, "en", "entry_terms")
     monkeypatch.setitem(sys.modules, "rdflib", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):

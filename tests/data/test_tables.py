@@ -377,7 +377,7 @@ def test_error_messages_stay_short(write, stream):
 
 
 def test_an_unclosed_quote_loses_a_single_row_of_a_large_file(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "LONGEST_CELL", 1000)
+    monkeypatch.setattr(table_files, "MAX_CELL", 1000)
     rows = [f"row {number},m" for number in range(500)]
     rows[100] = '"row 100,m'
     path = write("a.csv", "text,labels\n" + "\n".join(rows))
@@ -403,7 +403,7 @@ def test_huge_cells_are_read_without_changing_the_global_limit(write, stream):
 
 
 def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(table_files, "_MAX_LINE", 100)
     for name in ("a.csv", "a.jsonl"):
         good = content(name, [{"text": "x", "labels": "m"}])
         path = write(name, good + b"x" * 200)
@@ -654,11 +654,11 @@ def test_classes_out_of_range_are_named(dataset_of):
     names = ClassLabel(names=["mice", "rats"])
     rows = dataset_of([[0], [1]], List(names)).with_format("numpy")
     assert table_of(rows)[0]["labels"] == [["mice"], ["rats"]]
-    from hf_gile.data.tables import _names_of_classes
+    from hf_gile.data.tables import _class_names
 
     for value in (2, -2, [0.5], "mice"):
         with pytest.raises(ValueError, match="a class must be a whole number from 0 to 1, got"):
-            _names_of_classes(value, ["mice", "rats"])
+            _class_names(value, ["mice", "rats"])
 
 
 def test_missing_columns_of_a_dataset_are_named(dataset_of):

@@ -270,9 +270,9 @@ def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message)
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("3 3", "line 1 declares 3 words, the file has 2"),
-        ("1 3", "line 1 declares 1 words, the file has 2"),
-        ("2 4", "line 1 declares vectors of 4 numbers, the lines after it have 3"),
+        ("3 3", "line 1 declares 3 words, but the file has 2"),
+        ("1 3", "line 1 declares 1 words, but the file has 2"),
+        ("2 4", "line 1 declares vectors of 4 numbers, but other lines have 3"),
     ],
 )
 def test_headers_must_match_the_content(load, header, message):
@@ -328,13 +328,13 @@ def test_skip_mode_keeps_vectors_before_the_damage(load):
         (b"3 0\n" + BINARY, "expected a first line"),
         (b"3 999999999999\n" + BINARY, "expected a first line"),
         (b"3 2" * 50, "expected a first line"),
-        (b"3 2\n" + BINARY[:-1], "line 1 declares 3 words, the file ends within word 2"),
-        (b"999999999999 2\n" + BINARY, "line 1 declares 999,999,999,999 words, the file ends within word 3"),
-        (b"2 2\n" + BINARY, "line 1 declares 2 words, the file has more"),
+        (b"3 2\n" + BINARY[:-1], "line 1 declares 3 words, but the file ends within word 2"),
+        (b"999999999999 2\n" + BINARY, "line 1 declares 999,999,999,999 words, but the file ends within word 3"),
+        (b"2 2\n" + BINARY, "line 1 declares 2 words, but the file has more"),
         (b"1 2\n" + b"a" * (1 << 21), "word 0 has no end"),
         (b"2 2\n\xff " + bytes(8) + b"a " + bytes(8), "word 0 is not UTF-8, pass another encoding"),
-        (b"2 2\na " + bytes(8) + b" " + bytes(8), "word 1 must not be empty or hold a NUL, got ''"),
-        (b"2 2\na " + bytes(8) + b"b\0 " + bytes(8), "word 1 must not be empty or hold a NUL"),
+        (b"2 2\na " + bytes(8) + b" " + bytes(8), "word 1 must not be empty or contain a NUL, got ''"),
+        (b"2 2\na " + bytes(8) + b"b\0 " + bytes(8), "word 1 must not be empty or contain a NUL"),
         (b"2 2\na " + bytes(8) + b"a " + bytes(8), "'a' is word 0 and word 1"),
         (b"1 2\na " + bytes(4) + np.float32(np.nan).tobytes(), "vector 0 must be finite"),
         (b"2 2\nthe 0.25 -1.50\nof 0.125 0.25\n", "text, not binary word2vec; rename it to .vec or .txt"),

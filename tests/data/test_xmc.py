@@ -219,7 +219,7 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
         ),
         ("texts", {"trn_X_Y.txt": "5 5\n0:1 9:1\n1\n\n\n\n"}, r"trn_X_Y\.txt: line 2: there is no label 9"),
         ("texts", {"trn_X_Y.txt": "5 5\n0:one\n1\n\n\n\n"}, "expected labels as 7:1.0, got '0:one'"),
-        ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 says 5 documents, 4 lines follow"),
+        ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 5 documents, but 4 follow"),
         (
             "texts",
             {"trn_X_Y.txt": "4 5\n0:1\n\n\n\n"},
@@ -230,7 +230,7 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
             {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"},
             r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more",
         ),
-        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n"}, r"trn_X_Y\.txt: line 1 says 6 documents, 5 lines follow"),
+        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 6 documents, but 5 follow"),
     ],
 )
 def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message):

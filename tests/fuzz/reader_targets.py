@@ -218,12 +218,12 @@ def _xmc(name: str) -> Callable[[Path], None]:
             (folder / other).write_bytes(content)
         shutil.copy(path, folder / name)
         report = ReadReport()
-        labels = xmc._labels(folder / "Y.txt", "utf-8", report)
+        labels = xmc._read_labels(folder / "Y.txt", "utf-8", report)
         gold, excluded = folder / "trn_X_Y.txt", str(folder / "trn_filter_labels.txt")
         if name.endswith(".npz"):
             gold = folder / name
         options = {"gold": str(gold), "excluded": excluded, "num_labels": len(labels), "encoding": "utf-8"}
-        for _ in xmc._documents(Piece(str(folder / "trn_X.txt")), report, **options):
+        for _ in xmc._read_documents(Piece(str(folder / "trn_X.txt")), report, **options):
             pass
 
     return read

@@ -172,7 +172,7 @@ def test_a_second_run_repeats_no_request(site, crawl, tmp_path):
     assert crawl(*urls, max_pages=2).left == 1
     first = site.counts
     summary = crawl(*urls)
-    assert (summary.pages, summary.left, summary.ended) == (3, 0, "all asked")
+    assert (summary.pages, summary.left, summary.ended) == (3, 0, "all fetched")
     assert crawl(*urls) == summary
     assert sum(count for path, count in site.counts.items() if path.startswith("/p/")) == 3
     assert sum(count for path, count in first.items() if path.startswith("/p/")) == 2
@@ -430,7 +430,7 @@ def test_compressed_and_chunked_pages_are_decoded(site, crawl, tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_too_long_page_is_not_stored(site, crawl, monkeypatch, packed):
-    monkeypatch.setattr("hf_gile.data.deutsche_welle.crawl.MOST_BYTES", 100_000)
+    monkeypatch.setattr("hf_gile.data.deutsche_welle.crawl.MAX_PAGE_BYTES", 100_000)
     body = b"<p>" + bytes(3_000_000)
     options = (gzip.compress(body), {"Content-Encoding": "gzip"}) if packed else (body, {})
     assert crawl(site.page(2, *options)).failed == {"longer than 100,000 bytes": 1}

@@ -27,23 +27,23 @@ from typing import TypeAlias
 
 from ...writing import whole_file
 
-HOSTS = ("dw.com", "www.dw.com", "p.dw.com")  # short addresses lead through them; articles are on www.dw.com
+HOSTS = ("dw.com", "www.dw.com", "p.dw.com")  # short addresses redirect through them to articles on www.dw.com
 SETS = ("general", "specific")  # the lists: articles with sections of the site as labels, and articles with keywords
 SPLITS = ("train", "dev", "test")
-MOST_BYTES = 5_000_000  # of a decompressed page: a longer one is dropped
+MAX_PAGE_BYTES = 5_000_000  # maximum size of a decompressed page; longer pages are dropped
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Lists: TypeAlias = dict[tuple[str, str, str], list[str]]  # from set, split and language to addresses
 _TABLE = """
     CREATE TABLE IF NOT EXISTS answers (
         url PRIMARY KEY,  -- as listed
-        final_url,        -- where redirects led, as far as they were followed
-        charset,          -- as the site declares it
-        reason,           -- why the page is missing; NULL if it is not
-        again,            -- whether the failure may be temporary, so that the next run tries again
+        final_url,        -- last address of the redirects followed
+        charset,          -- as declared by the site
+        reason,           -- why the page is missing; NULL for a page
+        again,            -- whether the failure may be temporary; the next run tries again
         page              -- as received, compressed by zlib
     )"""
-_MOST_FAILURES = 10  # temporary ones in a row: then more requests would not help
+_MAX_FAILURES = 10  # number of temporary failures in a row that ends the crawl
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class CrawlSummary:
     failed: dict[str, int]  # addresses without a page, by reason
     again: dict[str, int]  # addresses that the next run tries again, by reason
     left: int  # addresses not tried yet
-    ended: str  # why
+    ended: str  # why the crawl ended
 
 
 def crawl_dw(
@@ -79,7 +79,7 @@ def crawl_dw(
 
     Args:
         lists: Folders such as `data_urls/dw_general`; an address in several lists is requested once.
-        folder: Output folder, or that of an earlier crawl.
+        folder: Output folder, new or of an earlier crawl.
         contact: Your e-mail address or web page, sent to the site with each request.
         languages: Languages of the lists; by default all.
         hosts: Only these hosts are contacted, also after redirects, at the port of the address or the standard one.
@@ -99,7 +99,7 @@ def crawl_dw(
 
     from .polite_web import Visitor
 
-    visitor = Visitor(contact, hosts, delay, timeout, MOST_BYTES)
+    visitor = Visitor(contact, hosts, delay, timeout, MAX_PAGE_BYTES)
     if max_pages is not None and max_pages < 0:
         raise ValueError(f"max_pages must not be negative, got {max_pages}")
     addresses = read_lists(lists, languages)
@@ -107,31 +107,35 @@ def crawl_dw(
     folder.mkdir(parents=True, exist_ok=True)
     with open_answers(folder) as table:
         for (name, split, language), urls in addresses.items():
-            with whole_file(folder / "lists" / name / split / f"{language}.json") as written:
-                written.write_text(json.dumps({"urls": urls}), encoding="utf-8")
-        asked = {url: (reason, again) for url, reason, again in table.execute("SELECT url, reason, again FROM answers")}
+            with whole_file(folder / "lists" / name / split / f"{language}.json") as temporary_file:
+                temporary_file.write_text(json.dumps({"urls": urls}), encoding="utf-8")
+        stored = table.execute("SELECT url, reason, again FROM answers")
+        results = {url: (reason, again) for url, reason, again in stored}
         listed = {url for urls in addresses.values() for url in urls}
-        waiting = [url for url in listed if asked.get(url, ("", True))[1]]
+        waiting = [url for url in listed if results.get(url, ("", True))[1]]
         waiting.sort(key=lambda url: sha256(url.encode()).digest())
-        ended = "all asked" if max_pages is None or len(waiting) <= max_pages else "max_pages reached"
+        ended = "all fetched" if max_pages is None or len(waiting) <= max_pages else "max_pages reached"
         failures = 0
         try:
-            for url in tqdm(waiting[:max_pages], desc="addresses", unit=" asked"):
+            for url in tqdm(waiting[:max_pages], desc="addresses", unit=" fetched"):
                 visit = visitor.visit(url)
                 page = b"" if visit.reason else zlib.compress(visit.page)
                 answer = (url, visit.url, visit.charset, visit.reason, visit.again, page)
                 table.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", answer)
-                asked[url] = visit.reason, visit.again
+                results[url] = visit.reason, visit.again
                 failures = failures + 1 if visit.again else 0
-                if visitor.closed or failures == _MOST_FAILURES:
+                if visitor.closed or failures == _MAX_FAILURES:
                     ended = visitor.closed or f"{failures} failures in a row, the last: {visit.reason}"
                     break
         except KeyboardInterrupt:
             ended = "interrupted"
-    counts = Counter(asked[url] for url in listed & asked.keys()).most_common()
-    failed, passing = ({why: count for (why, again), count in counts if why and again == may} for may in (False, True))
-    pages = sum(count for (why, _), count in counts if not why)
-    return CrawlSummary(pages, failed, passing, len(listed - asked.keys()), ended)
+    counts = Counter(results[url] for url in listed & results.keys()).most_common()
+    failed, temporary = (
+        {reason: count for (reason, again), count in counts if reason and again == is_temporary}
+        for is_temporary in (False, True)
+    )
+    pages = sum(count for (reason, _), count in counts if not reason)
+    return CrawlSummary(pages, failed, temporary, len(listed - results.keys()), ended)
 
 
 def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | None = None) -> Lists:
@@ -142,17 +146,19 @@ def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | No
         ValueError: If a folder is not called general or specific, or a list is malformed.
     """
     lists = [lists] if isinstance(lists, (str, os.PathLike)) else list(lists)
-    wanted = list(languages or ())
+    requested = list(languages or ())
     addresses: Lists = {}
     for folder in map(Path, lists):
         name = folder.resolve().name.removeprefix("dw_")
         if name not in SETS:
             raise ValueError(f"{folder}: a folder of lists must be named dw_general or dw_specific")
-        for language in wanted or sorted(path.stem for path in (folder / "train").glob("*.json")):
+        for language in requested or sorted(path.stem for path in (folder / "train").glob("*.json")):
             for split in SPLITS:
-                addresses[name, split, language] = _addresses(folder / split / f"{language}.json")
+                addresses[name, split, language] = _read_addresses(folder / split / f"{language}.json")
     if not addresses:
-        raise FileNotFoundError(f"no list LANGUAGE.json in {', '.join(str(Path(one) / 'train') for one in lists)}")
+        raise FileNotFoundError(
+            f"no list LANGUAGE.json in {', '.join(str(Path(folder) / 'train') for folder in lists)}"
+        )
     return addresses
 
 
@@ -182,7 +188,7 @@ def open_answers(folder: Path) -> Iterator[sqlite3.Connection]:
         table.close()
 
 
-def _addresses(path: Path) -> list[str]:
+def _read_addresses(path: Path) -> list[str]:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -192,7 +198,7 @@ def _addresses(path: Path) -> list[str]:
     urls = content.get("urls") if isinstance(content, dict) else None
     if not isinstance(urls, list):
         raise ValueError(f'{path}: expected {{"urls": [...]}}, got {shortened(content)}')
-    for place, url in enumerate(urls):
+    for position, url in enumerate(urls):
         if not isinstance(url, str) or not url.isprintable() or not url.startswith(("http://", "https://")):
-            raise ValueError(f"{path}: urls[{place}] must be an address that starts with http, got {shortened(url)}")
+            raise ValueError(f"{path}: urls[{position}] must be an address that starts with http, got {shortened(url)}")
     return list(dict.fromkeys(url.strip() for url in urls))

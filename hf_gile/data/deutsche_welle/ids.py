@@ -53,7 +53,7 @@ LOW_RESOURCE_LEVELS: dict[str, tuple[float, ...]] = {
 """Percentages of the training documents; the paper reports the mean over those of each level (section 4.2)."""
 
 _KEYS = ("X_ids", "Y_ids", "label_ids")
-_MOST_WORDS = 1 << 31  # of an unspecified vocabulary: ids are stored as int32
+_MAX_WORDS = 1 << 31  # of an unspecified vocabulary: ids are stored as int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +90,14 @@ class DWCorpus:
         sizes = {language: table.vectors.shape[1] for language, table in self.word_vectors.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"the word vectors of all languages must have one size, got {sizes}")
-        own_words: list[str] = []
+        all_words: list[str] = []
         for language, table in self.word_vectors.items():
             tag = f"{language}:" if len(self.languages) > 1 else ""
-            own_words += [tag + word for word in table.words]
+            all_words += [tag + word for word in table.words]
         vectors = np.concatenate([table.vectors for table in self.word_vectors.values()])
-        words, vectors = WordVectors(own_words, vectors).table()
-        word_offsets = _offsets(2, [len(table.words) for table in self.word_vectors.values()])
-        label_offsets = _offsets(0, [len(labels) for labels in self.label_words.values()])
+        words, vectors = WordVectors(all_words, vectors).table()
+        word_offsets = _compute_offsets(2, [len(table.words) for table in self.word_vectors.values()])
+        label_offsets = _compute_offsets(0, [len(labels) for labels in self.label_words.values()])
         label_words = [
             [word + offset for word in label]
             for labels, offset in zip(self.label_words.values(), word_offsets, strict=True)
@@ -109,15 +109,15 @@ class DWCorpus:
         return JointCorpus(
             documents={
                 language: {
-                    split: _shifted(
+                    split: _shift_ids(
                         dataset,
-                        word_offsets[place],
-                        label_offsets[place],
+                        word_offsets[position],
+                        label_offsets[position],
                         {"language": [language] * len(dataset)} if len(self.languages) > 1 else {},
                     )
                     for split, dataset in self.documents[language].items()
                 }
-                for place, language in enumerate(self.languages)
+                for position, language in enumerate(self.languages)
             },
             words=words,
             vectors=vectors,
@@ -207,15 +207,15 @@ def load_dw(
         if word_vectors is not None:
             words = corpus.word_vectors[language] = read_word_vectors(word_vectors, language)
         files = {split: folder / split / f"{language}.json" for split in splits}
-        contents = {split: _content(path) for split, path in files.items()}
+        contents = {split: _load_content(path) for split, path in files.items()}
         label_ids = contents[splits[0]]["label_ids"]
         for split, content in contents.items():
             if content["label_ids"] != label_ids:
                 raise ValueError(f"{files[split]}: label_ids differ from those of {files[splits[0]]}")
-        vocabulary = _MOST_WORDS if words is None else len(words.words)
-        corpus.label_words[language] = _label_words(label_ids, vocabulary, files[splits[0]])
+        vocabulary = _MAX_WORDS if words is None else len(words.words)
+        corpus.label_words[language] = _parse_label_words(label_ids, vocabulary, files[splits[0]])
         corpus.documents[language] = {
-            split: _documents(content, vocabulary, (max_sentences, max_sentence_words), files[split], report)
+            split: _parse_documents(content, vocabulary, (max_sentences, max_sentence_words), files[split], report)
             for split, content in contents.items()
         }
         if words is not None:
@@ -298,33 +298,33 @@ def write_dw(
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_splitter()
 
-    def known(sentences: list[str]) -> list[list[int]]:
+    def encode(sentences: list[str]) -> list[list[int]]:
         encodings = tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
-        return [ids for each in encodings if (ids := [word for word in each.ids if word != unknown])]
+        return [ids for encoding in encodings if (ids := [word for word in encoding.ids if word != unknown])]
 
-    column_of: dict[str, int] = {}
-    columns_of_ids: dict[str, int] = {}
+    label_columns: dict[str, int] = {}
+    columns_by_words: dict[str, int] = {}
     for label in label_set:
-        if words := known([label.name]):
-            column_of[label.id] = columns_of_ids.setdefault("_".join(map(str, words[0])), len(columns_of_ids))
+        if words := encode([label.name]):
+            label_columns[label.id] = columns_by_words.setdefault("_".join(map(str, words[0])), len(columns_by_words))
         else:
             report.leave_out("label without word vectors", label.id)
-    if not column_of:
+    if not label_columns:
         raise ValueError(f"{language}: no label has a word with a vector; are these the vectors of {language}?")
     for split, rows in documents.items():
         gold: list[list[int]] = []
         path = Path(folder) / split / f"{language}.json"
-        with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
+        with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
             file.write('{"X_ids": [')
             for row in rows:  # a large language takes a gigabyte as Python integers
-                sentences = known(split_sentences(row["text"]))
-                columns = sorted({column_of[label] for label in row["labels"] if label in column_of})
+                sentences = encode(split_sentences(row["text"]))
+                columns = sorted({label_columns[label] for label in row["labels"] if label in label_columns})
                 if not sentences or not columns:
                     report.leave_out("without words" if not sentences else "without labels", row["id"])
                     continue
                 file.write(f"{', ' if gold else ''}{json.dumps(sentences)}")
                 gold.append(columns)
-            file.write(f'], "Y_ids": {json.dumps(gold)}, "label_ids": {json.dumps([*columns_of_ids])}}}')
+            file.write(f'], "Y_ids": {json.dumps(gold)}, "label_ids": {json.dumps([*columns_by_words])}}}')
         report.records += len(gold)
 
 
@@ -350,7 +350,7 @@ def read_word_vectors(source: str | os.PathLike[str] | Mapping[str, WordVectors]
     raise FileNotFoundError(f"no word vectors for {language!r}: expected one of {', '.join(map(str, files))}")
 
 
-def _content(path: Path) -> dict[str, list[Any]]:
+def _load_content(path: Path) -> dict[str, list[Any]]:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -364,48 +364,48 @@ def _content(path: Path) -> dict[str, list[Any]]:
     return content
 
 
-def _label_words(label_ids: list[Any], vocabulary: int, path: Path) -> list[list[int]]:
+def _parse_label_words(label_ids: list[Any], vocabulary: int, path: Path) -> list[list[int]]:
     if not label_ids:
         raise ValueError(f"{path}: label_ids is empty")
     labels = []
     positions: dict[str, int] = {}
-    for place, label in enumerate(label_ids):
+    for position, label in enumerate(label_ids):
         try:
             words = [int(word) for word in label.split("_")]
             _check_numbers(words, "word ids", vocabulary)
         except (AttributeError, ValueError) as error:
             raise ValueError(
-                f'{path}: label_ids[{place}] must be word ids joined by "_", got {label!r}: {error}'
+                f'{path}: label_ids[{position}] must be word ids joined by "_", got {label!r}: {error}'
             ) from None
-        if positions.setdefault(label, place) != place:
-            raise ValueError(f"{path}: label_ids[{place}] repeats label_ids[{positions[label]}], {label!r}")
+        if positions.setdefault(label, position) != position:
+            raise ValueError(f"{path}: label_ids[{position}] repeats label_ids[{positions[label]}], {label!r}")
         labels.append(words)
     return labels
 
 
-def _documents(
+def _parse_documents(
     content: dict[str, list[Any]],
     vocabulary: int,
     limits: tuple[int | None, int | None],
     path: Path,
     report: ReadReport,
 ) -> Dataset:
-    column_of = {label: column for column, label in enumerate(content["label_ids"])}
+    label_columns = {label: column for column, label in enumerate(content["label_ids"])}
     texts, gold = [], []
     report.files += 1
     for number, (document, labels) in enumerate(zip(content["X_ids"], content["Y_ids"], strict=True), 1):
         try:
-            sentences, columns = _sentences(document, vocabulary), _columns(labels, column_of)
+            sentences, columns = _check_sentences(document, vocabulary), _find_columns(labels, label_columns)
         except ValueError as error:
             report.problem("malformed document", f"{path}: document {number:,}: {error}")
             continue
         report.records += 1
         texts.append([sentence[: limits[1]] for sentence in sentences[: limits[0]]])
         gold.append(columns)
-    return _dataset({"input_ids": texts, "labels": gold})
+    return _make_dataset({"input_ids": texts, "labels": gold})
 
 
-def _sentences(document: object, vocabulary: int) -> list[list[int]]:
+def _check_sentences(document: object, vocabulary: int) -> list[list[int]]:
     if not isinstance(document, list) or not all(isinstance(sentence, list) for sentence in document):
         raise ValueError(f"expected sentences of word ids, got {shortened(document)}")
     _check_numbers([word for sentence in document for word in sentence], "word ids", vocabulary)
@@ -415,12 +415,12 @@ def _sentences(document: object, vocabulary: int) -> list[list[int]]:
     return sentences
 
 
-def _columns(labels: object, column_of: dict[str, int]) -> list[int]:
+def _find_columns(labels: object, label_columns: dict[str, int]) -> list[int]:
     if not isinstance(labels, list):
         raise ValueError(f"expected a list of labels, got {shortened(labels)}")
     keys = ["_".join(map(str, label)) if isinstance(label, list) else label for label in labels]
-    columns: list[Any] = [column_of.get(key, key) if isinstance(key, str) else key for key in keys]
-    _check_numbers(columns, "labels", len(column_of))
+    columns: list[Any] = [label_columns.get(key, key) if isinstance(key, str) else key for key in keys]
+    _check_numbers(columns, "labels", len(label_columns))
     return list(dict.fromkeys(columns))
 
 
@@ -430,13 +430,13 @@ def _check_numbers(numbers: list[Any], what: str, size: int) -> None:
             raise ValueError(f"{what} must be whole numbers from 0 to {size - 1:,}, got {number!r}")
 
 
-def _offsets(start: int, sizes: list[int]) -> list[int]:
+def _compute_offsets(start: int, sizes: list[int]) -> list[int]:
     return list(accumulate(sizes[:-1], initial=start))
 
 
-def _shifted(dataset: Dataset, word_offset: int, label_offset: int, more: dict[str, list[Any]]) -> Dataset:
+def _shift_ids(dataset: Dataset, word_offset: int, label_offset: int, more: dict[str, list[Any]]) -> Dataset:
     rows = dataset[:]
-    return _dataset(
+    return _make_dataset(
         {
             "input_ids": [
                 [[word + word_offset for word in sentence] for sentence in document] for document in rows["input_ids"]
@@ -447,7 +447,7 @@ def _shifted(dataset: Dataset, word_offset: int, label_offset: int, more: dict[s
     )
 
 
-def _dataset(columns: dict[str, list[Any]]) -> Dataset:
+def _make_dataset(columns: dict[str, list[Any]]) -> Dataset:
     with needs_extra("data", "load_dw"):
         from datasets import Dataset, Features, List, Value
     kinds = {"input_ids": List(List(Value("int32"))), "labels": List(Value("int64")), "language": Value("string")}

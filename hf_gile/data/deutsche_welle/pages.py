@@ -6,8 +6,8 @@ The text is extracted by trafilatura, a maintained library; everything else has 
     </div><h1>TITLE</h1><p class="teaser-text">...</p></header> ... <p>TEXT</p> ... </article>
     <aside data-tracking-name="related-topics"><a>KEYWORD</a>...</aside>
 
-The site was not accessible when this was written: the format is the one that public scrapers rely on. So try it on some
-hundred pages first, and check what is left out. A document is an article of the published lists, in their split; its
+The site was not accessible during development; the format is the format that public scrapers rely on. Try it on some
+hundred pages first, and check the report. A document is an article of the published lists, in their split; its
 labels are its sections ("general") or its keywords ("specific"), in lower case.
 """
 
@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet
 from ..report import ReadReport
-from .crawl import MOST_BYTES, SETS, SPLITS, AnyPath, open_answers, read_lists
+from .crawl import MAX_PAGE_BYTES, SETS, SPLITS, AnyPath, open_answers, read_lists
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -37,13 +37,13 @@ LANGUAGE_CODES = {
 """Language codes in pages, for the languages of the lists."""
 
 _COLUMNS = ("id", "url", "title", "text", "labels", "language")
-_LONGEST_NAME = 100  # maximum number of characters of a label
+_MAX_NAME = 100  # maximum number of characters of a label
 _TEASER = "//header//p[contains(@class, 'teaser-text')]"
 _SECTIONS = "//*[@data-tracking-name='content-detail-kicker']/span"
 _KEYWORDS = "//aside[@data-tracking-name='related-topics']//a"
 # trafilatura drops the joiners of Persian words; this character replaces them temporarily.
 _JOINER, _STAND_IN = re.compile("\u200c|&zwnj;|&#8204;|&#x200c;", re.IGNORECASE), "\ufffc"
-# Within an article, but not of its text; last, what consists mostly of a link to another article.
+# Elements of an article outside its text; the last matches links to other articles.
 _ASIDES = [
     "//h1 | //header | //footer | //nav | //aside | //figure | //blockquote[contains(@class, 'tweet')]",
     "//*[contains(@class, 'advertisement') or contains(@class, 'embed') or contains(@data-tracking-name, 'sharing')]",
@@ -55,10 +55,10 @@ class DWArticle(NamedTuple):
     """An article."""
 
     title: str
-    paragraphs: tuple[str, ...]  # the teaser first; without captions, links to other articles and the like
+    paragraphs: tuple[str, ...]  # the teaser first, without captions and links to other articles
     sections: tuple[str, ...]  # the "general" labels
     keywords: tuple[str, ...]  # the "specific" labels
-    language: str | None  # its code, such as en
+    language: str | None  # language code, such as en
 
     @property
     def text(self) -> str:
@@ -78,22 +78,23 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
     kind = re.search(r"/([a-z]+)-\d+/?$", urlsplit(url).path)
     if kind and kind[1] != "a":
         raise ValueError(f"the address belongs to {kind[1]}-NUMBER, not to an article")
-    page = trafilatura.load_html(_JOINER.sub(_STAND_IN, html.decode(_codec(charset)).replace("\0", "")))
+    page = trafilatura.load_html(_JOINER.sub(_STAND_IN, html.decode(_resolve_codec(charset)).replace("\0", "")))
     if page is None:
         raise ValueError("empty page")
 
-    def shown(path: str) -> list[str]:
-        return [text for text in (_one_line(element.text_content()) for element in page.xpath(path)) if text]
+    def extract_texts(path: str) -> list[str]:
+        return [text for text in (_normalize_line(element.text_content()) for element in page.xpath(path)) if text]
 
     # Before the text, because trafilatura removes elements from the page.
-    sections, keywords, teasers = _labels(shown(_SECTIONS)), _labels(shown(_KEYWORDS)), shown(_TEASER)[:1]
-    title = re.sub(r"\s*\|.*\bDW\b.*", "", next(iter(shown("//h1") or shown("//title")), ""))
+    sections, keywords = (_clean_labels(extract_texts(path)) for path in (_SECTIONS, _KEYWORDS))
+    teasers = extract_texts(_TEASER)[:1]
+    title = re.sub(r"\s*\|.*\bDW\b.*", "", next(iter(extract_texts("//h1") or extract_texts("//title")), ""))
     if not title:
         raise ValueError("no title")
     if not sections and re.match(r"(?:error\s*)?(?:404|410|5\d\d)\b", title, re.IGNORECASE):
         raise ValueError("error page")
     body = trafilatura.extract(page, include_comments=False, include_tables=False, prune_xpath=_ASIDES) or ""
-    lines = [line for line in (_one_line(line.removeprefix("- ")) for line in body.splitlines()) if line]
+    lines = [line for line in (_normalize_line(line.removeprefix("- ")) for line in body.splitlines()) if line]
     if not lines:
         raise ValueError("no text")
     teaser = [text for text in teasers if text not in (title, lines[0])]
@@ -130,17 +131,17 @@ def load_dw_pages(
         from datasets import Dataset, Features, List, Value
     folder = Path(folder)
     report = ReadReport() if report is None else report
-    rows = _rows(folder, labels, language, report)
+    rows = _collect_rows(folder, labels, language, report)
     counts = Counter(label for row in rows["train"] for label in row["labels"])
-    enough = {label: count for label, count in counts.most_common() if count >= min_count}
-    if not enough:
+    frequent = {label: count for label, count in counts.most_common() if count >= min_count}
+    if not frequent:
         raise ValueError(f"{folder}: no article with {labels} labels in train of {language}: {report}; crawl more")
     features = Features(dict.fromkeys(_COLUMNS, Value("string")) | {"labels": List(Value("string"))})
     documents = {}
     for split in SPLITS:
         labelled = []
         for row in rows[split]:
-            row["labels"] = [label for label in row["labels"] if label in enough]
+            row["labels"] = [label for label in row["labels"] if label in frequent]
             if row["labels"]:
                 labelled.append(row)
             else:
@@ -150,12 +151,12 @@ def load_dw_pages(
         documents[split] = Dataset.from_dict(columns, features=features)
     label_set = LabelSet(
         Label(label, label.removeprefix(f"{language}:"), language=language, seen=True, count=count)
-        for label, count in enough.items()
+        for label, count in frequent.items()
     )
     return documents, label_set
 
 
-def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[str, list[dict[str, Any]]]:
+def _collect_rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[str, list[dict[str, Any]]]:
     lists = read_lists(folder / "lists" / labels, [language])
     rows: dict[str, list[dict[str, Any]]] = {}
     seen: dict[str, str] = {}
@@ -163,7 +164,7 @@ def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[
         for split in ("test", "dev", "train"):
             rows[split] = []
             for url in lists[labels, split, language]:
-                final_url, article = _article(table, url, report)
+                final_url, article = _load_article(table, url, report)
                 if article is None:
                     continue
                 if article.language not in (None, LANGUAGE_CODES.get(language, article.language)):
@@ -178,7 +179,7 @@ def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[
     return rows
 
 
-def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWArticle | None]:
+def _load_article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWArticle | None]:
     answer = table.execute("SELECT final_url, charset, reason, page FROM answers WHERE url = ?", (url,)).fetchone()
     final_url, charset, reason, page = answer or ("", None, "not fetched yet", b"")
     if reason is not None:
@@ -187,7 +188,7 @@ def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWAr
     report.files += 1
     where = f"{url}: {final_url}"
     try:
-        return final_url, parse_dw_page(zlib.decompressobj().decompress(page, MOST_BYTES), final_url, charset)
+        return final_url, parse_dw_page(zlib.decompressobj().decompress(page, MAX_PAGE_BYTES), final_url, charset)
     except zlib.error as error:
         report.problem("damaged page", f"{where}: {error}")
     except UnicodeDecodeError as error:
@@ -197,7 +198,7 @@ def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWAr
     return final_url, None
 
 
-def _codec(charset: str | None) -> str:
+def _resolve_codec(charset: str | None) -> str:
     try:
         name = codecs.lookup(charset or "utf-8").name
     except LookupError:
@@ -205,10 +206,10 @@ def _codec(charset: str | None) -> str:
     return {"utf-8": "utf-8-sig", "iso8859-1": "cp1252", "ascii": "cp1252"}.get(name, name)  # as browsers do
 
 
-def _one_line(text: str) -> str:
+def _normalize_line(text: str) -> str:
     return " ".join(text.translate({0: None, 0xAD: None, ord(_STAND_IN): "\u200c"}).split())
 
 
-def _labels(names: list[str]) -> tuple[str, ...]:
+def _clean_labels(names: list[str]) -> tuple[str, ...]:
     stripped = (name.strip(" ,;|/>»") for name in names)
-    return tuple(dict.fromkeys(name for name in stripped if 0 < len(name) <= _LONGEST_NAME))
+    return tuple(dict.fromkeys(name for name in stripped if 0 < len(name) <= _MAX_NAME))

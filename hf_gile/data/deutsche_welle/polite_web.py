@@ -23,8 +23,8 @@ with needs_extra("data", "crawl_dw"):
     from protego import Protego
 
 _AGENT = "hf-gile"  # the name that robots.txt may give rules for
-_MOST_REDIRECTS = 10
-_LONGEST_PAUSE = 600.0
+_MAX_REDIRECTS = 10
+_MAX_PAUSE = 600.0
 _ROBOTS_AGE = 86_400.0
 _ROBOTS_BYTES = 500 * 1024  # RFC 9309, section 2.5
 _BUSY = {408, 425, 429}
@@ -74,7 +74,7 @@ class Visitor:
     def visit(self, start: str, *, robots: bool = False) -> Visit:
         """Follows the redirects of an address, as far as robots.txt allows; robots.txt itself is always allowed."""
         url = start
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             if reason := self._forbidden_redirect(url, start):
                 return Visit(url, reason=reason)
             if not robots and (refusal := self._refusal(url)):
@@ -83,12 +83,12 @@ class Visitor:
             if visit.target is None:
                 return visit
             url = urldefrag(urljoin(url, visit.target)).url
-        return Visit(url, visit.status, reason=f"more than {_MOST_REDIRECTS} redirects")
+        return Visit(url, visit.status, reason=f"more than {_MAX_REDIRECTS} redirects")
 
     def _forbidden_redirect(self, url: str, start: str) -> str | None:
         """Returns the reason against following a redirect; None if it may be followed."""
         try:
-            (scheme, host, port), (first, _, first_port) = _site(url), _site(start)
+            (scheme, host, port), (first, _, first_port) = _parse_site(url), _parse_site(start)
         except ValueError as error:
             return f"invalid address: {error}"
         if scheme not in _PORTS or host not in self._hosts:
@@ -106,13 +106,13 @@ class Visitor:
         rules, read_at = self._robots.get(site, (None, -math.inf))
         if time.monotonic() - read_at > _ROBOTS_AGE:
             robots = self.visit(f"{site}/robots.txt", robots=True)
-            has_none = robots.status is not None and 400 <= robots.status < 500 and robots.status not in _BUSY
-            if not has_none and robots.status != 200:
+            is_missing = robots.status is not None and 400 <= robots.status < 500 and robots.status not in _BUSY
+            if not is_missing and robots.status != 200:
                 return Visit(site, robots.status, reason=f"robots.txt: {robots.reason}", again=True)
-            rules = Protego.parse("" if has_none else robots.page.decode("utf-8-sig", "replace"))
+            rules = Protego.parse("" if is_missing else robots.page.decode("utf-8-sig", "replace"))
             delay = max(self._delay, _delay(rules))
-            if delay > _LONGEST_PAUSE:
-                self.closed = f"{parts.netloc}: robots.txt asks for more than {_LONGEST_PAUSE:,.0f} s between requests"
+            if delay > _MAX_PAUSE:
+                self.closed = f"{parts.netloc}: robots.txt asks for more than {_MAX_PAUSE:,.0f} s between requests"
                 return Visit(url, reason=self.closed, again=True)
             self._robots[site] = rules, time.monotonic()
             self._delays[parts.netloc] = delay
@@ -135,7 +135,7 @@ class Visitor:
         now = time.monotonic()
         pause = max(self._delays.get(host, self._delay), now - start, visit.pause)
         self._free_at[host] = now + pause
-        if pause > _LONGEST_PAUSE:
+        if pause > _MAX_PAUSE:
             self.closed = f"{host} asks to wait {pause:,.0f} s"
         return visit
 
@@ -153,7 +153,7 @@ class Visitor:
             elif status != 200:
                 visit.reason = f"{status} {response.reason_phrase}".strip()
                 visit.again = status >= 500 or status in {403, *_BUSY}  # 403: a site may answer so for a while
-                visit.pause = _retry_after(headers.get("Retry-After", "")) if visit.again else 0.0
+                visit.pause = _parse_retry_after(headers.get("Retry-After", "")) if visit.again else 0.0
             elif "html" not in kind and not robots:
                 visit.reason = f"{kind}, not HTML"
             else:
@@ -167,7 +167,7 @@ class Visitor:
             return visit
 
 
-def _retry_after(value: str) -> float:
+def _parse_retry_after(value: str) -> float:
     if value.strip().isdecimal():
         return float(value)
     try:
@@ -176,7 +176,7 @@ def _retry_after(value: str) -> float:
         return 0.0
 
 
-def _site(url: str) -> tuple[str, str | None, int | None]:
+def _parse_site(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
@@ -185,5 +185,5 @@ def _delay(rules: Any) -> float:
     """Returns the seconds between requests that robots.txt asks for; values that are no numbers are ignored."""
     rate = rules.request_rate(_AGENT)
     delay = float(rules.crawl_delay(_AGENT) or 0)
-    of_rate = (rate.seconds / rate.requests if rate.requests else math.inf) if rate else 0.0
-    return max(delay if math.isfinite(delay) else 0.0, of_rate)
+    rate_delay = (rate.seconds / rate.requests if rate.requests else math.inf) if rate else 0.0
+    return max(delay if math.isfinite(delay) else 0.0, rate_delay)

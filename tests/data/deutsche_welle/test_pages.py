@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_gile.data import ReadReport, WordVectors, load_dw, load_dw_pages, write_dw
-from hf_gile.data.deutsche_welle.crawl import MOST_BYTES, open_answers
+from hf_gile.data.deutsche_welle.crawl import MAX_PAGE_BYTES, open_answers
 from hf_gile.data.deutsche_welle.pages import parse_dw_page
 
 TODAY = """<!DOCTYPE html><html class="x" lang="{lang}" dir="ltr"><head><meta charset="utf-8">
@@ -275,12 +275,12 @@ def test_damaged_pages_are_named_and_can_be_skipped(crawl):
 
 
 def test_a_page_that_decompresses_to_a_huge_size_is_cut(crawl, monkeypatch):
-    folder = crawl(train=[("2", today() + " " * 2 * MOST_BYTES)])
+    folder = crawl(train=[("2", today() + " " * 2 * MAX_PAGE_BYTES)])
     monkeypatch.setattr("hf_gile.data.deutsche_welle.pages.parse_dw_page", lambda page, *_: lengths.append(len(page)))
     lengths = []
     with pytest.raises(ValueError, match="no article"):
         load_dw_pages(folder, "english")
-    assert lengths == [MOST_BYTES]
+    assert lengths == [MAX_PAGE_BYTES]
 
 
 def test_a_crawl_without_documents_is_refused_with_counts(crawl):
