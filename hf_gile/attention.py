@@ -43,7 +43,7 @@ def explain(
 
     Args:
         model: A model with a stored label set.
-        processor: Its processor.
+        processor: The processor of the model.
         texts: A text or a list of texts, in any form that the processor accepts.
         gold: Ids of the gold labels of each document.
         options: Further arguments of a `LabelScoringPipeline` call, such as `top_k` (5 by default), `threshold` and
@@ -66,12 +66,12 @@ def explain(
     pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
     answers = pipe(texts, return_evidence=True, **{"top_k": 5, **options})
     if gold is not None and len(gold) != len(answers):
-        raise ValueError(f"expected gold labels for {len(answers)} texts, got them for {len(gold)}")
+        raise ValueError(f"expected gold labels for {len(answers)} texts, got {len(gold)}")
     names = model.label_set.id2label()
     records: list[AttentionRecord] = []
-    for place, answer in enumerate(answers):
+    for row, answer in enumerate(answers):
         sentences = answer["evidence"]["sentences"]
-        columns = [] if gold is None else model.label_set.columns(gold[place])
+        columns = [] if gold is None else model.label_set.columns(gold[row])
         records.append(
             {
                 "text": [[word for word, _ in sentence["words"]] for sentence in sentences],
@@ -119,14 +119,14 @@ def _article(record: AttentionRecord) -> str:
         )
     predicted = {name for name, _ in record["tags"]}
     missed = " · ".join(f"<span dir=auto>{escape(name)}</span>" for name in gold if name not in predicted)
-    sentences = shaded(record)
+    sentences = render_words(record)
     parts = ["<ul>", *labels, "</ul>"]
     if missed:
         parts.append(f"<p class=missed>Missed: {missed}</p>")
     return "\n".join(["<article>", *parts, sentences or "<p class=note>No words.</p>", "</article>"])
 
 
-def shaded(record: AttentionRecord) -> str:
+def render_words(record: AttentionRecord) -> str:
     """Draws the words of a record as HTML for a page with a style for it; `heat_map` has one.
 
     Args:

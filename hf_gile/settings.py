@@ -44,7 +44,7 @@ def _shareable_parts(fields: Mapping[str, Any]) -> set[str]:
 
 
 def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the fields of a `GileTextConfig` that have no effect, and what they need to have one."""
+    """Returns the fields of a `GileTextConfig` without effect, and their missing requirements."""
     kind, parts = fields["text_encoder_type"], _shareable_parts(fields)
     words = kind not in PRETRAINED_DEFAULTS
     attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
@@ -91,7 +91,8 @@ def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
 def _default_values(config: type[PreTrainedConfig]) -> dict[str, Any]:
     """Returns the default values of the fields of a configuration class."""
     return {
-        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(config)
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(config)
     }
 
 

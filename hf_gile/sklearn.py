@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, replace
+from itertools import chain
 from os import PathLike
 from typing import Any
 
@@ -63,7 +64,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         classes_: The labels in column order: labels of training documents first.
         labels_: The same labels as a `LabelSet`.
         model_: The `GileForSequenceClassification`.
-        processor_: Its `GileProcessor`.
+        processor_: The `GileProcessor` of the model.
 
     Example:
         ```python
@@ -116,40 +117,41 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         from .training.study import Study
         from .training.task import TextTask
 
-        texts = _checked_texts(X)
+        texts = _check_texts(X)
         number = csr_matrix(y).shape[0] if issparse(y) else len(y)
         if number != len(texts):
             raise ValueError(f"y must have labels for each of the {len(texts)} texts, got {number}")
         gold, known = self._read_labels(y)
-        is_validation = _validation(gold, self.validation, self.random_state)
+        is_validation = _select_validation(gold, self.validation, self.random_state)
         parts = {}
-        for part, wanted in (("train", False), ("validation", True)):
-            rows = np.flatnonzero(is_validation == wanted)
+        for part, value in (("train", False), ("validation", True)):
+            rows = np.flatnonzero(is_validation == value)
             parts[part] = datasets.Dataset.from_dict(
                 {"text": [texts[row] for row in rows], "labels": [gold[row] for row in rows]}
             )
-        counts = Counter(one for ids in parts["train"]["labels"] for one in ids)
+        counts = Counter(chain.from_iterable(parts["train"]["labels"]))
         labels = seen_first(LabelSet(known.values()), counts)
-        with tempfile.TemporaryDirectory() as folder, nullcontext() if self.verbose else _quiet():
+        with tempfile.TemporaryDirectory() as folder, nullcontext() if self.verbose else _silence_training():
             settings, args = self._settings(folder)
             study = Study(settings, args, TextTask(parts, labels))
             experiment = study.experiment(settings.units[0])
             study.train(settings.units[0], experiment)
         self.model_, self.processor_ = experiment.model.cpu().eval(), experiment.processor
         # Columns keep the order of `known`, as indicator matrices need.
-        self.model_.set_labels(LabelSet(self.model_.label_set[labels.column(one)] for one in known), self.processor_)
+        ordered = [self.model_.label_set[labels.column(label_id)] for label_id in known]
+        self.model_.set_labels(LabelSet(ordered), self.processor_)
         return self
 
     def _read_labels(self, y: Targets) -> tuple[list[list[str]], dict[str, Label]]:
         """Returns the label ids of each document, and all labels. Sets `classes_` and the form of predictions."""
-        given = self.labels if isinstance(self.labels, LabelSet) else _labels_of(self.labels)
-        meant = {label.id: label for label in given}
+        label_set = self.labels if isinstance(self.labels, LabelSet) else _make_labels(self.labels)
+        label_map = {label.id: label for label in label_set}
         table: Any = y if issparse(y) else None if _is_ragged(y) else np.asarray(y)
         if table is not None:
             check_classification_targets(table)
             table = column_or_1d(table, warn=True) if table.ndim == 2 and table.shape[1] == 1 else table
         if table is not None and table.ndim == 2:
-            names = list(meant) or [str(column) for column in range(table.shape[1])]
+            names = list(label_map) or [str(column) for column in range(table.shape[1])]
             if table.shape[1] > len(names):
                 raise ValueError(
                     f"y has {table.shape[1]} columns, but labels has {len(names)}: name the label of each column"
@@ -159,19 +161,19 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             classes: list[Any] = names
             self._form = "sparse" if issparse(y) else "table"
         elif table is not None:
-            classes, gold, self._form = np.unique(table).tolist(), [[str(one)] for one in table.tolist()], "one"
-            if len(classes) + len(meant.keys() - set(map(str, classes))) < 2:
-                raise ValueError(f"y has one class, {classes}: at least two are needed")
+            classes, gold, self._form = np.unique(table).tolist(), [[str(label)] for label in table.tolist()], "single"
+            if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
+                raise ValueError(f"y has a single class, {classes}: at least two classes are needed")
         else:
-            gold, self._form = [[str(one) for one in row] for row in y], "lists"
-            classes = sorted({one for row in gold for one in row})
+            gold, self._form = [list(map(str, row)) for row in y], "lists"
+            classes = sorted(set(chain.from_iterable(gold)))
         if isinstance(self.labels, LabelSet):
-            for one in classes:
-                self.labels.column(str(one))  # raises an error that names the missing label
-        known = {str(one): meant.get(str(one), Label(str(one), str(one))) for one in classes}
-        others = [one for one in meant if one not in known]
-        self.classes_ = np.array([*classes, *others], dtype=None if self._form == "one" and not others else object)
-        return gold, known | meant
+            for label in classes:
+                self.labels.column(str(label))  # raises an error that names the missing label
+        known = {label_id: label_map.get(label_id, Label(label_id, label_id)) for label_id in map(str, classes)}
+        others = [label_id for label_id in label_map if label_id not in known]
+        self.classes_ = np.array([*classes, *others], dtype=None if self._form == "single" and not others else object)
+        return gold, known | label_map
 
     def _settings(self, folder: str) -> tuple[Any, TrainingArguments]:
         """Returns the defaults of `hf-gile train`, updated by `settings`."""
@@ -179,18 +181,18 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         from .training.model_settings import AUTO, ModelSettings
         from .training.settings_checks import check_settings
 
-        given = {"text_encoder": self.text_encoder, **(self.settings or {})}
-        own = {field.name for field in fields(ModelSettings)}
-        of_training = {field.name for field in fields(TrainingArguments)} - {"output_dir"}
-        if unknown := [name for name in given if name not in own | of_training]:
+        requested = {"text_encoder": self.text_encoder, **(self.settings or {})}
+        model_names = {field.name for field in fields(ModelSettings)}
+        training_names = {field.name for field in fields(TrainingArguments)} - {"output_dir"}
+        if unknown := [name for name in requested if name not in model_names | training_names]:
             raise ValueError(f"settings: hf-gile train has no setting {', '.join(unknown)}; --help_all lists them")
-        of_model = {"units": [AUTO], "hidden_act": "tanh", "min_count": 2, "baselines": False, "make_cards": False}
-        of_model["problem_type"] = f"{'single' if self._form == 'one' else 'multi'}_label_classification"
-        settings = ModelSettings(**{**of_model, **{name: given[name] for name in given if name in own}})
-        steps = {"per_device_train_batch_size": 64, "learning_rate": 5e-3, "num_train_epochs": 14}
-        steps |= {"seed": self.random_state, "disable_tqdm": not self.verbose}
-        steps |= {name: given[name] for name in given if name in of_training}
-        args = TrainingArguments(folder, **{**DEFAULTS, **steps})
+        defaults = {"units": [AUTO], "hidden_act": "tanh", "min_count": 2, "baselines": False, "make_cards": False}
+        defaults["problem_type"] = f"{'single' if self._form == 'single' else 'multi'}_label_classification"
+        settings = ModelSettings(**{**defaults, **{name: requested[name] for name in requested if name in model_names}})
+        training_settings = {"per_device_train_batch_size": 64, "learning_rate": 5e-3, "num_train_epochs": 14}
+        training_settings |= {"seed": self.random_state, "disable_tqdm": not self.verbose}
+        training_settings |= {name: requested[name] for name in requested if name in training_names}
+        args = TrainingArguments(folder, **{**DEFAULTS, **training_settings})
         check_settings(settings, args)
         return settings, args
 
@@ -201,12 +203,12 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             labels: The labels, in a form that the parameter `labels` accepts.
 
         Raises:
-            ValueError: If a label exists already, or `LabelSet` refuses it.
+            ValueError: If a label already exists, or is not valid in a `LabelSet`.
         """
         check_is_fitted(self)
-        new = labels if isinstance(labels, LabelSet) else _labels_of(labels)
-        of_new = (replace(label, seen=False, count=0) for label in new)
-        self.model_.set_labels(self.labels_.add(*of_new), self.processor_)
+        new = labels if isinstance(labels, LabelSet) else _make_labels(labels)
+        unseen = (replace(label, seen=False, count=0) for label in new)
+        self.model_.set_labels(self.labels_.add(*unseen), self.processor_)
         self.classes_ = np.array([*self.classes_.tolist(), *(label.id for label in new)], dtype=object)
         return self
 
@@ -219,7 +221,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
     def _logits(self, X: Sequence[str]) -> torch.Tensor:
         """Computes `(N, L)` calibrated logits."""
         check_is_fitted(self)
-        texts, model = _checked_texts(X), self.model_
+        texts, model = _check_texts(X), self.model_
         batches = (texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
         logits = [model(**self.processor_(text=list(batch), return_tensors="pt")).logits for batch in batches]
         return calibrated(torch.cat(logits), model.stored_labels.seen(), model.config.calibration)
@@ -231,7 +233,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             X: Texts.
         """
         logits = self._logits(X).numpy()
-        return logits[:, 1] - logits[:, 0] if self._form == "one" and logits.shape[1] == 2 else logits
+        return logits[:, 1] - logits[:, 0] if self._form == "single" and logits.shape[1] == 2 else logits
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:
         """Computes `(N, L)` probabilities in the order of `classes_`.
@@ -240,7 +242,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             X: Texts.
         """
         logits = self._logits(X)
-        return (logits.softmax(1) if self._form == "one" else logits.sigmoid()).numpy()
+        return (logits.softmax(1) if self._form == "single" else logits.sigmoid()).numpy()
 
     def predict(self, X: Sequence[str]) -> Any:
         """Predicts the most probable label of each text, or for multi-label problems the labels above their thresholds.
@@ -252,7 +254,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             Labels in the form of `y` in `fit`.
         """
         probabilities = self.predict_proba(X)
-        if self._form == "one":
+        if self._form == "single":
             return self.classes_[probabilities.argmax(1)]
         passing = probabilities >= self.model_.stored_labels.thresholds().numpy()
         if self._form == "lists":
@@ -269,8 +271,8 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         """
         if not _is_ragged(y):
             return float(super().score(X, y, sample_weight))
-        right = [set(map(str, row)) == set(found) for row, found in zip(y, self.predict(X), strict=True)]
-        return float(np.average(right, weights=sample_weight))
+        is_correct = [set(map(str, row)) == set(predicted) for row, predicted in zip(y, self.predict(X), strict=True)]
+        return float(np.average(is_correct, weights=sample_weight))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Saves the model as `hf-gile train` does, for `pipeline(...)`, `hf-gile score` and the Hub.
@@ -284,7 +286,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_training() -> Iterator[None]:
     """Silences training and the libraries it uses."""
     bars = datasets.are_progress_bars_disabled(), transformers.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
@@ -299,14 +301,14 @@ def _quiet() -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
-def _labels_of(labels: Labels) -> list[Label]:
+def _make_labels(labels: Labels) -> list[Label]:
     if isinstance(labels, str):
         raise ValueError(
             f"labels must be a list of labels, or a mapping of labels to descriptions, got the string {labels!r}"
         )
     labels = () if labels is None else labels
-    described = labels.items() if isinstance(labels, Mapping) else ((one, "") for one in labels)
-    return [Label(str(one), str(one), text) for one, text in described]
+    described = labels.items() if isinstance(labels, Mapping) else ((label, "") for label in labels)
+    return [Label(str(label), str(label), text) for label, text in described]
 
 
 def _is_ragged(y: Targets) -> bool:
@@ -319,34 +321,34 @@ def _is_ragged(y: Targets) -> bool:
 
 def _is_table(rows: Sequence[Any]) -> bool:
     is_even = len({len(row) for row in rows}) == 1
-    return is_even and all(isinstance(one, int | np.integer) and one in (0, 1) for row in rows for one in row)
+    return is_even and all(isinstance(value, int | np.integer) and value in (0, 1) for row in rows for value in row)
 
 
-def _checked_texts(X: Sequence[str]) -> list[str]:
+def _check_texts(X: Sequence[str]) -> list[str]:
     if isinstance(X, str) or not hasattr(X, "__len__") or getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
         raise ValueError(f"X must be a list of texts, got {type(X).__name__}; for a table, pass its column of texts")
     texts = list(X)
     if not texts:
-        raise ValueError("X must be a list of texts, got an empty one (0 samples)")
+        raise ValueError("X must be a list of texts, got an empty list (0 samples)")
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"X must be a list of texts: X[{row}] is of type {type(text).__name__}")
     return texts
 
 
-def _validation(gold: Sequence[Sequence[str]], share: float, seed: int) -> NDArray[np.bool_]:
+def _select_validation(gold: Sequence[Sequence[str]], share: float, seed: int) -> NDArray[np.bool_]:
     """Selects validation documents such that labels with at least two documents keep some for training."""
     if not 0 < share < 1:
         raise ValueError(f"validation must be a fraction between 0 and 1, got {share}")
-    left = Counter(one for ids in gold for one in ids)
-    chosen, wanted = np.zeros(len(gold), bool), max(1, round(share * len(gold)))
+    remaining = Counter(chain.from_iterable(gold))
+    selected, missing = np.zeros(len(gold), bool), max(1, round(share * len(gold)))
     for row in np.random.default_rng(seed).permutation(len(gold)):
-        if wanted and gold[row] and all(left[one] > 1 for one in gold[row]):
-            chosen[row], wanted = True, wanted - 1
-            left.subtract(gold[row])
-    if not chosen.any():
-        raise ValueError(f"{len(gold)} documents are too few: no label has two, so none can be held out for validation")
-    return chosen
+        if missing and gold[row] and all(remaining[label_id] > 1 for label_id in gold[row]):
+            selected[row], missing = True, missing - 1
+            remaining.subtract(gold[row])
+    if not selected.any():
+        raise ValueError(f"{len(gold)} documents are too few for a validation part: no label has two documents")
+    return selected
 
 
 __all__ = ["GileClassifier"]

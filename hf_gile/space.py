@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .attention import AttentionRecord, shaded
+from .attention import AttentionRecord, render_words
 from .extras import needs_extra
 from .models import Label, LabelScoringPipeline, LabelSet
 
@@ -180,7 +180,7 @@ class Page:
             words, weights = ([[pair[part] for pair in sentence["words"]] for sentence in sentences] for part in (0, 1))
             record = _record(words, weights, [sentence["weight"] for sentence in sentences])
             what = "the attention of the model to a word, which is the same for all labels"
-        return f"<h3>Evidence</h3><div class=heat>{shaded(record)}</div><p>Shade: {what}.</p>"
+        return f"<h3>Evidence</h3><div class=heat>{render_words(record)}</div><p>Shade: {what}.</p>"
 
     def _occlude(self, text: str, best: Scored, group: Group, options: dict[str, Any]) -> AttentionRecord:
         """Weights words by how much the probability falls without them; words of long texts are grouped.

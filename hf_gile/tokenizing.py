@@ -45,7 +45,7 @@ def build_tokenizer(
         texts: Texts to count words in; the most frequent word comes first.
         vocabulary: Words in the order of their word vectors, instead of texts. They must be normalized as by
             `normalizer_and_splitter`; other words can never match.
-        label_texts: Texts of the labels to train on. All their words are added, however rare, because label words are
+        label_texts: Texts of the training labels. All their words are added, however rare, because label words are
             read at every step and are often the only difference between labels.
         min_count: Minimum count of a word in `texts`; rarer words are unknown.
         max_vocabulary: Maximum number of words from `texts` per language, including padding and unknown word.
@@ -64,11 +64,11 @@ def build_tokenizer(
     if isinstance(texts, str):
         raise ValueError("texts must be an iterable of texts, got a single string")
 
-    def words_of(texts_or_words: Any, label_texts: Any) -> list[str]:
+    def extract_words(texts_or_words: Any, label_texts: Any) -> list[str]:
         if texts is None:
             return [word for word in texts_or_words if word not in (PAD, UNK)]
-        counted = _count_words(texts_or_words, min_count, max_vocabulary)
-        return list(dict.fromkeys([*counted, *_count_words(label_texts, 1, None)]))
+        frequent = _count_words(texts_or_words, min_count, max_vocabulary)
+        return list(dict.fromkeys([*frequent, *_count_words(label_texts, 1, None)]))
 
     source = vocabulary if texts is None else texts
     if label_texts and isinstance(label_texts, Mapping) != isinstance(source, Mapping):
@@ -77,11 +77,11 @@ def build_tokenizer(
         labels = label_texts if isinstance(label_texts, Mapping) else {}
         _check_languages(source, labels)
         words = []
-        for language, own in source.items():
-            name = f"{language}:" if len(source) > 1 else ""
-            words += [name + word for word in words_of(own, labels.get(language, ()))]
+        for language, items in source.items():
+            prefix = f"{language}:" if len(source) > 1 else ""
+            words += [prefix + word for word in extract_words(items, labels.get(language, ()))]
     else:
-        words = words_of(source, label_texts)
+        words = extract_words(source, label_texts)
     if not words:
         raise ValueError(
             "the vocabulary is empty: no word of the texts is frequent enough"
@@ -133,9 +133,9 @@ def build_piece_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTo
 def _check_languages(texts: Mapping[str, Any], label_texts: Mapping[str, Any]) -> None:
     for language in label_texts:
         if language not in texts:
-            raise ValueError(f"label_texts has language {language!r}, which texts does not have")
-    for language, own in [*texts.items(), *label_texts.items()]:
-        if isinstance(own, str):
+            raise ValueError(f"label_texts has the language {language!r}, but texts does not")
+    for language, items in [*texts.items(), *label_texts.items()]:
+        if isinstance(items, str):
             raise ValueError(f"the texts of {language} must be an iterable of texts, got a single string")
 
 

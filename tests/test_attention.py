@@ -143,7 +143,7 @@ def test_models_without_attention_and_mismatched_gold_are_refused(make_model):
     with pytest.raises(ValueError, match="no attention to show as evidence, text_encoder_type 'nn' averages words"):
         explain(*make_model("nn"), TEXTS[:1])
     model, processor = make_model()
-    with pytest.raises(ValueError, match="expected gold labels for 2 texts, got them for 1"):
+    with pytest.raises(ValueError, match="expected gold labels for 2 texts, got 1"):
         explain(model, processor, TEXTS[:2], gold=[[]])
     with pytest.raises(ValueError, match="no label has the id 'iron'"):
         explain(model, processor, ["Iron."], gold=[["iron"]])

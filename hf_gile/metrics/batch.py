@@ -69,8 +69,8 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
             "check whether training diverged or half precision overflowed"
         )
     if labels.dtype == torch.bool or labels.is_floating_point():
-        return scores, _gold_of_multi_hot(labels, scores.shape[1])
-    return scores, _gold_of_columns(labels, scores.shape[1])
+        return scores, _read_multi_hot(labels, scores.shape[1])
+    return scores, _read_label_indices(labels, scores.shape[1])
 
 
 def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
@@ -197,27 +197,27 @@ def _to_tensor(array: Array, name: str) -> Tensor:
         raise ValueError(f"{name} has type {array.dtype}, which torch does not support; convert with astype") from None
 
 
-def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:
+def _read_label_indices(labels: Tensor, num_labels: int) -> Tensor:
     gold = labels.long()
     outside = (gold != IGNORE) & ((gold < 0) | (gold >= num_labels))
     if outside.any():
-        document, place = outside.nonzero()[0].tolist()
+        document, position = outside.nonzero()[0].tolist()
         raise ValueError(
             f"gold labels must be label indices 0..{num_labels - 1}, or -100 for padding, got "
-            f"{gold[document, place]} in document {document}; check the label set or the padding"
+            f"{gold[document, position]} in document {document}; check the label set or the padding"
         )
     ordered = gold.sort(dim=1).values
     repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != IGNORE)
     if repeated.any():
-        document, place = repeated.nonzero()[0].tolist()
+        document, position = repeated.nonzero()[0].tolist()
         raise ValueError(
-            f"gold labels of a document must be distinct, got {ordered[document, place]} "
+            f"gold labels of a document must be distinct, got {ordered[document, position]} "
             f"twice in document {document}; remove it, or pass multi-hot labels as bool"
         )
     return gold if gold.shape[1] else gold.new_full((len(gold), 1), IGNORE)
 
 
-def _gold_of_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
+def _read_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
     if labels.shape[1] != num_labels:
         raise ValueError(
             f"multi-hot labels must have {num_labels} columns, got {_describe(labels)}; "
@@ -231,10 +231,10 @@ def _gold_of_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
         )
     document, column = labels.nonzero(as_tuple=True)
     counts = document.bincount(minlength=len(labels))
-    place = torch.arange(len(document), device=labels.device)
-    place = place - (counts.cumsum(dim=0) - counts)[document]
+    position = torch.arange(len(document), device=labels.device)
+    position = position - (counts.cumsum(dim=0) - counts)[document]
     gold = column.new_full((len(labels), max([1, *counts.tolist()])), IGNORE)
-    gold[document, place] = column
+    gold[document, position] = column
     return gold
 
 

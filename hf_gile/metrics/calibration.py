@@ -91,18 +91,18 @@ class CalibrationMetrics(TrainerMetric):
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         for start in range(0, len(scores), self.chunk_size):
-            own = scores[start : start + self.chunk_size]
-            candidate = own > torch.finfo(own.dtype).min
-            probabilities = widened(own).sigmoid()
-            is_gold = _is_gold(gold[start : start + self.chunk_size], self.num_labels)
+            chunk = scores[start : start + self.chunk_size]
+            candidate = chunk > torch.finfo(chunk.dtype).min
+            probabilities = widened(chunk).sigmoid()
+            is_gold = _make_gold_mask(gold[start : start + self.chunk_size], self.num_labels)
             for prefix, columns in self.groups.items():
-                chosen = slice(None) if columns.all() else columns.nonzero().flatten().to(own.device)
-                cells = probabilities[:, chosen], is_gold[:, chosen], candidate[:, chosen]
+                selected = slice(None) if columns.all() else columns.nonzero().flatten().to(chunk.device)
+                cells = probabilities[:, selected], is_gold[:, selected], candidate[:, selected]
                 self.squares[prefix] += float(((cells[0] - cells[1].float()) ** 2)[cells[2]].double().sum())
-                self.all_cells[prefix] += self._counted(*cells)
+                self.all_cells[prefix] += self._count_cells(*cells)
                 # Ranked by scores, since probabilities near 1 are equal. Labels that are not candidates come last.
-                best = own[:, chosen].topk(min(self.top_k, cells[0].shape[1]), dim=1).indices
-                self.best_cells[prefix] += self._counted(*(cell.gather(1, best) for cell in cells))
+                best = chunk[:, selected].topk(min(self.top_k, cells[0].shape[1]), dim=1).indices
+                self.best_cells[prefix] += self._count_cells(*(cell.gather(1, best) for cell in cells))
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
@@ -147,13 +147,13 @@ class CalibrationMetrics(TrainerMetric):
         cells = (self.best_cells if best else self.all_cells)[prefix]
         return [
             {
-                "low": place / self.bins,
-                "high": (place + 1) / self.bins,
+                "low": bin / self.bins,
+                "high": (bin + 1) / self.bins,
                 "probability": probabilities / count,
                 "frequency": gold / count,
                 "count": int(count),
             }
-            for place, (count, probabilities, gold) in enumerate(cells.T.tolist())
+            for bin, (count, probabilities, gold) in enumerate(cells.T.tolist())
             if count
         ]
 
@@ -178,8 +178,8 @@ class CalibrationMetrics(TrainerMetric):
             self.squares[prefix] += other.squares[prefix]
         self.documents += other.documents
 
-    def _counted(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
-        """`(3, bins)`: cells, sums of probabilities and gold cells."""
+    def _count_cells(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
+        """Counts cells, probabilities and gold cells per bin: `(3, bins)`."""
         probabilities, is_gold = probabilities[candidate].double().cpu(), is_gold[candidate].cpu()
         positions = (probabilities * self.bins).long().clamp(max=self.bins - 1)
         counts = [torch.bincount(positions, weights, self.bins) for weights in (None, probabilities)]
@@ -205,7 +205,7 @@ def calibration_error(counts: Tensor, probabilities: Tensor, gold: Tensor) -> fl
     return float((probabilities - gold).abs().sum()) / number if number else float("nan")
 
 
-def _is_gold(gold: Tensor, num_labels: int) -> Tensor:
-    """`(N, L)` bool."""
+def _make_gold_mask(gold: Tensor, num_labels: int) -> Tensor:
+    """Returns a `(N, L)` bool mask of gold labels."""
     mask = torch.zeros(len(gold), num_labels + 1, dtype=torch.bool, device=gold.device)
     return mask.scatter_(1, gold.masked_fill(gold == IGNORE, num_labels), True)[:, :num_labels]

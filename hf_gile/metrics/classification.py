@@ -93,7 +93,7 @@ class F1Metrics:
         if self.one_label:
             if bool((is_gold.sum(dim=1) > 1).any()):
                 raise ValueError(
-                    f"a document has {int(is_gold.sum(dim=1).max())} gold labels, and one_label=True needs documents "
+                    f"a document has {int(is_gold.sum(dim=1).max())} gold labels, but one_label=True needs documents "
                     "with a single label; leave it out for multi-label documents"
                 )
             predicted = torch.zeros_like(scores, dtype=torch.bool)  # (B, L)
@@ -110,9 +110,9 @@ class F1Metrics:
         for prefix, columns in self.groups.items():
             columns = columns.to(gold.device)
             in_group = columns[gold.clamp(min=0)]  # (B, P)
-            chosen = predicted.index_select(1, columns.nonzero().flatten()) if prefix else predicted
-            named = chosen.sum(dim=1) + (is_gold & in_group).sum(dim=1)
-            example_f1 = _f1((hits & in_group).sum(dim=1).cpu(), named.cpu())
+            selected = predicted.index_select(1, columns.nonzero().flatten()) if prefix else predicted
+            total = selected.sum(dim=1) + (is_gold & in_group).sum(dim=1)
+            example_f1 = _f1((hits & in_group).sum(dim=1).cpu(), total.cpu())
             self.example_sums[prefix] += example_f1.sum().item()
         self.documents += len(gold)
 
@@ -151,7 +151,7 @@ class F1Metrics:
         """
         require_same_groups(self.groups, other.groups)
         require_same_deciles(self.deciles, other.deciles)
-        ours, theirs = (each.threshold.expand(self.num_labels) for each in (self, other))
+        ours, theirs = (metrics.threshold.expand(self.num_labels) for metrics in (self, other))
         if self.one_label != other.one_label:
             raise ValueError(
                 "metrics with and without one_label=True cannot be merged; create both with the same settings"
@@ -163,13 +163,13 @@ class F1Metrics:
             )
 
     def merge(self, other: "F1Metrics") -> None:
-        """Adds the batches that another worker has seen.
+        """Adds the batches of another worker.
 
         Args:
             other: Metrics of the same labels, seen labels and threshold. They are not changed.
 
         Raises:
-            ValueError: As `require_same`; nothing is added then.
+            ValueError: As in `require_same`; nothing is added then.
         """
         self.require_same(other)
         self.hits += other.hits
@@ -185,14 +185,14 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
     """Checks a threshold.
 
     Args:
-        threshold: A probability, or `(L,)` one for each label.
+        threshold: A probability, or `(L,)` probabilities.
         num_labels: Number of labels L.
 
     Returns:
         `()` or `(L,)` float64 on the CPU.
 
     Raises:
-        ValueError: If a threshold is not in 0..1, or there is not one for each label.
+        ValueError: If a threshold is not in 0..1, or their number is not L.
 
     Example:
         >>> read_threshold(0.5, num_labels=3)
@@ -222,5 +222,5 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
     return known
 
 
-def _f1(hits: Tensor, named: Tensor) -> Tensor:
-    return 2 * hits.double() / named.clamp(min=1)
+def _f1(hits: Tensor, total: Tensor) -> Tensor:
+    return 2 * hits.double() / total.clamp(min=1)

@@ -104,7 +104,7 @@ def write_metric(metric: type[_LabelMetric], folder: str | PathLike[str]) -> Pat
     (folder / "requirements.txt").write_text("hf-gile[export]\n", encoding="utf-8")
     (folder / "README.md").write_text(
         f"---\ntitle: {name}\nsdk: gradio\ntags:\n- evaluate\n- metric\n---\n\n# {name}\n\n{text}\n\nOptions: "
-        f"{', '.join(f'`{one}`' for one in ('seen', *metric.names))}.\n",
+        f"{', '.join(f'`{name}`' for name in ('seen', *metric.names))}.\n",
         encoding="utf-8",
     )
     return script

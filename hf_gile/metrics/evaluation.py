@@ -53,11 +53,11 @@ def evaluate_index(
         The results of all metrics.
 
     Raises:
-        ValueError: If the index belongs to another model; its labels differ from the stored ones and `label_set` is
+        ValueError: If the index belongs to another model; its labels differ from the stored labels and `label_set` is
             missing; batches lack gold labels, are not tensors, or have a language or gold labels that the index does
             not have; there are no documents or no metrics.
     """
-    measured = _checked_metrics(index, metrics, max_scores)
+    measured = _check_metrics(index, metrics, max_scores)
     model, gile = unwrapped(model), get_towers(model)
     index.check_fits(gile)
     stored = getattr(model, "label_set", None)
@@ -66,7 +66,7 @@ def evaluate_index(
             "the labels of the index differ from those stored with the model, or in their order: pass label_set=, the "
             "label set that the documents were encoded with (such as label_set=index.label_set)"
         )
-    translate = _Translation(label_set, index.label_set) if label_set is not None else None
+    translation = _Translation(label_set, index.label_set) if label_set is not None else None
     documents = max(1, max_scores // len(index))
     for metric in measured:
         metric.reset()
@@ -75,9 +75,9 @@ def evaluate_index(
     try:
         for batch in batches:
             gold, excluded = _read_gold(batch)
-            text_codes, words = _text_codes(index, gile, batch)
-            if translate is not None:
-                gold, excluded = translate.gold(gold), translate(excluded) if excluded is not None else None
+            text_codes, words = _encode_texts(index, gile, batch)
+            if translation is not None:
+                gold, excluded = translation.gold(gold), translation(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
                 rows = slice(start, start + documents)
                 scores = index.scores(text_codes[rows], lexical_ids=None if words is None else words[rows])
@@ -90,7 +90,7 @@ def evaluate_index(
     return {name: value for metric in measured for name, value in metric.compute().items()}
 
 
-def _checked_metrics(
+def _check_metrics(
     index: object, metrics: TrainerMetric | Sequence[TrainerMetric], max_scores: int
 ) -> list[TrainerMetric]:
     if max_scores < 1:
@@ -99,12 +99,12 @@ def _checked_metrics(
         raise ValueError(
             f"the first argument must be a LabelIndex and the second the model, got {type(index).__name__}"
         )
-    chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
-    if not chosen or not all(isinstance(metric, TrainerMetric) for metric in chosen):
+    selected = list(metrics) if isinstance(metrics, Sequence) else [metrics]
+    if not selected or not all(isinstance(metric, TrainerMetric) for metric in selected):
         raise ValueError(
             f"metrics must be a metric, such as LabelMetrics(num_labels), or a list of metrics, got {metrics}"
         )
-    return chosen
+    return selected
 
 
 def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
@@ -120,8 +120,8 @@ def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
 
 
 @torch.no_grad()
-def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """Returns text codes, and lexical ids with the nearest stored documents, if any."""
+def _encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Computes text codes, and lexical ids with the nearest stored documents, if any."""
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
@@ -169,5 +169,5 @@ class _Translation:
 
 def _exclude(scores: Tensor, columns: Tensor) -> None:
     check_excluded(columns, len(scores), scores.shape[1])
-    document, place = (columns >= 0).nonzero(as_tuple=True)
-    scores[document.to(scores.device), columns[document, place].to(scores.device)] = -torch.inf
+    document, position = (columns >= 0).nonzero(as_tuple=True)
+    scores[document.to(scores.device), columns[document, position].to(scores.device)] = -torch.inf

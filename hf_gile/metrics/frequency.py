@@ -103,7 +103,7 @@ def read_counts(counts: Array | Sequence[float], num_labels: int | None = None) 
         >>> read_counts([3, 0], num_labels=2)
         array([3., 0.])
     """
-    return _read(counts, "counts", num_labels, lambda known: known >= 0, "of at least 0")
+    return _check_numbers(counts, "counts", num_labels, lambda known: known >= 0, "of at least 0")
 
 
 def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tensor:
@@ -123,7 +123,9 @@ def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tenso
         >>> read_propensities([0.5, 1], num_labels=2)
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
-    known = _read(values, "propensities", num_labels, lambda known: (known > 0) & (known <= 1), "above 0 and up to 1")
+    known = _check_numbers(
+        values, "propensities", num_labels, lambda known: (known > 0) & (known <= 1), "above 0 and up to 1"
+    )
     return torch.from_numpy(known)
 
 
@@ -177,21 +179,21 @@ def require_same_deciles(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> 
         )
 
 
-def _read(
+def _check_numbers(
     values: Array | Sequence[float],
     name: str,
     num_labels: int | None,
-    is_right: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
-    described: str,
+    is_valid: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
+    requirement: str,
 ) -> NDArray[np.float64]:
     known = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if known.dtype.kind not in "iuf" or known.ndim != 1 or num_labels not in (None, len(known)):
-        wanted = "(L,)" if num_labels is None else f"({num_labels},)"
+        shape = "(L,)" if num_labels is None else f"({num_labels},)"
         raise ValueError(
-            f"{name} must have shape {wanted}, a number for each label, got {known.dtype} of shape {known.shape}"
+            f"{name} must have shape {shape}, a number for each label, got {known.dtype} of shape {known.shape}"
         )
     known = known.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(known) & is_right(known)))
+    wrong = np.flatnonzero(~(np.isfinite(known) & is_valid(known)))
     if len(wrong):
-        raise ValueError(f"{name} must be numbers {described}, got {known[wrong[0]]:g} for label {wrong[0]}")
+        raise ValueError(f"{name} must be numbers {requirement}, got {known[wrong[0]]:g} for label {wrong[0]}")
     return known

@@ -64,7 +64,7 @@ def ranking_metrics(
     scores, gold = read_batch(scores, labels)
     if columns is not None:
         scores, gold = _restrict(scores, gold, read_columns(columns, scores.shape[1]))
-    at_gold = _at_gold(scores, gold)
+    at_gold = _gather_gold(scores, gold)
     rank, candidates = _rank(scores, at_gold)
     return _measure(rank, at_gold, gold != IGNORE, candidates, top_k)
 
@@ -150,7 +150,7 @@ class RankingMetrics:
             ValueError: If scores and labels do not match; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
-        at_gold = _at_gold(scores, gold)
+        at_gold = _gather_gold(scores, gold)
         groups = {prefix: columns.to(scores.device) for prefix, columns in self.groups.items()}
         ranks = {
             prefix: _rank(_select(scores, columns), at_gold)
@@ -159,7 +159,7 @@ class RankingMetrics:
         }
         # seen and unseen labels partition all labels: adding their ranks saves the longest sort
         if len(groups) > 1:
-            ranks[""] = tuple(one + other for one, other in zip(ranks["seen_"], ranks["unseen_"], strict=True))
+            ranks[""] = tuple(seen + unseen for seen, unseen in zip(ranks["seen_"], ranks["unseen_"], strict=True))
         gains = None if self.gains is None else self.gains[gold.clamp(min=0).cpu()]
         for prefix, columns in groups.items():
             is_gold = (gold != IGNORE) & columns[gold.clamp(min=0)]
@@ -220,11 +220,11 @@ class RankingMetrics:
         require_same_deciles(self.deciles, other.deciles)
         if set(self.top_k) != set(other.top_k):
             raise ValueError(f"top_k must be the same in both, got {self.top_k} and {other.top_k}")
-        ours, theirs = ([] if each.gains is None else each.gains.tolist() for each in (self, other))
+        ours, theirs = ([] if metrics.gains is None else metrics.gains.tolist() for metrics in (self, other))
         if ours != theirs:
             raise ValueError(
-                "metrics can be merged only with the same propensities, got different ones; create both with the same "
-                "propensities"
+                "metrics can be merged only with the same propensities, got different propensities; create both "
+                "with the same propensities"
             )
 
     def merge(self, other: "RankingMetrics") -> None:
@@ -234,7 +234,7 @@ class RankingMetrics:
             other: Metrics of the same labels and seen labels. They are not changed.
 
         Raises:
-            ValueError: As `require_same`; nothing is added then.
+            ValueError: As in `require_same`; nothing is added then.
         """
         self.require_same(other)
         self.gold += other.gold
@@ -255,15 +255,15 @@ def _check_top_k(top_k: Sequence[int]) -> None:
             raise ValueError(f"numbers in top_k must be at least 1, got {k!r:.100}")
 
 
-def _at_gold(scores: Tensor, gold: Tensor) -> Tensor:
+def _gather_gold(scores: Tensor, gold: Tensor) -> Tensor:
     return widened(scores.gather(1, gold.clamp(min=0)))  # (B, P)
 
 
 def _rank(scores: Tensor, at_gold: Tensor) -> tuple[Tensor, ...]:
-    """Counts the scores that are at least as high as those of gold labels, and the candidates, of each document."""
-    ascending = _ascending(widened(scores).contiguous())
-    nowhere = torch.full_like(ascending[:, :1], -torch.inf)
-    candidates = scores.shape[1] - torch.searchsorted(ascending, nowhere, right=True)[:, 0]
+    """Counts, per document, the scores at least as high as each gold score, and the candidates."""
+    ascending = _sort_ascending(widened(scores).contiguous())
+    lowest = torch.full_like(ascending[:, :1], -torch.inf)
+    candidates = scores.shape[1] - torch.searchsorted(ascending, lowest, right=True)[:, 0]
     return scores.shape[1] - torch.searchsorted(ascending, at_gold), candidates
 
 
@@ -303,8 +303,8 @@ def _measure(
         by_gain = torch.arange(at_gold.shape[1]).expand_as(at_gold) if gains is None else gains.argsort(dim=1)
         scores = at_gold.masked_fill(~is_gold, -torch.inf).gather(1, by_gain)
         best_first = by_gain.gather(1, scores.argsort(dim=1, descending=True, stable=True))
-        own_place = torch.arange(1, at_gold.shape[1] + 1).expand_as(at_gold)
-        position = wrong + torch.empty_like(wrong).scatter_(1, best_first, own_place)
+        order = torch.arange(1, at_gold.shape[1] + 1).expand_as(at_gold)
+        position = wrong + torch.empty_like(wrong).scatter_(1, best_first, order)
         position = position.masked_fill(~is_gold | is_left_out, torch.iinfo(wrong.dtype).max)
         gain = 1 / torch.log2(1 + position.double())
         best_gain = (1 / torch.log2(2 + torch.arange(max(top_k), dtype=torch.float64))).cumsum(dim=0)
@@ -330,15 +330,15 @@ def _restrict(scores: Tensor, gold: Tensor, columns: Tensor) -> tuple[Tensor, Te
     """Restricts scores and gold labels to a group and renumbers the labels."""
     columns = columns.to(scores.device)
     position = (columns.cumsum(dim=0) - 1).masked_fill(~columns, IGNORE)  # (L,)
-    kept = position[gold.clamp(min=0)].masked_fill(gold == IGNORE, IGNORE)
-    return _select(scores, columns), kept
+    restricted = position[gold.clamp(min=0)].masked_fill(gold == IGNORE, IGNORE)
+    return _select(scores, columns), restricted
 
 
 def _select(scores: Tensor, columns: Tensor) -> Tensor:
     return scores.index_select(1, columns.nonzero().flatten())
 
 
-def _ascending(scores: Tensor) -> Tensor:
+def _sort_ascending(scores: Tensor) -> Tensor:
     # numpy sorts values alone and with SIMD, about four times as fast as torch.sort on a CPU
     if scores.device.type == "cpu":
         return torch.from_numpy(np.sort(scores.numpy(), axis=1))

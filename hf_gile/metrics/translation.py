@@ -47,7 +47,7 @@ def compare_translations(
     for name, result in zip(systems, scores["BLEU"], strict=True):
         figures[name] = {"bleu": float(result.score), "interval": float(result.ci)}
         if len(figures) > 1:
-            same = named[0][1] == [*systems[name]]  # which sacrebleu takes for a difference beyond chance
+            same = named[0][1] == [*systems[name]]  # sacrebleu would report a significant difference
             figures[name]["p_value"] = 1.0 if same else float(result.p_value)
     return figures
 
@@ -72,20 +72,20 @@ def word_f1_by_frequency(
         >>> word_f1_by_frequency(["a cat", "a dog"], ["a cat", "a fox"], ["a a a", "cat cat dog", "fox"])
         {'low': 0.0, 'medium': 1.0, 'high': 1.0}
     """
-    ranked = [word for word, _ in sorted(_words(training).items(), key=lambda pair: (pair[1], pair[0]))]
-    third = {word: place * len(THIRDS) // len(ranked) for place, word in enumerate(ranked)}
-    right, written, wanted = ([0] * len(THIRDS) for _ in range(3))
+    ranked = [word for word, _ in sorted(_count_words(training).items(), key=lambda pair: (pair[1], pair[0]))]
+    third = {word: rank * len(THIRDS) // len(ranked) for rank, word in enumerate(ranked)}
+    correct, predicted, expected = ([0] * len(THIRDS) for _ in range(3))
     for translation, reference in zip(translations, references, strict=True):
-        ours, theirs = _words([translation]), _words([reference])
-        for total, counted in ((right, ours & theirs), (written, ours), (wanted, theirs)):
-            for word, count in counted.items():
+        ours, theirs = _count_words([translation]), _count_words([reference])
+        for total, counts in ((correct, ours & theirs), (predicted, ours), (expected, theirs)):
+            for word, count in counts.items():
                 if word in third:
                     total[third[word]] += count
     return {
-        name: 2 * hits / max(1, found + there)
-        for name, hits, found, there in zip(THIRDS, right, written, wanted, strict=True)
+        name: 2 * hits / max(1, ours + theirs)
+        for name, hits, ours, theirs in zip(THIRDS, correct, predicted, expected, strict=True)
     }
 
 
-def _words(texts: Iterable[str]) -> Counter[str]:
+def _count_words(texts: Iterable[str]) -> Counter[str]:
     return Counter(word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower()))
