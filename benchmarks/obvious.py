@@ -1,29 +1,28 @@
-"""Is ours, with nothing set, below what one would try first? The same texts, splits and labels for all.
+"""Compares `hf-gile train` with default settings to obvious alternatives on the same texts, splits and labels.
 
     python benchmarks/obvious.py --data FOLDER --sets clinc150 --systems ours tfidf_svc minilm_cosine --seeds 1
     python benchmarks/obvious.py --data FOLDER --sets sib200 tibkat --e5 FOLDER_OF_E5
     python benchmarks/obvious.py --data FOLDER --sets pubmed_mesh --systems minilm_mixture --held_out 0.1
     python benchmarks/obvious.py --page
 
-The sets are those of benchmarks/obvious_sets.py, read from the folder: a name stands for all that begin with it, as
-clinc150 for clinc150, clinc150_unseen and clinc150_few. The systems are those of benchmarks/obvious_systems.py, by
-default all that run on a set; each has a process of its own on `--threads` threads. It is fitted to the training
-documents, what is chosen is chosen on the validation documents, and the test documents are scored once.
+Data sets are defined in benchmarks/obvious_sets.py and read from the folder; clinc150 selects clinc150, clinc150_unseen
+and clinc150_few. Systems are defined in benchmarks/obvious_systems.py; by default, all systems that support a set are
+run, each in a separate process with `--threads` threads. A system is fitted to the training documents, tuned on the
+validation documents, and scores the test documents once.
 
-Figures are of seen labels among the seen, of unseen labels among the unseen, of all labels, and of unseen labels while
-the seen ones compete, where the seen gold labels are taken out of the candidates. F1 is at the threshold that has the
-best micro-F1 of the seen labels on validation documents. Where each document has one label, F1 is that of the best
-label, and micro-F1 of all labels is accuracy; so is P@1, but it counts ties as errors. A system of seen labels has the
-unseen ones in the last place. F1@5 and NDCG are those of Annif: means over documents, of the five and the ten best
-labels.
+Metrics are computed for seen labels ranked among seen labels, unseen labels among unseen labels, all labels, and unseen
+labels among all labels except seen gold labels. F1 uses the threshold with the best micro-F1 of seen labels on
+validation documents. For single-label documents, F1 is that of the best label, and micro-F1 of all labels is accuracy;
+so is P@1, but it counts ties as errors. Systems without scores of unseen labels rank these last. F1@5 and NDCG are as
+in Annif: means over documents for the five and the ten best labels.
 
-Processor seconds of training are those of all that fitting does, encoding of texts included; documents a second are
-those of one processor, from text to the scores of all labels.
+Training time is the processor time of all fitting, including the encoding of texts. Documents per second are per
+processor, from texts to the scores of all labels.
 
-Writes results/obvious.json after each set, keyed by set, system and seed, docs/obvious.md, and the table of README.md.
-What is there is not run again without `--again`. Where neither set nor system depends on the seed, the first one is
-run. `--held_out SHARE` is for choosing settings: training loses that share of the seen labels, the unseen labels of the
-test are left out, and the validation documents are the test; it writes results/obvious_held_out.json.
+Writes results/obvious.json after each set, by set, system and seed, docs/obvious.md, and the table in README.md.
+Existing results are not computed again without `--again`. If neither set nor system depends on the seed, only the first
+seed is run. `--held_out SHARE`, for choosing settings, removes this share of the seen labels from training, ignores the
+unseen labels of the test, and tests on the validation documents; it writes results/obvious_held_out.json.
 """
 
 import argparse
@@ -62,7 +61,7 @@ ROOT = Path(__file__).parents[1]
 PAGE, README = ROOT / "docs" / "obvious.md", ROOT / "README.md"
 
 COLUMNS = {"AvgPr": "average_precision", "P@1": "precision_at_1", "micro-F1": "micro_f1", "macro-F1": "macro_f1"}
-"""Figures in percent, by their headings."""
+"""Metrics in percent, by heading."""
 
 RANKING = {heading: COLUMNS[heading] for heading in ("AvgPr", "P@1")}
 
@@ -72,7 +71,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "unseen among all": ("unseen_among_all_", RANKING),
     "all": ("", COLUMNS),
 }
-"""Groups of labels: the prefix of their figures, and their columns; no threshold is chosen for unseen labels."""
+"""Groups of labels: the prefix of their metrics, and their columns; no threshold is chosen for unseen labels."""
 
 ANNIF = {"F1@5": "f1_at_5", "NDCG": "ndcg"}
 
@@ -90,16 +89,16 @@ PUBLISHED: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         "Annif, ensemble of the three": {"f1_at_5": 0.2891, "ndcg": 0.5684},
     },
 }
-"""Test figures that others published: https://github.com/NatLibFi/Annif-LLMs4Subjects, CC0.
+"""Published test results of other systems: https://github.com/NatLibFi/Annif-LLMs4Subjects, CC0.
 
-They trained on the same records, translated by machine into the other language; Bonsai also on records that a language
-model made; the weights of the ensemble were tuned on this test.
+They were trained on the same records, machine-translated into the other language; Bonsai also on records written by a
+language model; the weights of the ensemble were tuned on this test.
 """
 
 COSTS = {"training, CPU s": "training_cpu_seconds", "documents/CPU s": "documents_per_cpu_second"}
 
 FAMILIES = ("sib200", "dw_general")
-"""Sets that differ in nothing but the language; they share a table."""
+"""Data sets that differ only in language and share a table."""
 
 
 def main() -> None:
@@ -123,7 +122,7 @@ def main() -> None:
     path = options.results or standard
     unknown = [name for name in options.sets if not expand([name])]
     if unknown:
-        parser.error(f"--sets: no set begins with {unknown[0]}; there are {', '.join(SETS)}")
+        parser.error(f"--sets: no set begins with {unknown[0]}: choose from {', '.join(SETS)}")
     if options.one:
         run_system(options, options.one[0], int(options.one[1]), path)
         return
@@ -145,17 +144,17 @@ def main() -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The results so far."""
+    """Reads the existing results."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def expand(names: Sequence[str]) -> list[str]:
-    """The sets that are, or begin with, one of the names."""
+    """Selects the sets with these names or prefixes."""
     return [name for name in SETS if any(name == short or name.startswith(f"{short}_") for short in names)]
 
 
 def missing(options: argparse.Namespace, system: str, seed: int, results: Mapping[str, Any]) -> list[str]:
-    """The sets on which a system is to be run with a seed."""
+    """Selects the sets on which to run a system with a seed."""
     sets = expand(options.sets)
     if seed != options.seeds[0] and not SYSTEMS[system].drawn:
         sets = [name for name in sets if name in DRAWN]
@@ -163,10 +162,10 @@ def missing(options: argparse.Namespace, system: str, seed: int, results: Mappin
 
 
 def run_system(options: argparse.Namespace, system: str, seed: int, path: Path) -> None:
-    """Runs one system on the sets that it has not been run on, and writes each result as it comes.
+    """Runs a system on the sets without results, and writes each result when it is available.
 
     Raises:
-        SystemExit: Something failed; the other sets were run.
+        SystemExit: If a set failed; the other sets were run.
     """
     torch.set_num_threads(options.threads)
     failed, made = [], None
@@ -195,7 +194,7 @@ def run_system(options: argparse.Namespace, system: str, seed: int, path: Path) 
 
 @dataclass(frozen=True)
 class Made:
-    """A system that was fitted to a set, and the processor seconds of that."""
+    """A system fitted to a set, and the processor seconds of fitting."""
 
     task: Task
     fitted: Fitted
@@ -203,7 +202,7 @@ class Made:
 
 
 def make(task: Task, system: str, seed: int, options: Options) -> Made:
-    """Fits one system to one set."""
+    """Fits a system to a set."""
     start = cpu_seconds()
     fitted = SYSTEMS[system].fit(task, seed, options)
     return Made(task, fitted, cpu_seconds() - start)
@@ -216,17 +215,17 @@ def measure(task: Task, made: Made, unseen: bool) -> dict[str, Any]:
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process so far, of those that it waited for, and of vectors that were kept."""
+    """Returns the processor time of this process, of its finished children, and of cached vectors."""
     return time.process_time() + sum(os.times()[2:4]) + Encoder.saved_seconds
 
 
 def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
-    """The figures of the test part.
+    """Computes the metrics of the test part.
 
     Args:
         task: Documents and labels.
-        score: From texts to `(B, L)` scores, or `(B, num_seen)`.
-        unseen: Whether the system scores unseen labels; if not, what is about them is left out.
+        score: Computes `(B, L)` or `(B, num_seen)` scores of texts.
+        unseen: Whether the system scores unseen labels; if not, metrics of unseen labels are omitted.
 
     Returns:
         `threshold`, of the seen labels of validation documents (1, of no use, where each document has one label);
@@ -275,7 +274,7 @@ def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
 
 
 def annif_figures(scores: torch.Tensor, gold: Sequence[Sequence[int]]) -> dict[str, list[float]]:
-    """F1 of the five best labels and NDCG of the ten best of each document, as Annif evaluates.
+    """Computes F1 of the five best labels and NDCG of the ten best labels of each document, as in Annif.
 
     Without a gold label F1 is 0 and NDCG is 1.
     """
@@ -316,13 +315,13 @@ and the weights of the ensemble were tuned on this test.
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """The page, of a results file."""
+    """Formats the page of a results file."""
     made = {"Ours beside the best of the others": beside(results), **tables(results)}
     return INTRODUCTION + "".join(f"\n## {title}\n\n{table}\n" for title, table in made.items())
 
 
 def members(results: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The sets that were run, those of a family together."""
+    """Groups the sets with results by family."""
     families: dict[str, list[str]] = {}
     for name in (name for name in SETS if results.get(name)):
         family = next((family for family in FAMILIES if name.startswith(f"{family}_")), name)
@@ -331,7 +330,7 @@ def members(results: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def columns_of(name: str) -> dict[str, str]:
-    """The headings of a set, and the names of the figures in them."""
+    """Returns the headings of a set, and the names of their metrics."""
     columns = {
         f"{group} {heading}".removeprefix("all "): prefix + figure
         for group, (prefix, figures) in GROUPS.items()
@@ -343,13 +342,13 @@ def columns_of(name: str) -> dict[str, str]:
 
 
 def mean_of(runs: Mapping[str, Any], figure: str) -> float | None:
-    """The mean of a figure of the runs of a system on a set; None if they do not have it."""
+    """Computes the mean of a metric over the runs of a system on a set; None if missing."""
     values = [run["test"].get(figure, run.get(figure)) for run in runs.values()]
     return statistics.mean(values) if values and None not in values else None
 
 
 def compared(results: Mapping[str, Any], sets: Sequence[str], figure: str) -> tuple[float, float, str] | None:
-    """Ours, the best of the others and its name, in percent, means over the sets; None if either is missing."""
+    """Returns ours, the best other system and its name, in percent, means over sets; None if either is missing."""
     of_sets = {system: [mean_of(results[name].get(system, {}), figure) for name in sets] for system in SYSTEMS}
     means = {SYSTEMS[key].name: 100 * sum(values) / len(sets) for key, values in of_sets.items() if None not in values}
     ours = means.pop(SYSTEMS["ours"].name, None)
@@ -362,7 +361,7 @@ def compared(results: Mapping[str, Any], sets: Sequence[str], figure: str) -> tu
 
 
 def beside(results: Mapping[str, Any]) -> str:
-    """For each set and figure, ours beside the best of the others; families by the mean of their languages."""
+    """Compares ours to the best other system for each set and metric; averages the languages of a family."""
     lines = []
     for family, sets in members(results).items():
         for heading, figure in columns_of(family).items():
@@ -379,11 +378,11 @@ DESCRIBED = {
     "clinc150_few": "utterances, 8 examples of an intent",
     "sib200": "sentences in eight languages, 7 topics",
 }
-"""The sets of the table of README.md."""
+"""Sets in the table of README.md."""
 
 
 def front_table(results: Mapping[str, Any]) -> str:
-    """The table of README.md: average precision of each group, ours and the best of the others."""
+    """Formats the table of README.md: average precision per group, of ours and the best other system."""
     lines = []
     for family, sets in members(results).items():
         if family not in DESCRIBED:
@@ -400,7 +399,7 @@ def front_table(results: Mapping[str, Any]) -> str:
 
 
 def write_pages(results: Mapping[str, Any]) -> None:
-    """Writes docs/obvious.md, and the table of README.md in the place of the one before."""
+    """Writes docs/obvious.md, and replaces the table of README.md."""
     PAGE.write_text(page(results), encoding="utf-8")
     lines = README.read_text(encoding="utf-8").splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("| ours / best other |"))
@@ -410,7 +409,7 @@ def write_pages(results: Mapping[str, Any]) -> None:
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:
-    """Markdown tables of a results file, by their titles: a row for each system."""
+    """Formats Markdown tables of a results file, by title, with a row per system."""
     made = {}
     for family, sets in members(results).items():
         title, columns = family, {heading: (sets, figure) for heading, figure in columns_of(family).items()}
@@ -435,7 +434,7 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def cell(of_sets: Sequence[Mapping[str, Any]], figure: str) -> str:
-    """The mean of a figure over the sets that have it, in percent but for costs."""
+    """Formats the mean of a metric over the sets that have it, in percent except for costs."""
     values = [value for runs in of_sets if (value := mean_of(runs, figure)) is not None]
     if not values:
         return "-"
@@ -443,13 +442,13 @@ def cell(of_sets: Sequence[Mapping[str, Any]], figure: str) -> str:
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
+    """Formats a Markdown table."""
     lines = [list(headings), ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def short(figures: Mapping[str, Any]) -> str:
-    """One line of a run."""
+    """Summarizes a run in a line."""
     test = ", ".join(f"{name} {100 * value:.1f}" for name, value in figures["test"].items())
     seconds = f"{figures['training_cpu_seconds']:.0f} CPU s, {figures['documents_per_cpu_second']:.0f} documents/CPU s"
     return f"{test}; {seconds}; {figures['details']}"
