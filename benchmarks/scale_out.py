@@ -6,7 +6,9 @@
 random moments of its work, and another goes on. At the end, each row must be in the parts or among the rejected ones,
 once, in order, and with the scores that it has elsewhere (5,000 rows are looked at).
 
-`processes`: rows a second of one process and of two that share the parts, in turns.
+`processes`: rows of one process and of two that share the parts, in turns: a second of the clock, which counts on a
+quiet machine only, and a CPU second, which is fair beside other work: where two processes have as many as one, two free
+cores do twice the work.
 
 All processes are forks of this one, so that no figure holds the seconds that a new process spends on imports.
 
@@ -151,22 +153,24 @@ def cpu_of_children() -> float:
 
 
 def processes(folder: Path, scorer: GileScorer, rows: int, seed: int) -> dict[str, dict[str, float]]:
-    """Rows a second of one process and of two, in turns."""
+    """Rows a second, by the clock and by the processor, of one process and of two, in turns."""
     texts = folder / "fewer.jsonl"
     with texts.open("w") as file:
         file.writelines(made_rows(rows, seed + 1))
-    speeds: dict[int, list[float]] = {1: [], 2: []}
+    speeds: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
     for turn in range(ROUNDS):
         for shards, found in speeds.items():
-            run, begun = start(texts, folder / f"turn-{turn}-{shards}", scorer), time.perf_counter()
+            run = start(texts, folder / f"turn-{turn}-{shards}", scorer)
+            begun, used = time.perf_counter(), cpu_of_children()
             for child in [forked(run, scorer, shard, shards) for shard in range(shards)]:
                 wait_for(child)
-            found.append(rows / (time.perf_counter() - begun))
-    base = median(speeds[1])
-    return {
-        str(shards): {"rows_per_second": median(found), "times_one": median(found) / base}
-        for shards, found in speeds.items()
-    }
+            found.append((rows / (time.perf_counter() - begun), rows / (cpu_of_children() - used)))
+    figures: dict[str, dict[str, float]] = {}
+    for shards, found in speeds.items():
+        for name, values in zip(("second", "cpu_second"), zip(*found, strict=True), strict=True):
+            figures.setdefault(str(shards), {})[f"rows_per_{name}"] = median(values)
+            figures[str(shards)][f"times_one_per_{name}"] = median(values) / figures["1"][f"rows_per_{name}"]
+    return figures
 
 
 def encoder(documents: int) -> dict[str, dict[str, float]]:
