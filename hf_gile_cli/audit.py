@@ -34,6 +34,10 @@ class Auditing(Documents):
         list[str] | None,
         typer.Option(metavar="FILE", help="A later collection with the same columns; also lists labels that drift."),
     ] = None
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Index of the labels, written by `hf-gile index`, to save encoding them."),
+    ] = None
     revision: Revision = None
 
 
@@ -48,6 +52,7 @@ def audit(options: Auditing) -> None:
     hf-gile audit MODEL records.jsonl --text title --text abstract --labels subjects --output audit
     hf-gile audit MODEL 2020.csv --labels tags --separator ";" --output audit --compare 2025.csv
     """
+    from hf_gile import LabelIndex
     from hf_gile.audit import audit as run_audit
     from hf_gile.audit import drift, write_audit
     from hf_gile.audit.findings import MOST
@@ -61,6 +66,8 @@ def audit(options: Auditing) -> None:
     model, processor = load(options.model, options.revision, options.device)
     settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
     settings |= {"language": options.language, "progress": sys.stderr.isatty()}
+    if options.index is not None:
+        settings["index"] = LabelIndex.from_pretrained(options.index, model).to(model.device)
     rows = options.select_known(rows, model.label_set)
     findings = run_audit(model, processor, rows["text"], rows["labels"], **settings)
     drifting = None

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ..label_index import LabelIndex
 from ..metrics.batch import Array, read_batch
+from ..metrics.evaluation import encode_texts
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet, unwrapped
 from ..models.losses_gile import IGNORE
 from ..models.processing_gile import pad_rows
@@ -153,6 +155,7 @@ def audit(
     texts: Sequence[str],
     labels: Sequence[Iterable[str]],
     *,
+    index: LabelIndex | None = None,
     most: int | None = None,
     batch_size: int = 32,
     bf16: bool = False,
@@ -167,6 +170,7 @@ def audit(
         processor: The `GileProcessor` saved with it.
         texts: N texts.
         labels: For each the ids of its labels.
+        index: Index of the stored labels; without it, they are encoded again.
         most: The most findings of each kind; see `Auditor`.
         batch_size: Documents scored at a time.
         bf16: Whether to run under bfloat16 autocast.
@@ -174,7 +178,8 @@ def audit(
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: Not as many lists of labels as texts, no documents, no label set, or an id that no label has.
+        ValueError: Not as many lists of labels as texts, no documents, no label set, an id that no label has, or an
+            index of other labels or of another model.
 
     Example:
         found = audit(model, processor, rows["text"], rows["labels"])
@@ -186,6 +191,10 @@ def audit(
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
     if len(texts) != len(labels):
         raise ValueError(f"labels must have a list of ids for each of the {len(texts)} texts, got {len(labels)}")
+    if index is not None:
+        index.check_fits(model, (language, language))
+        if index.label_set.ids != label_set.ids:
+            raise ValueError("the index has other labels than the model, or in another order: build it again")
     config, seen = model.config, model.stored_labels.seen()
     one_label = config.problem_type == "single_label_classification"
     auditor, was_training = Auditor(config.num_labels, most), model.training
@@ -195,7 +204,11 @@ def audit(
             rows = [label_set.columns(dict.fromkeys(ids)) for ids in labels[start : start + batch_size]]
             words = processor(list(texts[start : start + batch_size]), language=language, return_tensors="pt")
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                logits = model(**words.to(model.device), language=language).logits
+                if index is None:
+                    logits = model(**words.to(model.device), language=language).logits
+                else:
+                    text_codes, lexical_ids = encode_texts(index, model.gile, words)
+                    logits = index.scores(text_codes, lexical_ids=lexical_ids)
             logits = calibrated(logits, seen, config.calibration)
             auditor.update(logits.softmax(-1) if one_label else logits.sigmoid(), pad_rows(rows, IGNORE))
     finally:

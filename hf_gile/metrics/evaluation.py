@@ -75,7 +75,7 @@ def evaluate_index(
     try:
         for batch in batches:
             gold, excluded = _read_gold(batch)
-            text_codes, words = _encode_texts(index, gile, batch)
+            text_codes, words = encode_texts(index, gile, batch)
             if translation is not None:
                 gold, excluded = translation.gold(gold), translation(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
@@ -120,7 +120,7 @@ def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
 
 
 @torch.no_grad()
-def _encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+def encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
     """Computes text codes, and lexical ids with the nearest stored documents, if any."""
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
