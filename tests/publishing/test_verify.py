@@ -41,7 +41,7 @@ def test_modified_code_is_reported(name, change, what, make_saved):
     done = verify(folder)
     assert done.exit_code == 1
     assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(what)] == [name]
-    assert "review it before you trust it" in done.stderr
+    assert "review the code before you trust it" in done.stderr
 
 
 def test_code_in_another_repository_is_reported(make_saved):
