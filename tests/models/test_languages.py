@@ -348,7 +348,10 @@ def test_the_pipeline_refuses_a_list_of_languages(make):
             "either both texts and label_texts are mappings by language",
         ),
         ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got a single string"),
-        ({"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}}, "label_texts has the language 'german'"),
+        (
+            {"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}},
+            "label_texts has the language 'german",
+        ),
     ],
     ids=["list of labels", "mapping of labels", "one text", "another language"],
 )
