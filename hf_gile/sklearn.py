@@ -163,7 +163,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         elif table is not None:
             classes, gold, self._form = np.unique(table).tolist(), [[str(label)] for label in table.tolist()], "single"
             if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
-                raise ValueError(f"y has a single class, {classes}: at least two classes are needed")
+                raise ValueError(f"y has only one class, {classes}: at least two classes are needed")
         else:
             gold, self._form = [list(map(str, row)) for row in y], "lists"
             classes = sorted(set(chain.from_iterable(gold)))

@@ -27,7 +27,7 @@ def test_a_killed_actor_neither_loses_nor_repeats_rows(make_model, tmp_path):
     subprocess.run([sys.executable, script, str(tmp_path / "model"), str(tmp_path)], env=environment, check=True)
 
     assert (tmp_path / "killed").exists()
-    assert len(list(tmp_path.glob("*.actor"))) == 3  # two, and what came after the one that was killed
+    assert len(list(tmp_path.glob("*.actor"))) >= 2  # the killed actor and its successor; the other may start too late
     rows = sorted(pq.read_table(tmp_path / "scored").to_pylist(), key=lambda row: row["id"])
     assert [row["id"] for row in rows] == list(range(ROWS))
     expected = GileScorer(tmp_path / "model", top_k=2)({"text": TEXTS})
