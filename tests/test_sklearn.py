@@ -183,7 +183,7 @@ def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
         ("one text", ["a"], {}, "X must be a list of texts, got str"),
         (["a", 3], ["a", "b"], {}, r"X\[1\] is of type int"),
         (["a", "b"], ["a"], {}, "y must have labels for each of the 2 texts, got 1"),
-        (["a", "b"], ["a", "a"], {}, "single class"),
+        (["a", "b"], ["a", "a"], {}, "only one class"),
         (["a", "b"], ["a", "b"], {}, "2 documents are too few"),
         (["a", "b"], ["a", "b"], {"validation": 2}, "validation must be a fraction"),
         (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
