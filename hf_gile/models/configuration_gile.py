@@ -96,14 +96,14 @@ def _field_names(config: type[PreTrainedConfig]) -> set[str]:
 
 
 # Other fields that transformers passes to configurations and writes to their files.
-_IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
-_GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "use_cache", *_IMPLEMENTATIONS)
+_GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "use_cache")
 
 
 def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> None:
     """Refuses unknown fields of a configuration, and suggests similar ones."""
     for name in unknown:
-        if name in _GENERIC or hasattr(PreTrainedConfig, name) or name.startswith("_") or name.endswith("_token_id"):
+        is_generic = name in _GENERIC or name.startswith("_") or name.endswith(("_token_id", "_implementation"))
+        if is_generic or hasattr(PreTrainedConfig, name):
             continue
         known = _field_names(type(config)) | {"num_labels", "id2label", "problem_type", "dtype"}
         if type(config) is not GileTextConfig:
@@ -509,10 +509,7 @@ class GileConfig(PreTrainedConfig):
                 f"language_labels={{language: number, ...}} for {', '.join(self.languages)}"
             )
 
-    def validate_read(self) -> None:
-        """Checks that fields are compatible and have an effect, see `checks_of_makers`."""
-        for check in checks_of_makers:
-            check(self)
+    validate_read = GileTextConfig.validate_read
 
     def validate_term_weights(self) -> None:
         """Checks that weights are finite, and belong to terms of the score and groups that have them."""
@@ -556,11 +553,9 @@ class GileConfig(PreTrainedConfig):
     def validate_format(self) -> None:
         """Checks that this code can read the saved format."""
         if self.format_version != FORMAT_VERSION:
-            hint = "it predates the release of hf-gile: train or convert it again"
-            if self.format_version > FORMAT_VERSION:
-                hint = "upgrade hf-gile (pip install -U hf-gile), or load it where hf-gile is not installed"
             raise ValueError(
-                f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: {hint}"
+                f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: upgrade "
+                "hf-gile (pip install -U hf-gile), or load the model where hf-gile is not installed"
             )
 
 
@@ -599,12 +594,9 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             elif not _is_number(value):
                 raise ValueError(f"{where}: {name} must be a finite number, got {value!r}")
             elif name == "scale" and not value > 0:
-                raise ValueError(
-                    f"{where}: scale must be positive, or better labels would have worse scores, got {value!r}"
-                )
+                raise ValueError(f"{where}: scale must be positive, got {value!r}")
         if method == "spline" and len(numbers["logits"]) != len(numbers["values"]):
-            sizes = f"{len(numbers['logits'])} logits and {len(numbers['values'])} values"
-            raise ValueError(f"{where}: there must be as many values as logits, got {sizes}")
+            raise ValueError(f"{where}: got {len(numbers['logits'])} logits, but {len(numbers['values'])} values")
 
 
 def _check_knots(name: str, numbers: object) -> None:

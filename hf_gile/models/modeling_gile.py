@@ -470,7 +470,8 @@ class GileModel(GilePreTrainedModel):
         """Returns the weights that affect label codes, for documents of any language."""
         layer, reads_labels = self.output_layer, self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
-        parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, reader)
+        projection = layer.input_projection if layer.projects_labels else layer.label_projection
+        parts = (projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     @torch.no_grad()

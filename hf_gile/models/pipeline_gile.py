@@ -88,7 +88,7 @@ class Options:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r:.100}")
         threshold: Any = self.threshold
         is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
-        is_number = isinstance(threshold, int | float | Real) and not isinstance(threshold, bool)
+        is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
         if not is_name and not (is_number and 0 <= float(threshold) <= 1):
             raise ValueError(f"threshold must be a probability between 0 and 1, got {threshold!r:.100}; or 'stored'")
         if self.long_texts not in LONG_TEXTS:
@@ -136,8 +136,7 @@ class LabelScoringPipeline(Pipeline):
     _load_tokenizer = _load_image_processor = _load_video_processor = _load_feature_extractor = False
 
     def __init__(self, *args: Any, label_cache_bytes: int = LABEL_CACHE_BYTES, **kwargs: Any) -> None:
-        self._cache = LabelCache()
-        self.label_cache_bytes = label_cache_bytes
+        self._cache = LabelCache(label_cache_bytes)
         model = args[0] if args else kwargs.get("model")
         if not hasattr(model, "gile"):
             raise ValueError(
@@ -151,17 +150,6 @@ class LabelScoringPipeline(Pipeline):
                 "pass processor="
             )
         self.processor.check_fits(self.model.config)
-
-    @property
-    def label_cache_bytes(self) -> int:
-        """Size of the cache of label codes in bytes; it can be changed at any time."""
-        return self._cache.max_bytes
-
-    @label_cache_bytes.setter
-    def label_cache_bytes(self, value: int) -> None:
-        if not hasattr(value, "__index__") or value < 0:
-            raise ValueError(f"label_cache_bytes must be a whole number of bytes, at least 0, got {value!r}")
-        self._cache.max_bytes = int(value)
 
     def __call__(self, inputs: Any, candidate_labels: Any = None, **options: Any) -> Any:
         """Scores texts, see the examples above. Arguments of `pipeline(...)` are the defaults.
@@ -536,10 +524,12 @@ class LabelCache:
     """Least-recently-used cache of label codes, and of other results for label sets.
 
     Label sets with equal content are identified. The cache is thread-safe and not locked during computations. It stores
-    at most `max_bytes` of codes; a change of this limit takes effect with the next codes.
+    at most `max_bytes` of codes.
     """
 
     def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
+        if not hasattr(max_bytes, "__index__") or max_bytes < 0:
+            raise ValueError(f"label_cache_bytes must be a whole number of bytes, at least 0, got {max_bytes!r}")
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self._lock = threading.Lock()

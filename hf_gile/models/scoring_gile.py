@@ -31,12 +31,17 @@ class Neighbours(ZeroEmbedding):
     """Centred unit vectors of N training documents, and their mean in the last row: `(N + 1, H)`."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Returns the 50 nearest documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), weighted by cos^2."""
+        """Returns the 50 nearest documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), share ~ cos^6."""
         h = functional.normalize(functional.normalize(h.to(self.weight), dim=-1) - self.weight[-1], dim=-1)
         cosines, nearest = (h @ self.weight[:-1].T).topk(min(50, len(self.weight) - 1))
-        squares = cosines.clamp(min=0).square()
-        shares = squares / squares.sum(1, keepdim=True).clamp(min=1e-9)
+        shares = functional.normalize(cosines.clamp(min=0).pow(6), p=1, dim=1)
         return -2 - (4096 * nearest + (4095 * shares).round().long())
+
+    @staticmethod
+    def decode(ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the numbers n and the shares of the documents of ids."""
+        numbers = -2 - ids
+        return numbers // 4096, (numbers % 4096) / 4095
 
 
 class BagEmbedding(nn.Embedding):
@@ -221,13 +226,13 @@ class Postings(NamedTuple):
         match, coverage, words = terms
         row_texts = (self.words < 0).nonzero()[:, 0]
         for row, padded in enumerate(ids):
-            word_ids, neighbours = padded[padded >= 0], -2 - padded[padded < -1]
+            word_ids, (documents, shares_of_documents) = padded[padded >= 0], Neighbours.decode(padded[padded < -1])
             features, counts = word_ids % LEXICAL_BUCKETS, word_ids // LEXICAL_BUCKETS + 1
             shares, is_word = counts / (counts + 1), features % 2 == 0
             factor, norm = (counts[is_word].sum() / 50).clamp(max=1), shares.square().sum().sqrt().clamp(min=1e-9)
-            shares = torch.cat([shares, norm * (neighbours % 4096) / 4095])
-            features = torch.cat([features, LEXICAL_BUCKETS + neighbours // 4096]).int()
-            is_word = functional.pad(is_word, (0, len(neighbours)))
+            shares = torch.cat([shares, norm * shares_of_documents])
+            features = torch.cat([features, LEXICAL_BUCKETS + documents]).int()
+            is_word = functional.pad(is_word, (0, len(documents)))
             start, end = (self.starts[torch.searchsorted(self.features, features, right=x)] for x in (False, True))
             entries = _concatenate_ranges(start, sizes := end - start)
             values = self.values.index_select(0, entries) * shares.repeat_interleave(sizes)
@@ -375,6 +380,12 @@ class JointTerm(ScoreTerm):
         self.activation = ACT2FN[config.joint_act]
         self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
         self.dropout = nn.Dropout(config.joint_dropout)
+        self.document_size = config.document_size
+        # If other terms multiply h as well, V is applied to e: codes then have half the size, with one part for h.
+        text, other_terms = config.text_config, config.cosine_score or config.label_rows
+        is_scaled = text.reads_pretrained and (text.encoder_cell == "none" or not text.reads_sentences)
+        is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
+        self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
         self.label_layers, self.input_layers = (
             nn.ModuleList(projection(size, True) for _ in range(config.joint_layers - 1)) for _ in range(2)
         )
@@ -401,12 +412,17 @@ class JointTerm(ScoreTerm):
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
         """Computes the part of text codes, which includes the weights w of Eq. 11."""
+        if self.projects_labels:
+            return {"encoder": rms_normalized(text["encoder"])}
         weight = select_module(self.classifier, language)()[0]
         projected = self.projected_text(text, language)
         return {"joint": projected if weight is None else projected * weight[0]}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """Computes the part of label codes; see `ScoreTerm`."""
+        if self.projects_labels:
+            identity = torch.eye(self.document_size).to(label["vector"])
+            return {"encoder": label["vector"] @ self.projected_text({"vector": identity}, language).T}
         return {"joint": self.projected_label(label, language)}
 
     def bias(self, language: str | None = None) -> Tensor:
@@ -510,7 +526,7 @@ class JointInputLabelEmbedding(JointTerm):
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """Computes `(B, J)` codes of `(B, H)` document vectors, Eq. 8.
 
-        A code is w * act(V h + b_v), followed by the parts of the other terms.
+        A code is w * act(V h + b_v), followed by the parts of the other terms; only h if V is applied to labels.
         """
         codes: Parts = {}
         text = self.split_parts(text_embeds)

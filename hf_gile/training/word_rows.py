@@ -141,8 +141,8 @@ def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> "csr_
     """
     from scipy.sparse import csr_matrix
 
-    ids = -2 - torch.cat([table(some) for some in h.split(_COMPARED_AT_ONCE)])
-    documents, shares = ids // 4096, (ids % 4096) / 4095
+    ids = torch.cat([table(some) for some in h.split(_COMPARED_AT_ONCE)])
+    documents, shares = table.decode(ids)
     shares[documents == numbers[:, None]] = 0
     shares /= shares.sum(1, keepdim=True).clamp(min=1e-9)
     ends = np.arange(len(h) + 1) * ids.shape[1]

@@ -103,7 +103,7 @@ def test_without_a_calibration_logits_are_unchanged():
             {"seen": PLATT | {"values": [1.0]}},
             r"has the parameters scale, offset, got \['method', 'offset', 'scale', 'values'\]",
         ),
-        ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, or better labels would have worse scores"),
+        ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, got"),
         ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
         ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),
         ({"unseen": PLATT | {"offset": "1"}}, "offset must be a finite number, got '1'"),
@@ -114,7 +114,7 @@ def test_without_a_calibration_logits_are_unchanged():
         ),
         ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing, got -2.0 and then -2.0"),
         ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must be increasing"),  # not in float32
-        ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "as many values as logits, got 4 logits and 3 values"),
+        ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "got 4 logits, but 3 values"),
     ],
 )
 def test_an_invalid_calibration_is_refused(calibration, message):

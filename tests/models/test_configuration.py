@@ -21,7 +21,7 @@ from hf_gile.settings import only_read
         ({"joint_act": "rule"}, "joint_act must be one of transformers' activations .*, got 'rule'"),
         ({"problem_type": "regression"}, "a label score is a probability, not a regression"),
         ({"format_version": 3}, "format_version 3, this code reads 2: upgrade hf-gile"),
-        ({"format_version": 1}, "format_version 1, this code reads 2: it predates the release of hf-gile"),
+        ({"format_version": 1}, "format_version 1, this code reads 2: upgrade hf-gile"),
         ({"joint_size": "500"}, "joint_size"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
         ({"output_layer": "cubic"}, "output_layer"),

@@ -233,8 +233,7 @@ def test_labels_with_equal_texts_keep_their_names(pipe):
 
 def test_labels_evicted_from_the_cache_are_scored(pipe):
     expected = pipe(TEXTS, CANDIDATES)
-    pipe._cache = LabelCache(pipe.label_cache_bytes)
-    pipe.label_cache_bytes = 0
+    pipe._cache = LabelCache(0)
     assert pipe(TEXTS, CANDIDATES) == expected
     assert len(pipe._cache) == 0
 
@@ -296,7 +295,7 @@ def test_cached_label_codes_have_a_memory_limit(parts):
     for number in range(20):
         pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
     assert len(pipe._cache) == 16
-    assert pipe._cache.num_bytes == pipe.label_cache_bytes
+    assert pipe._cache.num_bytes == 16 * 2 * 13 * 4
     pipe(TEXTS[0], [f"Iron {number}a" for number in range(31)])
     assert pipe._cache.num_bytes == 31 * 13 * 4
 
@@ -311,17 +310,17 @@ def test_a_set_larger_than_the_limit_is_scored_without_evictions(parts, monkeypa
     pipe(TEXTS[0], CANDIDATES)
 
 
-def test_the_default_memory_limit_can_be_changed(pipe):
-    assert pipe.label_cache_bytes == LABEL_CACHE_BYTES == 256 * 2**20
+def test_the_memory_limit_must_be_a_number_of_bytes(pipe, parts):
+    assert pipe._cache.max_bytes == LABEL_CACHE_BYTES == 256 * 2**20
     for bad in (-1, "1"):
         with pytest.raises(ValueError, match="label_cache_bytes must be a whole number of bytes, at least 0"):
-            pipe.label_cache_bytes = bad
+            pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=bad)
 
 
 def test_recently_used_label_sets_stay_cached(pipe, parts, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
-    pipe.label_cache_bytes = 16 * 2 * 13 * 4
     for kept in (CANDIDATES, labels):  # by their texts, and by being the same set
+        pipe._cache = LabelCache(16 * 2 * 13 * 4)
         pipe(TEXTS[0], kept)
         for number in range(14):
             pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
@@ -330,7 +329,6 @@ def test_recently_used_label_sets_stay_cached(pipe, parts, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(parts[0].gile, "project_labels", None)
             pipe(TEXTS[0], kept)
-        pipe._cache = LabelCache(pipe.label_cache_bytes)
 
 
 def test_equal_names_become_a_label_set_once(pipe, monkeypatch):
@@ -348,7 +346,7 @@ def test_descriptions_distinguish_labels_with_equal_names(pipe):
 
 def test_unused_label_sets_are_released(pipe):
     labels = LabelSet.from_names(CANDIDATES)
-    pipe.label_cache_bytes = 0
+    pipe._cache = LabelCache(0)
     pipe(TEXTS[0], labels, threshold="stored")
     gone = weakref.ref(labels)
     assert len(pipe._cache._facts) == 1

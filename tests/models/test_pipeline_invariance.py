@@ -164,7 +164,7 @@ def test_threads_can_share_a_pipeline(pipe, candidates):
         lambda: pipe(TEXTS, [candidates or ["a", "b"]] * 5) if candidates else None,
     ]
     expected = [call() for call in calls]
-    pipe._cache = LabelCache(pipe.label_cache_bytes)
+    pipe._cache = LabelCache()
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(lambda call: call(), calls * 3))
     assert answers == expected * 3
