@@ -110,7 +110,7 @@ def kills(folder: Path, scorer: GileScorer, rows: int, number: int, seed: int) -
         wanted = max(0, len(run.left()) - draw.randint(0, 2 * PARTS // (number + 1) - 1))
         while len(run.left()) > wanted:
             time.sleep(0.02)
-        time.sleep(2 * draw.random())
+        time.sleep(draw.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         after_kills.append(len(run.left()))
