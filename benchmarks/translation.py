@@ -3,11 +3,12 @@
     python benchmarks/translation.py -- --data multi30k --vocab_size 2000 --layers nmt tied bilinear joint128 joint512
     python benchmarks/translation.py --speed nmt tied joint512 joint2048 joint4096 --size 128 --batch 16 25
 
-The first is recipes/train_nmt.py with its flags, German to English; each vocabulary is a run, written after each of its
-models, beside the runs before it. Words nearest to a query are asked for among rows of E, and among the classifiers
-that the output layer makes of them. The second times training steps on random words, with a softmax over a part of
-128,000 (Table 4 of the paper), and over all without their logits. Layers are named by their joint size in the paper;
-with --size 128 instead of its 512 the joint size is a quarter, too. Times are of the CPU.
+The first runs recipes/train_nmt.py, German to English, with the flags after `--`. It writes the results after each
+model. Runs with another vocabulary, size or seed stay in the file. Nearest neighbours of a few words are those among
+the rows of E and among the classifiers that the output layer computes from them. The second times training steps on
+random words, with a softmax over part of 128,000 words (Table 4 of the paper) and with the exact loss that stores no
+logits. Layers have the names of the paper; with --size 128 instead of 512, joint sizes are a quarter, too. Times are
+CPU times.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import RESULTS, write_results
+from machine import RESULTS, provenance, write_json, write_results
 from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, set_seed
@@ -55,7 +56,7 @@ PAPER = {  # Table 4: thousands of target words a second, with shares of 50, 25 
 
 
 def train(folder: str, flags: list[str]) -> Iterator[dict[str, Any]]:
-    """The figures of a run after each of its models, so that one that is stopped has told what it measured."""
+    """Yields the results of a run after each of its models."""
     sys.argv = ["train_nmt.py", "--output_dir", folder, "--use_cpu", "--disable_tqdm", "true", *flags]
     recipe, args = train_nmt.settings()
     references = [*load_sentence_pairs(recipe.data, recipe.source, recipe.target)["test"]["target"]]
@@ -77,19 +78,19 @@ def train(folder: str, flags: list[str]) -> Iterator[dict[str, Any]]:
         translations[name] = (Path(folder) / name / "test.txt").read_text(encoding="utf-8").split("\n")[:-1]
         for other, compared in compare_translations(translations, references).items():
             models[other] |= compared
-        yield {"setting": setting, "models": models}
+        yield {**provenance(args.seed), "setting": setting, "models": models}
 
 
 @torch.inference_mode()
 def nearest(folder: Path, number: int = 5) -> dict[str, dict[str, list[str]]]:
-    """The whole words most like each query by cosine, among rows of E and among the classifiers of words."""
+    """Returns the whole words with the highest cosine to each query, in E and among the classifiers."""
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     head = model.get_output_embeddings()
     tables = {"input": model.get_input_embeddings().weight, "output": head.weight}
     if not isinstance(head, nn.Linear):
         tables["output"] = head.codes()
-    found: dict[str, dict[str, list[str]]] = {}
+    neighbours: dict[str, dict[str, list[str]]] = {}
     for query in QUERIES:
         row = tokenizer.convert_tokens_to_ids(f"▁{query}")
         if row == tokenizer.unk_token_id:
@@ -97,12 +98,12 @@ def nearest(folder: Path, number: int = 5) -> dict[str, dict[str, list[str]]]:
         for side, table in tables.items():
             ranked = functional.cosine_similarity(table, table[row], dim=-1).argsort(descending=True)[1:].tolist()
             words = (piece for piece in tokenizer.convert_ids_to_tokens(ranked) if piece.startswith("▁"))
-            found.setdefault(query, {})[side] = [word[1:] for word, _ in zip(words, range(number), strict=False)]
-    return found
+            neighbours.setdefault(query, {})[side] = [word[1:] for word, _ in zip(words, range(number), strict=False)]
+    return neighbours
 
 
 def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
-    """Target words a CPU second of training steps, of each layer by share of the vocabulary."""
+    """Yields the target words per CPU second of training steps, for each layer by share of the vocabulary."""
     for name in options.speed:
         rows = {}
         for share in (*SHARES, 1.0):
@@ -114,7 +115,7 @@ def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, dict[st
             form = "joint" if LAYERS[name] else "tied"
             model = NmtForConditionalGeneration(NmtConfig(vocab_size=options.words, **sizes))
             model = replace_output_embeddings(model, max(1, LAYERS[name] * options.size // 512), form=form, **loss)
-            if name == "nmt":  # the same layer over a table of its own
+            if name == "nmt":  # the same layer, untied
                 model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
             rows[f"{share:g}"] = step_speed(model, options)
             print(name, share, rows[f"{share:g}"], flush=True)
@@ -122,7 +123,7 @@ def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, dict[st
 
 
 def step_speed(model: PreTrainedModel, options: argparse.Namespace) -> dict[str, float]:
-    """The faster of two training steps with Adam, the first of which makes its state."""
+    """Times two training steps with Adam, the first of which creates its state; returns the faster."""
     optimizer = torch.optim.Adam(model.train().parameters(), fused=True)
     words = torch.randint(3, options.words, (2, *options.batch))
     seconds = []
@@ -158,12 +159,11 @@ def main() -> None:
             write_results("translation_speed", {"setting": setting, "layers": layers, "paper": paper})
         return
     path = RESULTS / "translation.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    figures = {"runs": before.get("runs", {}), "paper": PAPER_BLEU}
     with tempfile.TemporaryDirectory() as folder:
         for run in train(folder, options.recipe):
-            figures["runs"][str(run["setting"]["vocab_size"])] = run
-            write_results("translation", figures, kept=before)
+            runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}  # others may write too
+            name = "V {vocab_size}, d {hidden_size}".format(**run["setting"]) + f", seed {run['seed']}"
+            write_json(path, {"runs": runs | {name: run}, "paper": PAPER_BLEU})
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ r"""Train translation models with several output layers on the same sentences, a
         --loss sampled --sample 0.25
 
 The model follows "Beyond Weight Tying" (Pappas, Miculicich & Henderson, WMT 2018): LSTMs with global attention over
-subwords (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs/output_layers.md, where joint takes a
-size. OUTPUT_DIR gets results.json and a folder for each layer, with `model`, which
-`AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)` loads, and its translations, test.txt. All flags
-of `transformers.Seq2SeqTrainingArguments` work.
+subwords (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs/output_layers.md: joint512 has a joint
+space of size 512, and joint512x3 also three residual layers in g_out. OUTPUT_DIR gets results.json and a folder for
+each layer, with `model`, which `AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)` loads, and its
+translations, test.txt. All flags of `transformers.Seq2SeqTrainingArguments` work.
 """
 
 import re
@@ -34,13 +34,16 @@ from transformers.trainer_utils import PredictionOutput
 from hf_gile.data import load_sentence_pairs
 from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
 from hf_gile.language_models.joint_models import LOSSES
-from hf_gile.language_models.joint_output import FORMS
+from hf_gile.language_models.joint_output import DEEP, FORMS
 from hf_gile.metrics import compare_translations, word_f1_by_frequency
 from hf_gile.tokenizing import build_piece_tokenizer
 from hf_gile.training.experiment import fit, run_arguments, save_model
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.reporting import printer, reading, write_results
 from hf_gile.training.settings import Settings, add_settings, check_choice, setting
+
+LAYER = re.compile(r"([a-z]+)([1-9]\d*)?(?:x([1-9]\d*))?")
+"""Name of an output layer: its form, joint size and depth."""
 
 SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dropout"]
 
@@ -54,7 +57,9 @@ class Recipe(Settings):
     dataset_config: str | None = setting(None, "Configuration of the dataset, such as de-en.")
     source: str = setting("de", "Language to translate from.")
     target: str = setting("en", "Language to translate to.")
-    layers: list[str] = setting(["nmt", "tied", "bilinear", "joint512"], f"Output layers: nmt, {', '.join(FORMS)}.")
+    layers: list[str] = setting(
+        ["nmt", "tied", "bilinear", "joint512"], f"Output layers: nmt, {', '.join(FORMS)}; with sizes, joint512x3."
+    )
     loss: str = setting("full", "full, chunked or sampled; nmt supports only full.", LOSSES)
     sample: float | None = setting(None, "Share of the vocabulary that --loss sampled scores.")
     max_length: int = setting(50, "Maximum number of tokens in a sentence: 'maximum sentence length of 50'.")
@@ -133,8 +138,9 @@ def make_model(recipe: Recipe, name: str, tokenizer: PreTrainedTokenizerFast) ->
     model.generation_config.max_length = recipe.max_length
     if name == "nmt":
         return model
-    form, size = re.fullmatch(r"(\D+)(\d*)", name).groups()
-    return replace_output_embeddings(model, int(size or 512), form=form, loss=recipe.loss, sample=recipe.sample)
+    form, size, depth = LAYER.fullmatch(name).groups()
+    deep = {"depth": int(depth), "residual": True} if depth else {}
+    return replace_output_embeddings(model, int(size or 512), form=form, loss=recipe.loss, sample=recipe.sample, **deep)
 
 
 def make_trainer(
@@ -165,7 +171,10 @@ def decode(tokenizer: PreTrainedTokenizerFast, ids: Any) -> list[str]:
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Reports conflicting settings before any sentence is read."""
     for layer in recipe.layers:
-        check_choice("layers", layer.rstrip("0123456789"), ("nmt", *FORMS))
+        match = LAYER.fullmatch(layer)
+        check_choice("layers", match[1] if match else layer, ("nmt", *FORMS))
+        if match[3] and match[1] not in DEEP:
+            raise ValueError(f"layers: {layer} has a depth, but only {' and '.join(DEEP)} support it")
     if recipe.loss != "full" and "nmt" in recipe.layers:
         raise ValueError(f"the layer nmt does not support loss {recipe.loss}: remove it from --layers")
 

@@ -97,7 +97,14 @@ ROWS = {
 }
 """Where the rows of a file are, the fields that each of them has, and those that some have."""
 
-KEYED = {"obvious": "* * *", "calibration": "*", "audit": "*", "promised_recall": "*", "shortlist": "*"}
+KEYED = {
+    "obvious": "* * *",
+    "calibration": "*",
+    "audit": "*",
+    "promised_recall": "*",
+    "shortlist": "*",
+    "translation": "runs *",
+}
 """Files of runs that are written one after the other, each with its own commit, seed and machine."""
 
 

@@ -2,8 +2,8 @@
 
     logits = g_out(E) g_inp(h) + b                                                       (Eq. 14)
 
-E is the table of input embeddings, so what a word means as input tells when to write it. No parameter but a number in b
-belongs to a single word: a row added to E is a word that can be written at once.
+E is the table of input embeddings, so the classifier of a word is computed from its input embedding. Apart from its
+number in b, a word has no other parameters: the model can generate a word as soon as its row is added to E.
 
 Shapes: V words, D embedding size, H hidden size, J joint size, N positions.
 """
@@ -19,16 +19,17 @@ from torch.utils.checkpoint import checkpoint
 
 IGNORE = -100
 FORMS = ("joint", "bilinear", "output", "context", "tied")
+DEEP = ("joint", "output")  # forms with a g_out that can be deep
 CHECKPOINTED = ("cpu",)  # devices on which checkpoints are faster than torch's function
 
 
 class JointProjection(nn.Linear):
-    """A linear map with or without an activation; `reset_parameters` starts it as Glorot and Bengio do.
+    """A linear layer, optionally with a bias and tanh.
 
     Args:
-        in_features: Size of what comes in.
-        out_features: Size of what goes out.
-        tanh: Whether a bias and a Tanh follow.
+        in_features: Size of the input.
+        out_features: Size of the output.
+        tanh: Whether to add a bias and apply tanh.
     """
 
     def __init__(self, in_features: int, out_features: int, tanh: bool = True) -> None:
@@ -36,7 +37,7 @@ class JointProjection(nn.Linear):
         super().__init__(in_features, out_features, bias=tanh)
 
     def reset_parameters(self) -> None:
-        """Starts a Tanh's map uniformly, a square map without one as the identity, which is weight tying."""
+        """Initializes square layers without tanh as the identity (weight tying), others like Glorot and Bengio."""
         with torch.no_grad():
             if self.bias is not None:
                 self.bias.zero_()
@@ -52,17 +53,17 @@ class JointProjection(nn.Linear):
 
 
 class OutputStack(nn.Module):
-    """Several projections of E, each with residual connections, after Pappas and Henderson (ICML 2019).
+    """Stacked projections of E with residual connections (Pappas and Henderson, ICML 2019).
 
         E_k = tanh(U_k E_(k-1) + b_k) + E_(k-1) + E
 
-    A connection is left out where sizes differ, and E counts once in the first.
+    Connections between different sizes are omitted, and the first layer adds E only once.
 
     Args:
         in_features: Embedding size D.
         out_features: Joint size J.
         depth: Number of projections.
-        residual: Whether there are residual connections.
+        residual: Whether to use residual connections.
     """
 
     def __init__(self, in_features: int, out_features: int, depth: int, residual: bool) -> None:
@@ -86,21 +87,21 @@ class OutputStack(nn.Module):
 class JointOutputEmbedding(nn.Module):
     """An output layer that computes the classifier of each word from its input embedding.
 
-    It stands where a model has its `lm_head`. `weight` is the input embedding table itself, a parameter under two
-    names, tied by the rules of Transformers; nothing is copied.
+    It replaces the `lm_head` of a model. `weight` is the table of input embeddings itself, tied as Transformers ties
+    weights, not a copy.
 
     Args:
         table: The `(V, D)` table E of input embeddings.
         hidden_size: Size H of the hidden states h.
-        joint_size: Size J of the joint space; only "joint" has it.
+        joint_size: Size J of the joint space; only used by "joint".
         form: `"joint"` is Eq. 14; `"bilinear"` is `E W h` (Eq. 6), `"output"` is `tanh(E W) h` (Eq. 7a), `"context"` is
             `E tanh(W h)` (Eq. 7b), and `"tied"` is `E h` (Eq. 18).
-        depth: Number of projections within g_out.
-        residual: Whether these have residual connections.
-        projection_bias: Whether a Tanh has a bias (b_u and b_v of Eq. 12 and 13; Eq. 15 and 16 have none).
+        depth: Number of projections in g_out.
+        residual: Whether these projections have residual connections.
+        projection_bias: Whether projections with tanh have a bias (b_u and b_v in Eq. 12 and 13; none in Eq. 15 and 16).
 
     Raises:
-        ValueError: There is no such form, or a setting does not go with it.
+        ValueError: If the form is unknown, or does not support a setting.
 
     Example:
         >>> words = nn.Embedding(1000, 16)
@@ -140,44 +141,44 @@ class JointOutputEmbedding(nn.Module):
             for module in self.modules():
                 if isinstance(module, JointProjection):
                     module.register_parameter("bias", None)
-        self._keeps = 0  # generate calls that run now
-        self._kept: tuple[Tensor, list[tuple[int, int]]] | None = None
+        self._cache_depth = 0  # number of running generate calls
+        self._cached: tuple[Tensor, list[tuple[int, int]]] | None = None
         self._collected: list[Tensor] | None = None
 
     def extra_repr(self) -> str:
-        """Names the sizes of the table."""
+        """Describes the sizes of the table."""
         return "words={}, embedding_size={}".format(*self.weight.shape)
 
     def num_output_parameters(self) -> int:
-        """The parameters that the output layer has beside E: Eq. 16."""
+        """Returns the number of parameters other than E (Eq. 16)."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name != "weight")
 
     def codes(self) -> Tensor:
-        """The `(V, J)` classifiers g_out(E); within `keeping_codes` and without gradients, those made before."""
-        if not self._keeps or torch.is_grad_enabled():
+        """Returns the `(V, J)` classifiers g_out(E), cached within `keeping_codes` if gradients are disabled."""
+        if not self._cache_depth or torch.is_grad_enabled():
             return self.g_out(self.weight)
         state = [(tensor.data_ptr(), tensor._version) for tensor in (self.weight, *self.g_out.parameters())]
-        if self._kept is None or self._kept[1] != state:
-            self._kept = self.g_out(self.weight), state
-        return self._kept[0]
+        if self._cached is None or self._cached[1] != state:
+            self._cached = self.g_out(self.weight), state
+        return self._cached[0]
 
     @contextmanager
     def keeping_codes(self) -> Iterator[None]:
-        """Computes g_out(E) once within this block, for as long as E and g_out stay as they are.
+        """Caches g_out(E) within this block, until E or g_out changes.
 
-        Only within: a write to `parameter.data`, and fused optimizers, leave no trace that could be looked for later.
+        Codes are not cached longer, because writes to `parameter.data` and fused optimizers cannot be detected.
         """
-        self._keeps += 1
+        self._cache_depth += 1
         try:
             yield
         finally:
-            self._keeps -= 1
-            if not self._keeps:
-                self._kept = None
+            self._cache_depth -= 1
+            if not self._cache_depth:
+                self._cached = None
 
     @contextmanager
     def collecting(self) -> Iterator[list[Tensor]]:
-        """Collects hidden states within this block, for `loss`; scores of no position are returned for them."""
+        """Collects hidden states for `loss` within this block; `forward` then returns no logits."""
         collected: list[Tensor] = []
         self._collected = collected
         try:
@@ -186,14 +187,14 @@ class JointOutputEmbedding(nn.Module):
             self._collected = None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Scores all words: `(..., H)` hidden states to `(..., V)` logits."""
+        """Maps `(..., H)` hidden states to `(..., V)` logits."""
         if self._collected is not None:
             self._collected.append(hidden)
             return hidden.new_zeros(*hidden.shape[:-2], 0, self.weight.shape[0])
         return functional.linear(self.g_inp(hidden), self.codes(), self.bias)
 
     def fit_bias(self) -> None:
-        """Gives b as many numbers as E has rows; those of new words are the mean of b."""
+        """Resizes b to the number of rows of E; new words get the mean of b."""
         words, bias = self.weight.shape[0], self.bias.data
         if words > len(bias):
             bias = torch.cat([bias, bias.float().mean().to(bias.dtype).expand(words - len(bias))])
@@ -207,24 +208,24 @@ class JointOutputEmbedding(nn.Module):
         num_items: Tensor | int | None = None,
         extra_bias: Tensor | None = None,
     ) -> Tensor:
-        """Cross-entropy without an `(N, V)` tensor of logits.
+        """Computes the cross-entropy without an `(N, V)` tensor of logits.
 
         Args:
             hidden: `(N, H)` hidden states.
-            labels: `(N,)` words, -100 where none counts.
-            sample: Share of the vocabulary to compute the softmax over (section 3.2): all words of the labels, and
-                others drawn at random. Nothing corrects for what is left out, as in the paper.
-            num_items: What to divide the sum by; without it, by the number of labels that count.
-            extra_bias: `(V,)` further numbers to add to b.
+            labels: `(N,)` target words; -100 is ignored.
+            sample: Fraction of the vocabulary to compute the softmax over (section 3.2): all target words, and further
+                words drawn at random. As in the paper, the loss is not corrected for the missing words.
+            num_items: Divisor of the sum; by default the number of labels that are not ignored.
+            extra_bias: `(V,)` additional bias.
 
         Returns:
-            A scalar, exact unless `sample` is said.
+            A scalar; exact if `sample` is None.
 
         Raises:
-            ValueError: The share is not above 0 and at most 1.
+            ValueError: If `sample` is not above 0 and at most 1.
         """
-        counts = labels != IGNORE
-        hidden, labels = hidden[counts], labels[counts]
+        mask = labels != IGNORE
+        hidden, labels = hidden[mask], labels[mask]
         bias = self.bias if extra_bias is None else self.bias + extra_bias
         codes: Tensor
         if sample is None:
@@ -235,32 +236,30 @@ class JointOutputEmbedding(nn.Module):
         total = linear_cross_entropy(self.g_inp(hidden), codes, labels, bias)
         return total / (max(1, len(labels)) if num_items is None else num_items)
 
-    def _sample(self, labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Words to score, ascending, and the labels' columns among them."""
-        if not 0 < share <= 1:
-            raise ValueError(
-                f"sample, the share of the vocabulary to score, must be above 0 and at most 1, got {share}"
-            )
+    def _sample(self, labels: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+        """Samples words; returns them in ascending order, with the positions of the labels among them."""
+        if not 0 < fraction <= 1:
+            raise ValueError(f"sample must be a fraction of the vocabulary, above 0 and at most 1, got {fraction}")
         size = self.weight.shape[0]
         chosen = torch.zeros(size, dtype=torch.bool, device=labels.device)
         chosen[labels] = True
-        rest = (~chosen).nonzero()[:, 0]
-        missing = max(0, round(share * size) - (size - len(rest)))
-        chosen[rest[torch.randperm(len(rest), device=rest.device)[:missing]]] = True
+        remaining = (~chosen).nonzero()[:, 0]
+        missing = max(0, round(fraction * size) - (size - len(remaining)))
+        chosen[remaining[torch.randperm(len(remaining), device=remaining.device)[:missing]]] = True
         return chosen.nonzero()[:, 0], chosen.cumsum(0)[labels] - 1
 
 
 def linear_cross_entropy(inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor) -> Tensor:
-    """The summed cross-entropy of `inputs @ weight.T + bias`, of a few positions at a time.
+    """Computes the summed cross-entropy of `inputs @ weight.T + bias`, a few positions at a time.
 
-    On an accelerator this is torch's function of this name, where there is one (from 2.13). Elsewhere it is the same
-    with checkpoints, which are faster on the CPU: each chunk of logits is made twice, and held never.
+    On an accelerator, torch's function of the same name is used if available (from 2.13). Otherwise checkpoints are
+    used, which are faster on the CPU: each chunk of logits is computed twice and never stored.
 
     Args:
         inputs: `(N, J)` codes of positions.
         weight: `(V, J)` codes of words.
-        labels: `(N,)` words.
-        bias: `(V,)` numbers to add.
+        labels: `(N,)` target words.
+        bias: `(V,)` bias.
     """
     fused = getattr(functional, "linear_cross_entropy", None)
     device = inputs.device.type
@@ -273,26 +272,26 @@ def linear_cross_entropy(inputs: Tensor, weight: Tensor, labels: Tensor, bias: T
 def chunked_cross_entropy(
     inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor, elements: int = 1 << 25
 ) -> Tensor:
-    """As `linear_cross_entropy`, by checkpoints.
+    """Computes `linear_cross_entropy` with checkpoints.
 
     Args:
         inputs: `(N, J)` codes of positions.
         weight: `(V, J)` codes of words.
-        labels: `(N,)` words.
-        bias: `(V,)` numbers to add.
-        elements: Number of logits made at once.
+        labels: `(N,)` target words.
+        bias: `(V,)` bias.
+        elements: Maximum number of logits of a chunk.
     """
 
-    def of_chunk(inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor) -> Tensor:
+    def chunk_loss(inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor) -> Tensor:
         logits = functional.linear(inputs, weight, bias)
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        return functional.cross_entropy(wide, labels, reduction="sum")
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        return functional.cross_entropy(logits, labels, reduction="sum")
 
     size = max(1, elements // len(weight))
     total = inputs.new_zeros((), dtype=torch.promote_types(inputs.dtype, torch.float32))
-    for start in range(0, max(1, len(inputs)), size):  # of no positions the loss is 0, with gradients
+    for start in range(0, max(1, len(inputs)), size):  # without positions, the loss is 0 with gradients
         chunk = slice(start, start + size)
-        total = total + checkpoint(of_chunk, inputs[chunk], weight, labels[chunk], bias, use_reentrant=False)
+        total = total + checkpoint(chunk_loss, inputs[chunk], weight, labels[chunk], bias, use_reentrant=False)
     return total
 
 
@@ -306,5 +305,5 @@ def _check(form: str, size: int, hidden_size: int, joint_size: int, depth: int, 
         )
     if joint_size < 1 or depth < 1:
         raise ValueError(f"joint_size and depth must be at least 1, got {joint_size} and {depth}")
-    if form not in ("joint", "output") and (depth > 1 or residual):
+    if form not in DEEP and (depth > 1 or residual):
         raise ValueError(f"depth and residual apply to g_out, which the form {form!r} does not have; use form='joint'")

@@ -69,6 +69,8 @@ def test_models_are_trained_compared_and_saved(folder, run_recipe):
     [
         ([], "data"),
         (["--data", ".", "--layers", "jiont512"], "did you mean joint"),
+        (["--data", ".", "--layers", "joint0"], "joint0"),
+        (["--data", ".", "--layers", "tiedx2"], "only joint and output support it"),
         (["--data", ".", "--loss", "chunked"], "remove it from --layers"),
         (["--data", "."], "no file train.de"),
     ],
@@ -93,13 +95,15 @@ def test_translations_follow_the_order_of_the_sentences(tmp_path):
     assert train_nmt.decode(tokenizer, predicted.label_ids) == lines
 
 
-def test_layer_names_select_form_and_size():
+def test_layer_names_select_form_size_and_depth():
     tokenizer = type("Tokens", (), {"__len__": lambda self: 20})()
     recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1)
     heads = {
         name: train_nmt.make_model(recipe, name, tokenizer).get_output_embeddings()
-        for name in ("nmt", "tied", "joint7")
+        for name in ("nmt", "tied", "joint7", "joint4x3")
     }
     assert isinstance(heads["nmt"], torch.nn.Linear)
     assert heads["tied"].codes() is heads["tied"].weight
     assert heads["joint7"].codes().shape == (20, 7)
+    assert len(heads["joint4x3"].g_out.layers) == 3
+    assert heads["joint4x3"].g_out.residual
