@@ -1,26 +1,27 @@
-"""Are promised recalls kept? `hf-gile calibrate --objective recall@R`, measured on other documents.
+"""Measures whether the recall promised by `hf-gile calibrate --objective recall@R` holds on new documents.
 
-    python benchmarks/promised_recall.py --data DATA --model pubmed_mesh=KEPT/pubmed_mesh-1/runs/auto/model --cache KEPT
+    python benchmarks/promised_recall.py --data DATA --model pubmed_mesh=FOLDER --cache FOLDER
 
-The model is the default of `hf-gile train` (see benchmarks/kept_scores.py). What is promised is the expected share of
-the right labels of a document that are in its list, of seen labels and of unseen ones apart. Two ways to fit:
+The model is the default of `hf-gile train` (see benchmarks/saved_models.py). The promised recall is the expected share
+of a document's labels that its list contains, for seen and for unseen labels. Thresholds are fitted in two ways:
 
-    validation    on validation documents, which have no unseen label: nothing is promised of these, and they have the
-                  threshold that `hf-gile calibrate` leaves them
-    alike         on one half of the test documents, measured on the other half, and the other way round: documents that
-                  have unseen labels as those to come will
+    validation    on validation documents. They have no unseen labels, so nothing is promised for these, and their
+                  threshold is the one that `hf-gile calibrate` stores
+    alike         on one half of the test documents, measured on the other half, and vice versa: both halves have unseen
+                  labels, as future documents will
 
-`recall` is the mean over documents with such labels, `labels` the labels of the group in the list of a document.
+`recall` is the mean over documents with labels of the group; `labels` is the mean number of labels of the group in a
+list.
 
-Writes results/promised_recall.json, keyed by set; sets that are not run stay.
+Writes results/promised_recall.json, keyed by data set. Entries of other data sets are preserved.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from kept_scores import Kept, measure_each, parse
 from obvious_systems import batches, padded
+from saved_models import SavedModel, measure_each, parse
 from torch import Tensor
 
 from hf_gile.models.search_gile import calibrated
@@ -34,37 +35,37 @@ GROUPS = {"seen": True, "unseen": False}
 
 def main() -> None:
     options = parse(__doc__)
-    measure_each(options, "promised_recall", SEED, lambda kept: measure(kept, options.documents))
+    measure_each(options, "promised_recall", SEED, lambda saved: measure(saved, options.documents))
 
 
-def measure(kept: Kept, most: int) -> dict[str, Any]:
-    """The figures of a set."""
-    task, seen = kept.task, kept.seen
-    validation, test = kept.logits("validation", min(most, VALIDATION)), kept.logits("test", most)
-    of_validation, of_test = task.gold["validation"][: len(validation)], task.gold["test"][: len(test)]
+def measure(saved: SavedModel, limit: int) -> dict[str, Any]:
+    """Measures the recall of each group of labels for each promise."""
+    task, seen = saved.task, saved.seen
+    validation, test = saved.logits("validation", min(limit, VALIDATION)), saved.logits("test", limit)
+    validation_gold, test_gold = task.gold["validation"][: len(validation)], task.gold["test"][: len(test)]
     order = np.random.default_rng(SEED).permutation(len(test))
     halves = [order[::2], order[1::2]]
-    found: dict[str, Any] = {"validation": {}, "alike": {}}
+    figures: dict[str, Any] = {"validation": {}, "alike": {}}
     for recall in RECALLS:
-        # As the command does it: seen labels and the unseen ones that documents have are candidates.
-        fitted = fit_promise(passing(validation[:, seen], of_validation), seen[seen], "spline", recall)
-        config = kept.model.config
-        left = config.calibration | fitted.calibration, config.thresholds | fitted.thresholds
-        found["validation"][str(recall)] = measured(test, of_test, seen, *left)
+        # Like the command: candidates are the seen labels and the unseen labels that occur in documents.
+        fitted = fit_promise(in_batches(validation[:, seen], validation_gold), seen[seen], "spline", recall)
+        config = saved.model.config
+        merged = config.calibration | fitted.calibration, config.thresholds | fitted.thresholds
+        figures["validation"][str(recall)] = measured(test, test_gold, seen, *merged)
         runs = []
         for half, other in (halves, halves[::-1]):
-            own = fit_promise(passing(test[half], [of_test[row] for row in half]), seen, "spline", recall)
-            of_other = [of_test[row] for row in other]
-            runs.append(measured(test[other], of_other, seen, own.calibration, own.thresholds))
-        found["alike"][str(recall)] = {
+            fitted = fit_promise(in_batches(test[half], [test_gold[row] for row in half]), seen, "spline", recall)
+            other_gold = [test_gold[row] for row in other]
+            runs.append(measured(test[other], other_gold, seen, fitted.calibration, fitted.thresholds))
+        figures["alike"][str(recall)] = {
             group: {name: float(np.mean([run[group][name] for run in runs])) for name in runs[0][group]}
             for group in runs[0]
         }
-    return {"documents": {"validation": len(validation), "test": len(test)}, "fitted_on": found}
+    return {"documents": {"validation": len(validation), "test": len(test)}, "fitted_on": figures}
 
 
-def passing(logits: Tensor, gold: list[list[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of logits and gold columns."""
+def in_batches(logits: Tensor, gold: list[list[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields batches of logits and gold columns."""
     for rows in batches(len(logits)):
         yield logits[rows], padded(gold[rows])
 
@@ -72,15 +73,15 @@ def passing(logits: Tensor, gold: list[list[int]]) -> Iterator[tuple[Tensor, Ten
 def measured(
     logits: Tensor, gold: list[list[int]], seen: Tensor, calibration: dict[str, Any], thresholds: dict[str, float]
 ) -> dict[str, dict[str, float]]:
-    """Of each group the mean recall of documents, and the labels in their lists."""
+    """Returns for each group the mean recall of documents and the mean number of labels in their lists."""
     probabilities = calibrated(logits, seen, calibration).sigmoid()
     default = next(iter(thresholds.values()))
     figures = {}
     for group, is_seen in GROUPS.items():
         columns = seen == is_seen
         listed = (probabilities >= thresholds.get(group, default)) & columns
-        own = [[column for column in row if bool(columns[column])] for row in gold]
-        recalls = [float(listed[place, row].double().mean()) for place, row in enumerate(own) if row]
+        group_gold = [[column for column in row if bool(columns[column])] for row in gold]
+        recalls = [float(listed[row, wanted].double().mean()) for row, wanted in enumerate(group_gold) if wanted]
         figures[group] = {
             "recall": float(np.mean(recalls)),
             "labels": float(listed.sum(1).double().mean()),

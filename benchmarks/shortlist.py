@@ -1,23 +1,23 @@
-"""How many right headings are among the first 10, 20 and 50 that a language model is to choose from?
+"""Measures the recall of shortlists of 10, 20 and 50 labels from which a language model chooses.
 
-    python benchmarks/shortlist.py --data FOLDER --model pubmed_mesh=KEPT/pubmed_mesh-1/runs/auto/model --cache FOLDER
+    python benchmarks/shortlist.py --data FOLDER --model pubmed_mesh=MODELS/pubmed_mesh-1/runs/auto/model --cache FOLDER
 
-The model is the default of `hf-gile train` (see benchmarks/kept_scores.py); `pipe(text, shortlist=30)` gives its lists.
-Beside it stand BM25 and the cosine of TF-IDF (of names and what else is known of labels), and the cosine of MiniLM (of
-names). Recall is the mean over test documents of the share of their labels in the list; all labels compete.
+The model is the default of `hf-gile train` (see benchmarks/saved_models.py); `pipe(text, shortlist=30)` returns its
+lists. It is compared with BM25 and the TF-IDF cosine (over label names and descriptions), and with the MiniLM cosine
+(over names). Recall is the mean over test documents of the share of their labels in the list; all labels compete.
 
-Tokens are those of MiniLM: of a list of all headings of the vocabulary, a line each, and of a shortlist of 30, the mean
-of the first 100 test documents.
+Tokens are counted with the tokenizer of MiniLM: for a list of the whole vocabulary, one heading per line, and for a
+shortlist of 30, averaged over the first 100 test documents.
 
-Writes results/shortlist.json, keyed by set; sets that are not run stay.
+Writes results/shortlist.json, keyed by data set. Entries of other data sets are preserved.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kept_scores import Kept, measure_each, parse
 from obvious_sets import read_lines
 from obvious_systems import Options, batches, bm25, encoder_cosine, minilm, tfidf_cosine
+from saved_models import SavedModel, measure_each, parse
 from torch import Tensor
 
 from hf_gile import LabelScoringPipeline
@@ -29,28 +29,28 @@ LENGTH = 30
 def main() -> None:
     options = parse(__doc__)
 
-    def figures(kept: Kept) -> dict[str, Any]:
-        names = [label.name for label in kept.task.labels]
-        if kept.task.name == "pubmed_mesh":
+    def figures(saved: SavedModel) -> dict[str, Any]:
+        names = [label.name for label in saved.task.labels]
+        if saved.task.name == "pubmed_mesh":
             names = [row["name"] for row in read_lines(options.data / "mesh" / "mesh_labels.jsonl.gz")]
         encoder = minilm(Options(options.threads, options.cache, ""))
-        return {**recalls(kept, options.documents, encoder), "tokens": tokens(kept, names, encoder.tokenizer)}
+        return {**recalls(saved, options.documents, encoder), "tokens": tokens(saved, names, encoder.tokenizer)}
 
     measure_each(options, "shortlist", 1, figures)
 
 
-def recalls(kept: Kept, most: int, encoder: Any) -> dict[str, Any]:
-    """Recall of each system at each length."""
-    task, described = kept.task, any(kept.task.other_texts)
-    texts, gold = task.texts["test"][:most], task.gold["test"][:most]
-    probabilities = kept.probabilities("test", most)
+def recalls(saved: SavedModel, limit: int, encoder: Any) -> dict[str, Any]:
+    """Measures the recall of each system at each length."""
+    task, described = saved.task, any(saved.task.other_texts)
+    texts, gold = task.texts["test"][:limit], task.gold["test"][:limit]
+    probabilities = saved.probabilities("test", limit)
     systems: dict[str, Callable[[slice], Tensor]] = {"ours": lambda rows: probabilities[rows]}
     for name, score in {
         "bm25": bm25(task, described),
         "tfidf_cosine": tfidf_cosine(task, described),
         "minilm_cosine": encoder_cosine(task, encoder),
     }.items():
-        systems[name] = lambda rows, own=score: own(texts[rows])
+        systems[name] = lambda rows, score=score: score(texts[rows])
     return {
         "documents": len(texts),
         "labels": len(task.labels),
@@ -59,28 +59,28 @@ def recalls(kept: Kept, most: int, encoder: Any) -> dict[str, Any]:
 
 
 def of_lists(score: Callable[[slice], Tensor], gold: list[list[int]], num_seen: int) -> dict[str, float]:
-    """Mean recall of all, seen and unseen labels."""
+    """Returns the mean recall of all, seen and unseen labels."""
     groups = {"all": range(1 << 30), "seen": range(num_seen), "unseen": range(num_seen, 1 << 30)}
     shares: dict[str, list[float]] = {f"{group}_{k}": [] for group in groups for k in AT}
     for rows in batches(len(gold)):
         best = score(rows).topk(max(AT)).indices.tolist()
-        for listed, own in zip(best, gold[rows], strict=True):
+        for listed, labels in zip(best, gold[rows], strict=True):
             for group, columns in groups.items():
-                wanted = {column for column in own if column in columns}
+                wanted = {column for column in labels if column in columns}
                 if wanted:
                     for k in AT:
                         shares[f"{group}_{k}"].append(len(wanted & set(listed[:k])) / len(wanted))
     return {name: sum(values) / len(values) for name, values in shares.items() if values}
 
 
-def tokens(kept: Kept, names: list[str], tokenizer: Any) -> dict[str, float]:
-    """Tokens of all headings in a prompt, and of shortlists with and without descriptions."""
+def tokens(saved: SavedModel, names: list[str], tokenizer: Any) -> dict[str, float]:
+    """Counts the tokens of all headings in a prompt, and of shortlists with and without descriptions."""
 
     def count(lines: Iterable[str]) -> int:
         return sum(map(len, tokenizer(list(lines), add_special_tokens=False)["input_ids"]))
 
-    pipe = LabelScoringPipeline(model=kept.model, processor=kept.processor)
-    answers = pipe(kept.task.texts["test"][:100], shortlist=LENGTH, batch_size=32)
+    pipe = LabelScoringPipeline(model=saved.model, processor=saved.processor)
+    answers = pipe(saved.task.texts["test"][:100], shortlist=LENGTH, batch_size=32)
     return {
         "vocabulary": len(names),
         "all_names": count(f"- {name}" for name in names),

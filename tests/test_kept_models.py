@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import audit
 import promised_recall
 import shortlist
-from kept_scores import Kept
 from obvious_sets import Task
+from saved_models import SavedModel
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def kept(make_model, label_set, tmp_path):
     parts = ("train", "validation", "test")
     gold = {part: [torch.randperm(5, generator=generator)[:2].tolist() for _ in texts] for part in parts}
     gold["validation"] = [[column for column in row if column < 4] for row in gold["validation"]]
-    return Kept(Task("tiny", dict.fromkeys(parts, texts), gold, labels), model, processor, tmp_path)
+    return SavedModel(Task("tiny", dict.fromkeys(parts, texts), gold, labels), model, processor, tmp_path)
 
 
 def test_logits_follow_the_order_of_the_task_and_are_cached(kept):
