@@ -1,4 +1,4 @@
-"""What a person should look at in a labelled collection: headings that are probably wrong or missing, and drift."""
+"""Lists labels of a collection for manual review: headings that are probably wrong or missing, and drift."""
 
 from .drift import Drift, drift
 from .files import write_audit

@@ -1,4 +1,4 @@
-"""Labels that two collections use differently, for documents that are alike."""
+"""Finds labels that two collections use differently for similar documents."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from .findings import MOST, Audit
 
 @dataclass(frozen=True)
 class Drift:
-    """A label of which the use differs between two collections.
+    """A label that two collections use differently.
 
     Args:
-        column: The column of the label.
-        used: Numbers of documents that have the label, in the first collection and in the second.
-        expected: The same by the model.
-        score: How many standard deviations the use in the second collection is from that in the first.
+        column: Index of the label.
+        used: Number of documents with the label in the first and in the second collection.
+        expected: The same numbers according to the model.
+        score: Difference in use from the first to the second collection, in standard deviations.
     """
 
     column: int
@@ -27,29 +27,29 @@ class Drift:
 def drift(first: Audit, second: Audit, most: int = MOST) -> list[Drift]:
     """Ranks labels by how differently two collections use them.
 
-    What a model expects of the texts stands for their topics: a label whose share grows because there are more
-    documents on its topic has not drifted. Of the n documents in both that have a label, the second collection has
+    The predictions of the model account for topics: a label that is used more often because more documents are on its
+    topic has not drifted. If both collections use a label in the same way, of n documents with the label
 
         n e2 / (e1 + e2)
 
-    where e1 and e2 are the numbers expected, if both use the label alike. The score is the distance from that, in
-    standard deviations of the binomial distribution: the comparison of two Poisson rates by Przyborowski and Wilenski
-    (1940).
+    are expected in the second collection, where e1 and e2 are the numbers that the model predicts. The score is the
+    deviation from this number, in standard deviations of the binomial distribution: the comparison of two Poisson rates
+    by Przyborowski and Wilenski (1940).
 
     Args:
-        first: Of one collection.
-        second: Of another, by the same model.
-        most: The most labels.
+        first: Audit of the first collection.
+        second: Audit of the second collection, with the same model.
+        most: Maximum number of labels.
 
     Returns:
-        Labels that one of the collections has, those first that differ most.
+        Labels that occur in a collection, largest difference first.
 
     Raises:
-        ValueError: The audits are not of the same labels.
+        ValueError: If the audits have different numbers of labels.
     """
     if len(first.used) != len(second.used):
         raise ValueError(
-            f"the audits are of {len(first.used):,} and {len(second.used):,} labels: make both with the same model"
+            f"the audits have {len(first.used):,} and {len(second.used):,} labels: create both with the same model"
         )
     total = (first.used + second.used).double()
     share = (second.expected / (first.expected + second.expected)).clamp(1e-6, 1 - 1e-6)

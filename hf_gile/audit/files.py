@@ -1,11 +1,11 @@
-"""What a person works through: tables, a page, and tasks for Label Studio.
+"""Writes the results of an audit for manual review: tables, a page, and tasks for Label Studio.
 
 | file | |
 | --- | --- |
-| `wrong.csv`, `missing.csv` | headings, the most suspicious first, with an empty column `verdict` |
-| `documents.csv` | documents with such headings, those first with the most corrections to expect |
+| `wrong.csv`, `missing.csv` | headings, most suspicious first, with an empty column `verdict` |
+| `documents.csv` | documents with such headings, most expected corrections first |
 | `drift.csv` | labels that two collections use differently |
-| `audit.html` | the same documents, in that order, with their headings |
+| `audit.html` | the same documents in the same order, with their headings |
 | `label_studio.json`, `label_studio.xml` | the same documents as tasks to import, and the labelling interface |
 """
 
@@ -28,7 +28,7 @@ INTERFACE = """<View>
   <Choices name="headings" toName="text" value="$options" choice="multiple"/>
 </View>
 """
-"""The labelling interface of Label Studio that the tasks are made for."""
+"""Labelling interface for the tasks in Label Studio."""
 
 _LENGTH = 200
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -36,7 +36,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class _Collection:
-    """The documents that were audited, and what their labels are called."""
+    """The audited documents with their labels."""
 
     audit: Audit
     label_set: LabelSet
@@ -47,15 +47,16 @@ class _Collection:
     def __post_init__(self) -> None:
         number = len(self.audit.corrections)
         for name in ("ids", "texts", "labels"):
-            if len(getattr(self, name)) != number:
-                raise ValueError(f"{name} must be of the {number} documents audited, got {len(getattr(self, name))}")
+            values = getattr(self, name)
+            if len(values) != number:
+                raise ValueError(f"{name} must have one entry per audited document ({number}), got {len(values)}")
 
     def by_document(self) -> dict[int, list[Finding]]:
-        """The findings of each document, in the order of `Audit.documents`."""
-        found: dict[int, list[Finding]] = {place: [] for place in self.audit.documents()}
+        """Returns the findings of each document, in the order of `Audit.documents`."""
+        findings: dict[int, list[Finding]] = {document: [] for document in self.audit.documents()}
         for finding in (*self.audit.wrong, *self.audit.missing):
-            found[finding.document].append(finding)
-        return found
+            findings[finding.document].append(finding)
+        return findings
 
 
 def write_audit(
@@ -67,45 +68,45 @@ def write_audit(
     labels: Sequence[Iterable[str]],
     drifted: Sequence[Drift] | None = None,
 ) -> list[Path]:
-    """Writes the files of an audit; those of an earlier one are replaced.
+    """Writes the files of an audit, replacing those of an earlier audit.
 
     Args:
-        folder: Where to.
-        audit: What was found.
+        folder: Output folder.
+        audit: Result of the audit.
         label_set: The labels of the model.
-        ids: The ids of the N documents.
-        texts: Their texts.
-        labels: For each document the ids of its labels.
-        drifted: What `drift` found; without, there is no such file.
+        ids: Ids of the N documents.
+        texts: Texts of the documents.
+        labels: Label ids of each document.
+        drifted: Result of `drift`; if None, `drift.csv` is not written.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        ValueError: There are not as many ids, texts or labels as documents audited.
-        OSError: A file cannot be written.
+        ValueError: If the number of ids, texts or label lists differs from the number of audited documents.
+        OSError: If a file cannot be written.
     """
-    own, folder = _Collection(audit, label_set, ids, texts, labels), Path(folder)
+    audited, folder = _Collection(audit, label_set, ids, texts, labels), Path(folder)
     documents = [
         [
             rank + 1,
-            ids[place],
-            f"{audit.corrections[place]:.2f}",
-            *(sum(finding.assigned == assigned for finding in found) for assigned in (True, False)),
-            shortened(texts[place], _LENGTH),
+            ids[document],
+            f"{audit.corrections[document]:.2f}",
+            *(sum(finding.assigned == assigned for finding in findings) for assigned in (True, False)),
+            shortened(texts[document], _LENGTH),
         ]
-        for rank, (place, found) in enumerate(own.by_document().items())
+        for rank, (document, findings) in enumerate(audited.by_document().items())
     ]
     tables = {
-        "wrong.csv": (_HEADINGS, _rows(own, audit.wrong)),
-        "missing.csv": (_HEADINGS, _rows(own, audit.missing)),
+        "wrong.csv": (_HEADINGS, _rows(audited, audit.wrong)),
+        "missing.csv": (_HEADINGS, _rows(audited, audit.missing)),
         "documents.csv": (["rank", "document", "expected_corrections", "wrong", "missing", "text"], documents),
     }
     if drifted is not None:
         rows = [
-            [label_set[one.column].id, label_set[one.column].name, *one.used]
-            + [f"{number:.1f}" for number in (*one.expected, one.score)]
-            for one in drifted
+            [label_set[label.column].id, label_set[label.column].name, *label.used]
+            + [f"{number:.1f}" for number in (*label.expected, label.score)]
+            for label in drifted
         ]
         names = ["used_first", "used_second", "expected_first", "expected_second", "standard_deviations"]
         tables["drift.csv"] = (["label", "name", *names], rows)
@@ -115,8 +116,8 @@ def write_audit(
             writer.writerow(heading)
             writer.writerows([_cell(value) for value in line] for line in lines)
     files = {
-        "audit.html": _page(own),
-        "label_studio.json": json.dumps(list(map(_task(own), own.by_document().items())), ensure_ascii=False, indent=1),
+        "audit.html": _page(audited),
+        "label_studio.json": json.dumps(_tasks(audited), ensure_ascii=False, indent=1),
         "label_studio.xml": INTERFACE,
     }
     for name, text in files.items():
@@ -128,23 +129,23 @@ def write_audit(
 _HEADINGS = ["rank", "document", "label", "name", "probability", "verdict", "text"]
 
 
-def _rows(own: _Collection, findings: Iterable[Finding]) -> list[list[Any]]:
+def _rows(audited: _Collection, findings: Iterable[Finding]) -> list[list[Any]]:
     return [
         [
             rank + 1,
-            own.ids[finding.document],
-            own.label_set[finding.column].id,
-            own.label_set[finding.column].name,
+            audited.ids[finding.document],
+            audited.label_set[finding.column].id,
+            audited.label_set[finding.column].name,
             f"{finding.probability:.4f}",
             "",
-            shortened(own.texts[finding.document], _LENGTH),
+            shortened(audited.texts[finding.document], _LENGTH),
         ]
         for rank, finding in enumerate(findings)
     ]
 
 
 def _cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
+    """Escapes a cell that a spreadsheet would read as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value) else value
 
 
@@ -156,47 +157,47 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _task(own: _Collection) -> Any:
-    """What makes a task of Label Studio of a document: the headings to choose from, and the proposal of the model."""
-    names = own.label_set.id2label()
-
-    def task(item: tuple[int, list[Finding]]) -> dict[str, Any]:
-        place, findings = item
-        assigned = own.label_set.columns(dict.fromkeys(own.labels[place]))
+def _tasks(audited: _Collection) -> list[dict[str, Any]]:
+    """Converts documents to Label Studio tasks, with candidate headings and a prediction."""
+    names, tasks = audited.label_set.id2label(), []
+    for document, findings in audited.by_document().items():
+        assigned = audited.label_set.columns(dict.fromkeys(audited.labels[document]))
         missing = [finding.column for finding in findings if not finding.assigned]
         wrong = {finding.column for finding in findings if finding.assigned}
         columns = [*assigned, *missing]
         data = {
-            "id": own.ids[place],
-            "text": own.texts[place],
+            "id": audited.ids[document],
+            "text": audited.texts[document],
             "assigned": [names[column] for column in assigned],
             "options": [{"value": names[column]} for column in columns],
-            "label_ids": {names[column]: own.label_set[column].id for column in columns},
+            "label_ids": {names[column]: audited.label_set[column].id for column in columns},
         }
         value = {"choices": [names[column] for column in columns if column not in wrong]}
         result = {"from_name": "headings", "to_name": "text", "type": "choices", "value": value}
-        return {"data": data, "predictions": [{"model_version": "hf-gile audit", "result": [result]}]}
+        tasks.append({"data": data, "predictions": [{"model_version": "hf-gile audit", "result": [result]}]})
+    return tasks
 
-    return task
 
-
-def _page(own: _Collection) -> str:
-    names, articles = own.label_set.id2label(), []
-    for place, findings in own.by_document().items():
+def _page(audited: _Collection) -> str:
+    names, articles = audited.label_set.id2label(), []
+    for document, findings in audited.by_document().items():
         wrong = {finding.column: finding for finding in findings if finding.assigned}
-        rows = [_row(names[one.column], "wrong", one.probability) for one in wrong.values()]
-        rows += [_row(names[one.column], "missing", one.probability) for one in findings if not one.assigned]
-        others = [column for column in own.label_set.columns(dict.fromkeys(own.labels[place])) if column not in wrong]
-        rest = " · ".join(f"<span dir=auto>{escape(names[column])}</span>" for column in others)
-        text = own.texts[place]
+        missing = [finding for finding in findings if not finding.assigned]
+        rows = [_row(names[finding.column], "wrong", finding.probability) for finding in wrong.values()]
+        rows += [_row(names[finding.column], "missing", finding.probability) for finding in missing]
+        assigned = audited.label_set.columns(dict.fromkeys(audited.labels[document]))
+        undisputed = " · ".join(
+            f"<span dir=auto>{escape(names[column])}</span>" for column in assigned if column not in wrong
+        )
+        text = audited.texts[document]
         title = shortened(text.partition("\n")[0], _LENGTH)
         articles.append(
-            f"<article><h2 dir=auto>{escape(title)}</h2><p class=soft>{escape(str(own.ids[place]))} · corrections to "
-            f"expect: {own.audit.corrections[place]:.1f}</p><ul>{''.join(rows)}</ul>"
-            + (f"<p class=soft>Other headings: {rest}</p>" if rest else "")
+            f"<article><h2 dir=auto>{escape(title)}</h2><p class=soft>{escape(str(audited.ids[document]))} · "
+            f"expected corrections: {audited.audit.corrections[document]:.1f}</p><ul>{''.join(rows)}</ul>"
+            + (f"<p class=soft>Other headings: {undisputed}</p>" if undisputed else "")
             + f"<details><summary>Text</summary><p dir=auto>{escape(text)}</p></details></article>"
         )
-    counts = f"{len(own.audit.wrong):,} headings probably wrong, {len(own.audit.missing):,} probably missing"
+    counts = f"{len(audited.audit.wrong):,} headings probably wrong, {len(audited.audit.missing):,} probably missing"
     return _PAGE.format(style=_STYLE, counts=counts, body="\n".join(articles))
 
 
@@ -218,7 +219,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>Audit</h1>
-<p class=soft>{counts}. Percent: how probable the heading is, for a text like this.</p>
+<p class=soft>{counts}. Percentages are the probabilities of headings for a text.</p>
 {body}
 </body>
 </html>

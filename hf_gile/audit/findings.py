@@ -1,6 +1,6 @@
-"""Headings of documents that are probably wrong, or missing, by the probabilities of a model.
+"""Finds headings of documents that are probably wrong or missing, according to a model.
 
-The model must not have been trained on the documents: it would know their errors by heart.
+The model must not have been trained on these documents: it would have memorized their errors.
 
 Shapes: B documents in the batch, L labels.
 """
@@ -22,21 +22,21 @@ from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
 
 PER_DOCUMENT = 20
-"""Missing headings of a document that may be findings."""
+"""Maximum number of missing headings per document."""
 
 SHARE, MOST = 0.05, 1000
-"""By default there are as many findings of each kind as this share of the assigned headings, and at most this many."""
+"""Default number of findings of each kind: a share of the number of assigned headings, and an upper limit."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A heading to look at.
+    """A heading to review.
 
     Args:
-        document: The place of the document.
-        column: The column of the label.
-        probability: That a document with this text has the label.
-        assigned: Whether the document has the label, which is then probably wrong; else it is probably missing.
+        document: Index of the document.
+        column: Index of the label.
+        probability: Probability that a document with this text has the label.
+        assigned: Whether the label is assigned and probably wrong; otherwise it is probably missing.
     """
 
     document: int
@@ -47,14 +47,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Audit:
-    """What `Auditor` finds.
+    """Result of an `Auditor`.
 
     Args:
-        wrong: Assigned headings, the least probable first.
-        missing: Headings that are not assigned, the most probable first.
-        corrections: `(N,)` corrections to expect in each document.
-        used: `(L,)` documents that have each label.
-        expected: `(L,)` documents that have each label by the model.
+        wrong: Assigned headings, least probable first.
+        missing: Headings that are not assigned, most probable first.
+        corrections: `(N,)` expected number of corrections of each document.
+        used: `(L,)` number of documents that have each label.
+        expected: `(L,)` number of documents that should have each label, according to the model.
     """
 
     wrong: list[Finding]
@@ -64,24 +64,24 @@ class Audit:
     expected: Tensor
 
     def documents(self) -> list[int]:
-        """The documents with findings, those with the most corrections to expect first."""
-        places = {finding.document for finding in (*self.wrong, *self.missing)}
-        return sorted(places, key=lambda place: (-float(self.corrections[place]), place))
+        """Returns the indices of documents with findings, most expected corrections first."""
+        indices = {finding.document for finding in (*self.wrong, *self.missing)}
+        return sorted(indices, key=lambda index: (-float(self.corrections[index]), index))
 
 
 class Auditor:
-    """Compares the labels of documents with probabilities, batch by batch, in memory that grows with findings only.
+    """Compares assigned labels with predicted probabilities, batch by batch, without storing all probabilities.
 
-    Labels are ranked by self-confidence, the probability of what the collection says (Thyagarajan, Snorrason, Northcutt
-    and Mueller, Identifying incorrect annotations in multi-label classification data, 2022).
+    Labels are ranked by self-confidence, the probability of the given label (Thyagarajan, Snorrason, Northcutt and
+    Mueller, Identifying incorrect annotations in multi-label classification data, 2022).
 
     Args:
         num_labels: Number of labels L of every batch.
-        most: The most findings of each kind; by default a twentieth of the assigned headings, rounded up, and at most
-            1,000.
+        most: Maximum number of findings of each kind; by default a twentieth of the number of assigned headings,
+            rounded up, and at most 1,000.
 
     Raises:
-        ValueError: `most` is not positive.
+        ValueError: If `most` is below 1.
 
     Example:
         >>> auditor = Auditor(num_labels=3, most=1)
@@ -93,10 +93,10 @@ class Auditor:
 
     def __init__(self, num_labels: int, most: int | None = None) -> None:
         if most is not None and most < 1:
-            raise ValueError(f"most must be at least 1 finding, got {most}")
+            raise ValueError(f"most must be at least 1, got {most}")
         self.num_labels, self.most = num_labels, most
-        # Of assigned and of other labels: (probability, document, column) of the findings so far.
-        self.found = {assigned: torch.empty(3, 0, dtype=torch.double) for assigned in (True, False)}
+        # Rows of probabilities, documents and columns, for assigned and for missing labels.
+        self._findings = {assigned: torch.empty(3, 0, dtype=torch.double) for assigned in (True, False)}
         self.corrections: list[Tensor] = []
         self.used = torch.zeros(num_labels, dtype=torch.long)
         self.expected = torch.zeros(num_labels, dtype=torch.double)
@@ -106,44 +106,44 @@ class Auditor:
         """Adds a batch.
 
         Args:
-            probabilities: `(B, L)`, calibrated.
-            labels: `(B, P)` columns of the labels that the documents have, padded with -100, or `(B, L)` multi-hot.
+            probabilities: `(B, L)` calibrated probabilities.
+            labels: `(B, P)` assigned label indices, padded with -100, or `(B, L)` multi-hot.
 
         Raises:
-            ValueError: If they do not fit together; nothing is added then.
+            ValueError: If probabilities and labels do not match; nothing is added then.
         """
         values, gold = read_batch(probabilities, labels, self.num_labels)
         values, gold = values.double().cpu(), gold.cpu()
         assigned = torch.zeros(len(values), self.num_labels + 1, dtype=torch.bool)
         assigned = assigned.scatter_(1, gold.masked_fill(gold == IGNORE, self.num_labels), True)[:, :-1]
         rows, columns = assigned.nonzero(as_tuple=True)
-        self._keep(True, values[rows, columns], rows, columns)
+        self._add(True, values[rows, columns], rows, columns)
         best, columns = values.masked_fill(assigned, -1).topk(min(PER_DOCUMENT, self.num_labels))
-        rows, places = (best >= 0).nonzero(as_tuple=True)
-        self._keep(False, best[rows, places], rows, columns[rows, places])
+        rows, ranks = (best >= 0).nonzero(as_tuple=True)
+        self._add(False, best[rows, ranks], rows, columns[rows, ranks])
         self.corrections.append((assigned.double() - values).abs().sum(1))
         self.used += assigned.sum(0)
         self.expected += values.sum(0)
         self.documents += len(values)
 
-    def _keep(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor) -> None:
+    def _add(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor) -> None:
         new = torch.stack([values, (rows + self.documents).double(), columns.double()])
-        every = torch.cat([self.found[assigned], new], dim=1)
-        order = every[0].argsort(descending=not assigned, stable=True)[: self.most or MOST]
-        self.found[assigned] = every[:, order]
+        candidates = torch.cat([self._findings[assigned], new], dim=1)
+        order = candidates[0].argsort(descending=not assigned, stable=True)[: self.most or MOST]
+        self._findings[assigned] = candidates[:, order]
 
     def compute(self) -> Audit:
         """Returns the findings so far.
 
         Raises:
-            ValueError: No document came yet.
+            ValueError: If there are no documents yet.
         """
         if not self.documents:
             raise ValueError("no documents to audit: call update first")
         most = self.most or min(MOST, math.ceil(SHARE * int(self.used.sum())))
         wrong, missing = (
-            [Finding(int(row), int(column), value, assigned) for value, row, column in found.T[:most].tolist()]
-            for assigned, found in self.found.items()
+            [Finding(int(row), int(column), value, assigned) for value, row, column in findings.T[:most].tolist()]
+            for assigned, findings in self._findings.items()
         )
         return Audit(wrong, missing, torch.cat(self.corrections), self.used.clone(), self.expected.clone())
 
@@ -162,28 +162,28 @@ def audit(
     language: str | None = None,
     progress: bool = False,
 ) -> Audit:
-    """Scores documents with the stored labels of a model, and compares these with the labels that they have.
+    """Scores documents against the stored labels of a model, and compares the scores with the assigned labels.
 
     Args:
-        model: A `GileForSequenceClassification` with a label set, best calibrated, that was not trained on the
-            documents; its mode is afterwards as before.
-        processor: The `GileProcessor` saved with it.
+        model: A `GileForSequenceClassification` with a label set, preferably calibrated, that was not trained on the
+            documents. Its mode (training or evaluation) is restored.
+        processor: The `GileProcessor` saved with the model.
         texts: N texts.
-        labels: For each the ids of its labels.
-        index: Index of the stored labels; without it, they are encoded again.
-        most: The most findings of each kind; see `Auditor`.
-        batch_size: Documents scored at a time.
+        labels: Label ids of each text.
+        index: Index of the stored labels; by default they are encoded again.
+        most: Maximum number of findings of each kind; see `Auditor`.
+        batch_size: Number of documents scored at a time.
         bf16: Whether to run under bfloat16 autocast.
-        language: The language of the documents, in a model of several.
+        language: Language of the documents, for a multilingual model.
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: Not as many lists of labels as texts, no documents, no label set, an id that no label has, or an
-            index of other labels or of another model.
+        ValueError: If the numbers of texts and label lists differ, there are no documents, the model has no label set,
+            a label id is unknown, or the index belongs to other labels or another model.
 
     Example:
-        found = audit(model, processor, rows["text"], rows["labels"])
-        write_audit("runs/audit", found, model.label_set, rows["id"], rows["text"], rows["labels"])
+        findings = audit(model, processor, rows["text"], rows["labels"])
+        write_audit("runs/audit", findings, model.label_set, rows["id"], rows["text"], rows["labels"])
     """
     model = unwrapped(model)
     label_set: LabelSet | None = model.label_set
@@ -194,7 +194,7 @@ def audit(
     if index is not None:
         index.check_fits(model, (language, language))
         if index.label_set.ids != label_set.ids:
-            raise ValueError("the index has other labels than the model, or in another order: build it again")
+            raise ValueError("the index and the model have different labels or label orders: build the index again")
     config, seen = model.config, model.stored_labels.seen()
     one_label = config.problem_type == "single_label_classification"
     auditor, was_training = Auditor(config.num_labels, most), model.training

@@ -1,6 +1,6 @@
-"""A joint input-output embedding as the output layer of language models: they can write words learned after training.
+"""A joint input-output embedding as the output layer of language models, which can generate words added after training.
 
-The files of this folder travel with a saved model, and import nothing of the others.
+The files in this folder are copied into saved models and do not import other parts of hf_gile.
 """
 
 from .joint_models import joint_class, replace_output_embeddings

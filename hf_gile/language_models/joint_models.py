@@ -1,9 +1,9 @@
-"""Language models of Transformers with a joint output layer in the place of their own.
+"""Transformers language models whose output layer is replaced by a joint output layer.
 
-A class is made of each architecture when it is asked for, by its name: `JointGPT2LMHeadModel` is GPT2LMHeadModel with a
-`JointOutputEmbedding`. This file and its sibling travel with a saved model, which
-`AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)` loads; its configuration stays that of the
-architecture, with one more field, `joint_output`.
+Classes are created on demand, by name: `JointGPT2LMHeadModel` is GPT2LMHeadModel with a `JointOutputEmbedding`. This
+file and joint_output.py are copied into saved models, which
+`AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)` loads. The configuration is that of the
+architecture with an additional field, `joint_output`.
 """
 
 import functools
@@ -23,8 +23,8 @@ from .joint_output import JointOutputEmbedding, JointProjection
 
 PREFIX = "Joint"
 LOSSES = ("full", "chunked", "sampled")
-# Fields of configurations that say that logits are changed after the output layer.
-_CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
+# Configuration fields of architectures that transform logits after the output layer.
+_LOGIT_TRANSFORMS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
 
 
 def replace_output_embeddings(
@@ -37,27 +37,27 @@ def replace_output_embeddings(
     loss: str = "full",
     sample: float | None = None,
 ) -> PreTrainedModel:
-    """Gives a language model a joint output layer, in place.
+    """Replaces the output layer of a language model with a joint output layer, in place.
 
-    The layer starts untrained (`form="bilinear"` starts as weight tying, if sizes allow): train the model, or its
-    `lm_head` alone, before use.
+    The new layer is untrained (`form="bilinear"` starts as weight tying if sizes allow): train the model, or only its
+    `lm_head`, before use.
 
     Args:
-        model: A causal or encoder-decoder model of Transformers, with an output layer of its own.
-        joint_size: Size of the joint space, of the form "joint".
+        model: A causal or encoder-decoder language model of Transformers.
+        joint_size: Size of the joint space, for the form "joint".
         form: As in `JointOutputEmbedding`.
-        depth: Number of projections within g_out.
-        residual: Whether these have residual connections.
-        loss: How `labels` make a loss in training. `"full"`: as the architecture does, from all logits. `"chunked"`:
-            the same without an (N, V) tensor of logits; the output then holds scores of no position. `"sampled"`: over
-            a part of the vocabulary.
-        sample: The share of the vocabulary that "sampled" scores.
+        depth: Number of projections in g_out.
+        residual: Whether these projections have residual connections.
+        loss: Training loss. `"full"`: the loss of the architecture, from all logits. `"chunked"`: the same loss without
+            an (N, V) tensor of logits; the model output then has no logits. `"sampled"`: a softmax over a sample of the
+            vocabulary.
+        sample: Fraction of the vocabulary to sample, for `"sampled"`.
 
     Returns:
-        The same model, of a class such as `JointGPT2LMHeadModel`.
+        The same model, now an instance of a class such as `JointGPT2LMHeadModel`.
 
     Raises:
-        ValueError: The model is no such language model, or a setting does not fit.
+        ValueError: If the model is not supported, or a setting is invalid.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -72,7 +72,7 @@ def replace_output_embeddings(
     architecture = type(model).__name__
     joint: Any = getattr(inspect.getmodule(type(model)), PREFIX + architecture, None) or joint_class(architecture)
     if not issubclass(joint, type(model)):
-        raise ValueError(f"{type(model).__name__} is a custom class, not the class of this name in Transformers")
+        raise ValueError(f"{type(model).__name__} is a custom class, not the Transformers class of this name")
     settings = {
         "joint_size": joint_size,
         "form": form,
@@ -82,7 +82,7 @@ def replace_output_embeddings(
         "sample": sample,
     }
     check_settings(settings, model.config)
-    head, source = _layer(model, settings)
+    head, source = _create_layer(model, settings)
     if not isinstance(model.config, joint.config_class):
         model.config.__class__ = joint.config_class
     model.config.joint_output = settings
@@ -96,13 +96,13 @@ def replace_output_embeddings(
 
 @functools.cache
 def joint_class(architecture: str) -> type[PreTrainedModel]:
-    """The class of an architecture of Transformers with a joint output layer.
+    """Returns the class of a Transformers architecture with a joint output layer.
 
     Args:
         architecture: Name of a causal or encoder-decoder language model, such as `"LlamaForCausalLM"`.
 
     Raises:
-        ValueError: Transformers has no such language model.
+        ValueError: If Transformers has no such language model.
     """
     autos = {
         "AutoModelForCausalLM": MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -116,18 +116,19 @@ def joint_class(architecture: str) -> type[PreTrainedModel]:
             "(see AutoModelForCausalLM and AutoModelForSeq2SeqLM)"
         )
 
-    made = with_joint_output(base, auto, __name__)
-    globals()[made.__name__] = made  # pickle looks it up here
-    return made
+    joint = with_joint_output(base, auto, __name__)
+    globals()[joint.__name__] = joint  # for pickle
+    return joint
 
 
 def with_joint_output(base: Any, auto: str | None, module: str) -> type[PreTrainedModel]:
-    """Makes the class of an architecture with a joint output layer, `Joint` before its name.
+    """Creates a subclass of an architecture with a joint output layer, named with the prefix `Joint`.
 
     Args:
-        base: The class of the architecture. `replace_output_embeddings` takes it if the new class stands in its module.
-        auto: The auto class that loads saved models.
-        module: Name of the module that the new class is to stand in.
+        base: The class of the architecture. `replace_output_embeddings` supports custom classes if the new class is
+            defined in the same module.
+        auto: Name of the auto class that loads saved models.
+        module: Name of the module of the new class.
     """
 
     @functools.wraps(base.forward)  # the Trainer and generate read the signature
@@ -141,7 +142,7 @@ def with_joint_output(base: Any, auto: str | None, module: str) -> type[PreTrain
 
 
 def __getattr__(name: str) -> type[PreTrainedModel]:
-    """Makes `JointGPT2LMHeadModel` and the like; a saved configuration names them."""
+    """Creates classes such as `JointGPT2LMHeadModel`, to which saved configurations refer."""
     if name.startswith(PREFIX):
         try:
             return joint_class(name.removeprefix(PREFIX))
@@ -151,7 +152,7 @@ def __getattr__(name: str) -> type[PreTrainedModel]:
 
 
 class JointOutputMixin:
-    """What a joint output layer changes of a language model."""
+    """Adapts a language model to its joint output layer."""
 
     config: Any
     training: bool
@@ -162,12 +163,12 @@ class JointOutputMixin:
         settings = getattr(config, "joint_output", None)
         if not isinstance(settings, dict):
             raise ValueError(
-                "config.joint_output must be the settings of the joint output layer, which "
-                f"replace_output_embeddings writes; got {settings!r}"
+                f"config.joint_output must be a dict of settings, got {settings!r}; create the model with "
+                "replace_output_embeddings"
             )
         check_settings(settings, config)
         config.tie_word_embeddings = True
-        _install(model, *_layer(model, settings))
+        _install(model, *_create_layer(model, settings))
         model.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -184,46 +185,46 @@ class JointOutputMixin:
             super()._init_weights(module)  # type: ignore[misc]
 
     def _get_resized_lm_head(self, old_lm_head: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-        """The same layer: it reads the table, which has grown."""
+        """Returns the same layer, since it shares the resized embedding table."""
         if not isinstance(old_lm_head, JointOutputEmbedding):
             return super()._get_resized_lm_head(old_lm_head, *args, **kwargs)  # type: ignore[misc]
         return old_lm_head
 
     def _adjust_bias(self, output_embeddings: nn.Module, input_embeddings: Tensor) -> None:
-        """Fits b to the table, wherever this is tied to it: after loading and after resizing."""
+        """Resizes b to the number of embeddings; called whenever weights are tied."""
         if isinstance(output_embeddings, JointOutputEmbedding):
             output_embeddings.fit_bias()
         else:
             super()._adjust_bias(output_embeddings, input_embeddings)  # type: ignore[misc]
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resizes E and b alone; as that of Transformers, but what is frozen stays so."""
+        """Resizes E and b, like the method of Transformers, but keeps frozen parameters frozen."""
         model: Any = self
-        trains = [(parameter, parameter.requires_grad) for parameter in model.get_output_embeddings().parameters()]
+        states = [(parameter, parameter.requires_grad) for parameter in model.get_output_embeddings().parameters()]
         resized = super().resize_token_embeddings(*args, **kwargs)  # type: ignore[misc]
-        for parameter, requires_grad in trains:
+        for parameter, requires_grad in states:
             parameter.requires_grad_(requires_grad)
         return resized
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of Transformers; g_out(E) is computed once."""
+        """Generates like the method of Transformers, but computes g_out(E) only once."""
         model: Any = self
         with model.get_output_embeddings().keeping_codes():
             return super().generate(*args, **kwargs)  # type: ignore[misc]
 
     def _forward_without_logits(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
-        """Runs `forward` for the hidden states, and computes the loss from these."""
+        """Runs `forward` to collect hidden states, and computes the loss from them."""
         model: Any = self
         settings, labels = model.config.joint_output, kwargs.pop("labels")
         num_items, as_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", None)
-        reads_more = model.config.is_encoder_decoder
-        if reads_more and kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+        seq2seq = model.config.is_encoder_decoder
+        if seq2seq and kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
             kwargs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=labels)
         head = model.get_output_embeddings()
         with head.collecting() as collected:
             outputs = forward(self, *args, **kwargs, return_dict=True)
         (hidden,) = collected
-        if not reads_more:
+        if not seq2seq:
             hidden, labels = hidden[:, :-1], labels[:, 1:]
         extra = getattr(model, "final_logits_bias", None)
         loss = head.loss(
@@ -238,32 +239,32 @@ class JointOutputMixin:
 
 
 def check_settings(settings: dict[str, Any], config: PreTrainedConfig) -> None:
-    """Refuses settings of a joint output layer that do not fit.
+    """Validates the settings of a joint output layer.
 
     Args:
-        settings: What stands in `config.joint_output`.
+        settings: The value of `config.joint_output`.
         config: The configuration of the model.
 
     Raises:
-        ValueError: Says which does not.
+        ValueError: If a setting is invalid or not supported by the model.
     """
-    known = {*inspect.signature(replace_output_embeddings).parameters} - {"model"}
-    if set(settings) != known:
-        raise ValueError(f"joint_output must have the fields {sorted(known)}, got {sorted(settings)}")
+    fields = {*inspect.signature(replace_output_embeddings).parameters} - {"model"}
+    if set(settings) != fields:
+        raise ValueError(f"joint_output must have the fields {sorted(fields)}, got {sorted(settings)}")
     loss, sample = settings["loss"], settings["sample"]
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
     if (loss == "sampled") != (sample is not None) or (sample is not None and not 0 < sample <= 1):
         raise ValueError(
-            f"sample must be a share above 0 and at most 1 with loss='sampled', and None otherwise; got {sample}"
+            f"sample must be a fraction above 0 and at most 1 with loss='sampled', and None otherwise; got {sample}"
         )
-    changes = [name for name in _CHANGES_LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]
-    if changes and loss != "full":
-        raise ValueError(f"this architecture changes logits after the output layer ({changes[0]}): use loss='full'")
+    transforms = [name for name in _LOGIT_TRANSFORMS if getattr(config, name, None) not in (None, 1, 1.0)]
+    if transforms and loss != "full":
+        raise ValueError(f"this architecture changes logits after the output layer ({transforms[0]}): use loss='full'")
 
 
-def _layer(model: Any, settings: dict[str, Any]) -> tuple[JointOutputEmbedding, str]:
-    """The layer that fits a model, and the name of the table it reads."""
+def _create_layer(model: Any, settings: dict[str, Any]) -> tuple[JointOutputEmbedding, str]:
+    """Creates the output layer for a model; returns it with the name of the embedding table."""
     output = model.get_output_embeddings()
     if output is None:
         raise ValueError(f"{type(model).__name__} has no output layer to replace")
@@ -280,7 +281,7 @@ def _layer(model: Any, settings: dict[str, Any]) -> tuple[JointOutputEmbedding, 
 
 
 def _install(model: Any, head: JointOutputEmbedding, source: str) -> None:
-    """Puts the layer in its place, tied to the table."""
+    """Replaces the output layer and ties it to the embedding table."""
     old = model.get_output_embeddings()
     name = next(name for name, module in model.named_modules() if module is old)
     model.set_output_embeddings(head)

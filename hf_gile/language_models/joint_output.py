@@ -98,7 +98,7 @@ class JointOutputEmbedding(nn.Module):
             `E tanh(W h)` (Eq. 7b), and `"tied"` is `E h` (Eq. 18).
         depth: Number of projections in g_out.
         residual: Whether these projections have residual connections.
-        projection_bias: Whether projections with tanh have a bias (b_u and b_v in Eq. 12 and 13; none in Eq. 15 and 16).
+        projection_bias: Whether projections with tanh have a bias (b_u and b_v in Eq. 12 and 13, not in Eq. 15 and 16).
 
     Raises:
         ValueError: If the form is unknown, or does not support a setting.

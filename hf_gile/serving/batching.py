@@ -16,13 +16,13 @@ class Overloaded(Exception):
 class Batcher(Generic[Item, Answer]):
     """Answers items in batches, in the order in which they arrive.
 
-    A single thread answers. While it is busy new items wait, and the next batch takes as many of them as fit: batches
-    grow with the load, and a request that comes alone never waits for company.
+    A single thread computes the answers. Items that arrive while it is busy wait for the next batch, so batches grow
+    with the load, and a lone request is answered immediately.
 
     Args:
-        answer: Takes a list of items and returns their answers; runs in a thread.
-        batch_size: Items of a batch at most.
-        max_waiting: Items that may wait.
+        answer: Function that maps a list of items to their answers; runs in a thread.
+        batch_size: Maximum number of items in a batch.
+        max_waiting: Maximum number of waiting items.
     """
 
     def __init__(self, answer: Callable[[list[Item]], list[Answer]], batch_size: int, max_waiting: int) -> None:
@@ -31,7 +31,7 @@ class Batcher(Generic[Item, Answer]):
         self._worker: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """Number of items that wait."""
+        """Returns the number of waiting items."""
         return len(self._waiting)
 
     async def __call__(self, items: Sequence[Item]) -> list[Answer]:
@@ -41,7 +41,7 @@ class Batcher(Generic[Item, Answer]):
             items: The items of a request.
 
         Raises:
-            Overloaded: Too many items wait.
+            Overloaded: If too many items are waiting.
         """
         if len(self) + len(items) > self._max_waiting:
             raise Overloaded
@@ -52,15 +52,15 @@ class Batcher(Generic[Item, Answer]):
         try:
             return list(await asyncio.gather(*futures))
         finally:
-            for future in futures:  # of a client that has gone, or waited too long
+            for future in futures:  # the client may have disconnected or timed out
                 future.cancel()
 
     async def _work(self) -> None:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
-            wanted = [(item, future) for item, future in batch if not future.done()]
-            answers = await asyncio.to_thread(self._answers, [item for item, _ in wanted])
-            for (_, future), answer in zip(wanted, answers, strict=True):
+            pending = [(item, future) for item, future in batch if not future.done()]
+            answers = await asyncio.to_thread(self._answers, [item for item, _ in pending])
+            for (_, future), answer in zip(pending, answers, strict=True):
                 if future.done():
                     continue
                 if isinstance(answer, Exception):
@@ -70,7 +70,7 @@ class Batcher(Generic[Item, Answer]):
         self._worker = None
 
     def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
-        """The answers, or the errors of items that have none; such an item spoils no other one of its batch."""
+        """Returns an answer or an error for each item; after an error, items are retried one by one."""
         if not items:
             return []
         try:

@@ -1,4 +1,4 @@
-"""What the service takes, and how it refuses the rest."""
+"""Limits of the service, and middleware that enforces them."""
 
 import asyncio
 import re
@@ -19,15 +19,15 @@ TITLES |= {408: "Request Timeout", 413: "Payload Too Large", 429: "Too Many Requ
 
 @dataclass(frozen=True)
 class Limits:
-    """What the service takes.
+    """Limits of the service.
 
     Args:
-        batch_size: Texts scored at a time.
-        waiting: Texts that may wait, before requests are answered with 503.
-        requests: Requests of one client at the same time, before further ones are answered with 429.
-        body_bytes: Size of a request, before it is answered with 413.
-        labels: Labels that an answer holds at most.
-        seconds: How long a request may take to arrive (408), and then to be answered (503).
+        batch_size: Maximum number of texts scored at a time.
+        waiting: Maximum number of waiting texts; further requests get status 503.
+        requests: Maximum number of concurrent requests per client; further requests get status 429.
+        body_bytes: Maximum size of a request; larger requests get status 413.
+        labels: Maximum number of labels in an answer.
+        seconds: Time limit for receiving a request (status 408), and for answering it (status 503).
     """
 
     batch_size: int = 32
@@ -39,12 +39,12 @@ class Limits:
 
 
 class Guard:
-    """Refuses requests that are too large, arrive too slowly, or are too many of one client; counts and times all.
+    """Middleware that rejects requests beyond the limits, and measures the duration of all requests.
 
     Args:
-        app: What answers the others.
-        limits: What is too much.
-        seconds: Where to note how long requests took, by path and status.
+        app: Application that answers the accepted requests.
+        limits: Limits of the service.
+        seconds: Histogram of durations, by method, path and status.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, seconds: Histogram) -> None:
@@ -52,14 +52,14 @@ class Guard:
         self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Handles an ASGI connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         client = (scope["client"] or ("",))[0]
         start, status = time.perf_counter(), 500
 
-        async def note_and_send(message: Message) -> None:
+        async def timed_send(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -67,18 +67,18 @@ class Guard:
         self._running[client] += 1
         try:
             if self._running[client] > self._limits.requests:
-                await refusal(429, "too many requests at a time: wait for the answers")(scope, receive, note_and_send)
+                await refusal(429, "too many concurrent requests: wait for the answers")(scope, receive, timed_send)
                 return
             try:
                 body = await self._read(receive)
             except HTTPException as error:
-                await refusal(error.status_code, error.detail)(scope, receive, note_and_send)
+                await refusal(error.status_code, error.detail)(scope, receive, timed_send)
                 return
-            await self._app(scope, _again(_escaped(scope, body), receive), note_and_send)
+            await self._app(scope, _replay(_escape_form(scope, body), receive), timed_send)
         finally:
             self._running[client] -= 1
             self._running += Counter()  # forgets clients without requests
-            # Of the words of a client, none becomes a label: each would take memory for ever.
+            # Client input must not become a metric label: each new value would use memory forever.
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             route = getattr(scope.get("route"), "path", "none")
             self._seconds.labels(method, route, status).observe(time.perf_counter() - start)
@@ -90,7 +90,7 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise HTTPException(408, "the client has gone")
+                        raise HTTPException(408, "the client disconnected")
                     body += message.get("body", b"")
                     if len(body) > self._limits.body_bytes:
                         raise HTTPException(413, f"the request has more than {self._limits.body_bytes:,} bytes")
@@ -100,30 +100,30 @@ class Guard:
             raise HTTPException(408, f"the request did not arrive in {self._limits.seconds:g} seconds") from None
 
 
-def _escaped(scope: Scope, body: bytes) -> bytes:
-    """Escapes the bytes of a form that should have been: curl -d sends them as they are, and they would be Latin-1."""
-    kind = dict(scope.get("headers", ())).get(b"content-type", b"")
-    if not kind.lower().startswith(b"application/x-www-form-urlencoded"):
+def _escape_form(scope: Scope, body: bytes) -> bytes:
+    """Escapes non-ASCII bytes in a form: curl -d does not escape them, and they would be decoded as Latin-1."""
+    content_type = dict(scope.get("headers", ())).get(b"content-type", b"")
+    if not content_type.lower().startswith(b"application/x-www-form-urlencoded"):
         return body
     return re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % byte[0][0], body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read already, and then what else is received: that the client has gone."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Returns a `receive` that first returns a body that was already read, and then further messages."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def give() -> Message:
+    async def replay() -> Message:
         return messages.pop() if messages else await receive()
 
-    return give
+    return replay
 
 
 def refusal(status: int, detail: str) -> JSONResponse:
-    """An answer that says what is wrong.
+    """Creates an error response.
 
     Args:
         status: The status code.
-        detail: What is wrong and what to do.
+        detail: Error message with advice.
     """
     headers = {401: {"WWW-Authenticate": 'Bearer, Basic realm="hf-gile"'}}
     headers |= {status: {"Retry-After": "1"} for status in (429, 503)}

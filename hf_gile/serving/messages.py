@@ -1,4 +1,4 @@
-"""The messages of Annif's REST API, as its OpenAPI document has them."""
+"""Messages of Annif's REST API, as in its OpenAPI document."""
 
 from datetime import datetime
 from typing import Annotated
@@ -6,11 +6,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field
 
 BATCH = 32
-"""Documents that `suggest-batch` takes at most, as Annif does."""
+"""Maximum number of documents of `suggest-batch`, as in Annif."""
 
 
 class Suggestion(BaseModel):
-    """A label of a text: its id, its name and its probability."""
+    """A suggested label: id, name and probability."""
 
     uri: str
     label: str
@@ -19,19 +19,19 @@ class Suggestion(BaseModel):
 
 
 class Suggestions(BaseModel):
-    """The labels of a text, best first."""
+    """The suggested labels of a text, best first."""
 
     results: list[Suggestion]
 
 
 class NumberedSuggestions(Suggestions):
-    """The labels of a document of a batch."""
+    """The suggested labels of a document in a batch."""
 
     document_id: str | None = None
 
 
 class Backend(BaseModel):
-    """The kind of a project."""
+    """The backend of a project."""
 
     backend_id: str = "hf-gile"
 
@@ -46,14 +46,14 @@ class Vocabulary(BaseModel):
 
 
 class Project(BaseModel):
-    """A model as Annif describes it.
+    """A model, described as an Annif project.
 
     Args:
-        project_id: Its name in addresses.
-        name: Its name for people.
-        language: Of texts and labels, a code of two letters.
-        vocab: Its labels.
-        modification_time: When it was saved.
+        project_id: Name of the model in URLs.
+        name: Display name of the model.
+        language: Language of texts and labels, a two-letter code.
+        vocab: Labels of the model.
+        modification_time: Time when the model was saved.
     """
 
     project_id: str
@@ -79,14 +79,14 @@ class Vocabularies(BaseModel):
 
 
 class Info(BaseModel):
-    """What the service is."""
+    """Title and version of the service."""
 
     title: str
     version: str
 
 
 class Health(BaseModel):
-    """That the service runs."""
+    """Status of the service."""
 
     status: str
 
@@ -99,19 +99,19 @@ class Problem(BaseModel):
     detail: str
 
 
-def _readable(text: str) -> str:
+def _check_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("holds half of a surrogate pair, which is no character") from None
+        raise ValueError("contains a lone surrogate, which is not valid text") from None
     return text
 
 
-Text = Annotated[str, AfterValidator(_readable)]
+Text = Annotated[str, AfterValidator(_check_text)]
 
 
 class Document(BaseModel):
-    """A text to score; its metadata are not read."""
+    """A text to score; metadata are ignored."""
 
     text: Text
     document_id: Text | None = None
@@ -124,13 +124,13 @@ class Documents(BaseModel):
 
 
 def describe(project_id: str, num_labels: int, language: str, saved: datetime) -> Project:
-    """Describes a model as Annif does.
+    """Describes a model as an Annif project.
 
     Args:
-        project_id: Its name, in addresses, too.
-        num_labels: Number of labels stored with it.
-        language: Of texts and labels, a code of two letters.
-        saved: When it was saved.
+        project_id: Name of the model, also in URLs.
+        num_labels: Number of labels stored with the model.
+        language: Language of texts and labels, a two-letter code.
+        saved: Time when the model was saved.
     """
     return Project(
         project_id=project_id,

@@ -1,7 +1,7 @@
-"""The REST API of Annif, so that an Annif takes a model as one of its `http` backends; and metrics of the service.
+"""Implements the REST API of Annif, so that Annif can use a model as an `http` backend, and metrics of the service.
 
-What the API asks for: https://api.annif.org/v1/openapi.json. A text is scored with the labels stored with the model;
-the id of a label is its URI, or the end of it.
+The API is specified in https://api.annif.org/v1/openapi.json. Texts are scored against the labels stored with the
+model. Label ids are URIs, or become URIs with a prefix.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ from .messages import (
 )
 
 Suggest = Callable[[list[tuple[str, int]]], list[list[Suggestion]]]
-"""From texts, each with the number of labels wanted, to the best labels of each."""
+"""Maps texts, each with a maximum number of labels, to the best labels of each text."""
 
 
 def suggest_with(pipe: LabelScoringPipeline, uri_prefix: str = "") -> Suggest:
-    """Suggests the labels stored with a model.
+    """Returns a function that suggests the labels stored with a model.
 
-    Label codes are computed again when the version counter of a weight has changed. Fused optimizers and writes to
-    `.data` do not change it: restart the service after these.
+    Label codes are recomputed when the version counter of a weight has changed. Fused optimizers and writes to `.data`
+    do not change it: restart the service after using these.
 
     Args:
-        pipe: Scores texts with them.
-        uri_prefix: What comes before the id of a label in its URI.
+        pipe: Pipeline that scores texts.
+        uri_prefix: Prefix that turns label ids into URIs.
 
     Raises:
-        ValueError: The model stores no labels.
+        ValueError: If the model stores no labels.
     """
     labels = pipe.model.label_set
     if not labels:
@@ -58,11 +58,11 @@ def suggest_with(pipe: LabelScoringPipeline, uri_prefix: str = "") -> Suggest:
     by_name = {label.name: label for label in labels}
 
     def suggest(texts: list[tuple[str, int]]) -> list[list[Suggestion]]:
-        most = max(1, *(limit for _, limit in texts))
-        pipe.call_count = 0  # else Transformers advises, on a GPU, against calls with a few texts
-        reading = reads_weights.set(False)  # reading all weights takes a quarter of a lone request
+        top_k = max(1, *(limit for _, limit in texts))
+        pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
+        reading = reads_weights.set(False)  # reading all weights takes a quarter of the time of a lone request
         try:
-            answers = pipe([text for text, _ in texts], top_k=most, batch_size=len(texts))
+            answers = pipe([text for text, _ in texts], top_k=top_k, batch_size=len(texts))
         finally:
             reads_weights.reset(reading)
         return [
@@ -76,51 +76,51 @@ def suggest_with(pipe: LabelScoringPipeline, uri_prefix: str = "") -> Suggest:
     return suggest
 
 
-async def _say(request: Request, error: Exception) -> Response:
+async def _respond(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
-        return refusal(400, "; ".join(wrong))
+        problems = (f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()[:3])
+        return refusal(400, "; ".join(problems))
     assert isinstance(error, HTTPException)
     answer = refusal(error.status_code, str(error.detail))
     answer.headers.update(error.headers or {})
     return answer
 
 
-def _token_of(request: Request) -> str:
-    """The token that a request has in its header, as it is or as a password."""
-    kind, _, value = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "basic":
+def _read_token(request: Request) -> str:
+    """Returns the token from the Authorization header of a request: a bearer token or a password."""
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "basic":
         try:
             return base64.b64decode(value, validate=True).decode().partition(":")[2]
         except ValueError:
             return ""
-    return value if kind.lower() == "bearer" else ""
+    return value if scheme.lower() == "bearer" else ""
 
 
-def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Of an OpenAPI document: the errors of a route, beside those that any route has."""
+def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Returns the error responses of a route for OpenAPI, including those of all routes."""
     content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
     return {status: {"description": TITLES[status], "content": content} for status in (401, 408, 413, 429, *statuses)}
 
 
 def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, token: str | None = None) -> FastAPI:
-    """Makes the service.
+    """Creates the service.
 
     Args:
-        suggest: Scores texts, see `suggest_with`.
-        project: What it says of the model.
-        limits: What it takes.
-        token: Without it no request but `/health` is answered: `Authorization: Bearer TOKEN`, or the password of an
-            address `http://user:TOKEN@host/`, the way that is open to Annif.
+        suggest: Function that scores texts, see `suggest_with`.
+        project: Description of the model.
+        limits: Limits of the service.
+        token: Token required by all requests except `/health`, as `Authorization: Bearer TOKEN`, or as the password in
+            a URL, `http://user:TOKEN@host/`, which Annif supports.
     """
     limits = limits or Limits()
     batcher = Batcher(suggest, limits.batch_size, limits.waiting)
     registry = CollectorRegistry()
-    seconds = Histogram("hf_gile_request_seconds", "Time of requests", ["method", "path", "status"], registry=registry)
-    Gauge("hf_gile_waiting_texts", "Texts that wait", registry=registry).set_function(lambda: len(batcher))
+    seconds = Histogram("hf_gile_request_seconds", "Request durations", ["method", "path", "status"], registry=registry)
+    Gauge("hf_gile_waiting_texts", "Waiting texts", registry=registry).set_function(lambda: len(batcher))
 
     def check_token(request: Request) -> None:
-        if token is not None and not hmac.compare_digest(_token_of(request).encode(), token.encode()):
+        if token is not None and not hmac.compare_digest(_read_token(request).encode(), token.encode()):
             raise HTTPException(401, "pass the token of the service: Authorization: Bearer TOKEN")
 
     async def answer(texts: Sequence[str], limit: int, threshold: float) -> list[list[Suggestion]]:
@@ -131,20 +131,20 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
             raise HTTPException(503, f"no answer within {limits.seconds:g} seconds: try again later") from None
         except Overloaded:
             raise HTTPException(503, "too many texts are waiting: try again later") from None
-        return [[one for one in suggestions if one.score >= threshold] for suggestions in answers]
+        return [[label for label in suggestions if label.score >= threshold] for suggestions in answers]
 
     app = FastAPI(title="hf-gile", version=version("hf-gile"), docs_url=None, redoc_url=None)
     app.add_middleware(Guard, limits=limits, seconds=seconds)
-    app.add_exception_handler(HTTPException, _say)
-    app.add_exception_handler(RequestValidationError, _say)
+    app.add_exception_handler(HTTPException, _respond)
+    app.add_exception_handler(RequestValidationError, _respond)
 
-    @app.get("/health", responses=_documented())
+    @app.get("/health", responses=_error_responses())
     async def health() -> Health:
         return Health(status="ok")
 
     checked: dict[str, Any] = {"dependencies": [Depends(check_token)]}
 
-    @app.get("/metrics", responses=_documented(), response_class=PlainTextResponse, **checked)
+    @app.get("/metrics", responses=_error_responses(), response_class=PlainTextResponse, **checked)
     async def metrics() -> Response:
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -154,30 +154,30 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
 
 
 def _check(project: Project, project_id: str, language: str = "") -> None:
-    """Makes sure that a request is for the project, and in its language, if it names any."""
+    """Checks the project of a request, and its language, if any."""
     if project_id != project.project_id:
-        raise HTTPException(404, f"there is no project {project_id!r:.100}, only {project.project_id!r}")
+        raise HTTPException(404, f"no project {project_id!r:.100}, only {project.project_id!r}")
     if language not in ("", project.vocab_language):
         raise HTTPException(400, f"labels are in {project.vocab_language!r}, not in {language!r:.100}")
 
 
 def _descriptions(project: Project) -> APIRouter:
-    """What the service says of itself."""
+    """Creates the routes that describe the service."""
     api = APIRouter(prefix="/v1")
 
-    @api.get("/", responses=_documented())
+    @api.get("/", responses=_error_responses())
     async def info() -> Info:
         return Info(title="Annif REST API, by hf-gile", version=version("hf-gile"))
 
-    @api.get("/vocabs", responses=_documented())
+    @api.get("/vocabs", responses=_error_responses())
     async def vocabs() -> Vocabularies:
         return Vocabularies(vocabs=[project.vocab])
 
-    @api.get("/projects", responses=_documented())
+    @api.get("/projects", responses=_error_responses())
     async def projects() -> Projects:
         return Projects(projects=[project])
 
-    @api.get("/projects/{project_id}", responses=_documented(404))
+    @api.get("/projects/{project_id}", responses=_error_responses(404))
     async def show(project_id: str) -> Project:
         _check(project, project_id)
         return project
@@ -186,15 +186,15 @@ def _descriptions(project: Project) -> APIRouter:
 
 
 Answer = Callable[[Sequence[str], int, float], Awaitable[list[list[Suggestion]]]]
-"""From texts, the most labels wanted and the least probability, to the labels of each text."""
+"""Maps texts, a maximum number of labels and a minimum probability to the labels of each text."""
 
 
 def _suggestions(project: Project, answer: Answer) -> APIRouter:
-    """What the service is for."""
+    """Creates the routes that suggest labels."""
     api = APIRouter(prefix="/v1/projects/{project_id}")
     languages: dict[str, Any] = {"enum": [project.vocab_language]}
 
-    @api.post("/suggest", responses=_documented(400, 404, 503))
+    @api.post("/suggest", responses=_error_responses(400, 404, 503))
     async def suggest(
         project_id: str,
         text: Annotated[Text, Form(min_length=1)],
@@ -205,7 +205,7 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
         _check(project, project_id, language)
         return Suggestions(results=(await answer([text], limit, threshold))[0])
 
-    @api.post("/suggest-batch", responses=_documented(400, 404, 503))
+    @api.post("/suggest-batch", responses=_error_responses(400, 404, 503))
     async def suggest_batch(
         project_id: str,
         body: Documents,
@@ -220,9 +220,9 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
             for results, document in zip(answers, body.documents, strict=True)
         ]
 
-    @api.post("/learn", status_code=403, responses=_documented(403, 404))
+    @api.post("/learn", status_code=403, responses=_error_responses(403, 404))
     async def learn(project_id: str) -> Problem:
         _check(project, project_id)
-        raise HTTPException(403, "a model does not learn from the service: train it with hf-gile train")
+        raise HTTPException(403, "the service cannot train models: use hf-gile train")
 
     return api

@@ -93,7 +93,7 @@ def test_greedy_and_beam_search_generation_work(make_language_model, batch, arch
     calls.clear()
     beams = model.generate(batch["input_ids"], max_new_tokens=4, num_beams=3, do_sample=False)
     assert len(beams) == 2
-    assert (len(calls), head._kept) == (1, None)
+    assert (len(calls), head._cached) == (1, None)
 
 
 def test_weight_changes_between_generate_calls_take_effect(make_language_model, batch):
@@ -287,8 +287,8 @@ def test_the_trainer_trains_a_model_with_the_joint_layer(make_language_model, ba
     ("settings", "says"),
     [
         ({"loss": "quick"}, "loss must be one of"),
-        ({"loss": "sampled"}, "sample must be a share"),
-        ({"sample": 0.5}, "sample must be a share"),
+        ({"loss": "sampled"}, "sample must be a fraction"),
+        ({"sample": 0.5}, "sample must be a fraction"),
         ({"form": "tied", "depth": 3}, "depth and residual"),
     ],
 )

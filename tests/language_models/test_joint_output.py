@@ -125,7 +125,7 @@ def test_codes_are_computed_once_within_a_keeping_codes_block():
     with torch.no_grad(), joint.keeping_codes():
         first = joint(h)
         assert torch.equal(joint(h), first)
-    assert (len(calls), joint._kept) == (1, None)
+    assert (len(calls), joint._cached) == (1, None)
 
 
 def test_codes_are_computed_at_each_call_outside_the_block_or_with_gradients():
