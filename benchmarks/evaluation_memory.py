@@ -1,13 +1,13 @@
-"""Does the memory of an evaluation grow with the number of documents?
+"""Measures whether the memory of an evaluation grows with the number of documents.
 
     python benchmarks/evaluation_memory.py
 
-Evaluates all of `LabelMetrics` over 26,104 labels (made words; half of them seen) on made documents of 20 words with 12
-gold labels, by a small word-attention GILE with random weights, in three ways: `evaluate_index`; the stock Trainer with
-`batch_eval_metrics=True`; and the stock Trainer as it comes, which keeps all logits and so gets fewer documents. Every
-run is in a process of its own. Memory is the high-water mark of that process; beside it stands the mark before the
-evaluation, with libraries, model and index. Documents per second are those of the whole evaluation, with making the
-documents and, by the Trainer, the loss.
+A small word-attention GILE with random weights is evaluated with all of `LabelMetrics`. It scores random documents of
+20 words and 12 gold labels against 26,104 labels of random words, half of them seen. Three ways are compared:
+`evaluate_index`; the stock Trainer with `batch_eval_metrics=True`; and the stock Trainer with its default settings,
+which stores all logits and is therefore measured on fewer documents. Every run has a separate process. Memory is the
+peak of that process; the peak before the evaluation (libraries, model and index) is recorded beside it. Documents per
+second cover the whole evaluation, including the creation of the documents and, with the Trainer, the loss.
 
 Writes results/evaluation_memory.json and docs/scale/evaluation_memory.png.
 """
@@ -42,7 +42,7 @@ WAYS = {"index": "evaluate_index", "batches": "Trainer, by batches", "whole": "T
 
 
 class Documents(Dataset):
-    """Random documents, made when asked for."""
+    """Generates random documents on demand."""
 
     def __init__(self, size: int, num_words: int, num_labels: int) -> None:
         self.size, self.num_words, self.num_labels = size, num_words, num_labels
@@ -50,17 +50,17 @@ class Documents(Dataset):
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        if not 0 <= place < self.size:
-            raise IndexError(place)
-        generator = np.random.default_rng([1, place])
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        generator = np.random.default_rng([1, index])
         gold = np.unique(generator.integers(0, self.num_labels, GOLD))
         return {"input_ids": generator.integers(2, self.num_words, WORDS).tolist(), "labels": gold.tolist()}
 
 
 def make(num_labels: int) -> tuple[GileForSequenceClassification, GileProcessor]:
     torch.manual_seed(0)
-    names = [f"w{first} w{second} w{(first * 7 + second) % 5000}" for first, second in places(num_labels)]
+    names = [f"w{first} w{second} w{(first * 7 + second) % 5000}" for first, second in word_pairs(num_labels)]
     labels = LabelSet(Label(str(column), name, seen=column % 2 == 0) for column, name in enumerate(names))
     tokenizer = build_tokenizer([f"w{word}" for word in range(5000)], min_count=1)
     config = GileConfig(vocab_size=len(tokenizer), num_labels=num_labels, problem_type="multi_label_classification")
@@ -70,13 +70,13 @@ def make(num_labels: int) -> tuple[GileForSequenceClassification, GileProcessor]
     return model, processor
 
 
-def places(count: int) -> list[tuple[int, int]]:
-    """Pairs of words, none of them twice."""
+def word_pairs(count: int) -> list[tuple[int, int]]:
+    """Returns distinct pairs of words."""
     return [(number % 5000, number // 5000 + number % 5000) for number in range(count)]
 
 
 def measure(way: str, documents: int, num_labels: int) -> None:
-    """One evaluation, in this process."""
+    """Runs an evaluation in this process and prints its figures."""
     torch.set_num_threads(1)
     model, processor = make(num_labels)
     collator = GileDataCollator(processor)
@@ -102,8 +102,8 @@ def measure(way: str, documents: int, num_labels: int) -> None:
             if way == "index":
                 result.update(evaluate_index(index, model, DataLoader(dataset, BATCH, collate_fn=collator), metrics))
             else:
-                found = trainer.evaluate(dataset)
-                result.update({name.removeprefix("eval_"): value for name, value in found.items()})
+                metrics_by_name = trainer.evaluate(dataset)
+                result.update({name.removeprefix("eval_"): value for name, value in metrics_by_name.items()})
 
         before = high_water_mark()
         time = seconds(evaluate)
@@ -115,7 +115,9 @@ def measure(way: str, documents: int, num_labels: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--most-kept", type=int, default=10_000, help="no more documents where all logits are kept")
+    parser.add_argument(
+        "--most-kept", type=int, default=10_000, help="maximum number of documents when all logits are stored"
+    )
     parser.add_argument("--labels", type=int, default=26_104)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -128,7 +130,7 @@ def main() -> None:
             if way == "whole" and documents > options.most_kept:
                 continue
             flags = ["--way", way, "--documents", str(documents), "--labels", str(options.labels)]
-            # The last line: a Trainer may print others.
+            # A Trainer may print further lines before the last.
             run = runs[way][documents] = json.loads(in_own_process(__file__, *flags).splitlines()[-1])
             print(
                 f"{name:26} {documents:8,} documents {run['peak_mib']:8.0f} MiB, {run['before_mib']:.0f} before, "
@@ -140,13 +142,13 @@ def main() -> None:
         f"memory of {last} documents / {first}, {WAYS[way]}": runs[way][last]["peak_mib"] / runs[way][first]["peak_mib"]
         for way in ("index", "batches")
     }
-    for documents, kept in runs["whole"].items():
+    for documents, run in runs["whole"].items():
         ratios[f"memory, all logits kept / index, {documents} documents"] = (
-            kept["peak_mib"] / runs["index"][documents]["peak_mib"]
+            run["peak_mib"] / runs["index"][documents]["peak_mib"]
         )
-    for documents, other in runs["batches"].items():
+    for documents, run in runs["batches"].items():
         ratios[f"documents/s, index / Trainer by batches, {documents} documents"] = (
-            runs["index"][documents]["documents_per_second"] / other["documents_per_second"]
+            runs["index"][documents]["documents_per_second"] / run["documents_per_second"]
         )
     for name, ratio in ratios.items():
         print(f"  {name:66} {ratio:8.2f}")

@@ -1,9 +1,9 @@
-"""What exports cost: average precision and speed of a model, of what is left without words, of ONNX and of 8 bits.
+"""Measures the average precision and speed of exports: Sentence Transformers, ONNX and ONNX in 8 bits.
 
     python benchmarks/exports.py --data FOLDER
 
-Trains on 8 utterances of each of 150 intents (clinc150, 2 more for validation) what `hf-gile train` trains with nothing
-set, and once without terms that compare words; exports both, and scores the test utterances, 32 at a time.
+Trains the default model of `hf-gile train`, and a model without word terms, on 8 utterances of each of 150 intents
+(clinc150; 2 more for validation). Exports both models and scores the test utterances, 32 at a time.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Score = Callable[[Sequence[str]], Tensor]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     task = SETS["clinc150_few"](parser.parse_args().data, 1)
     texts = [text for part in ("train", "validation") for text in task.texts[part]]
     intents = [task.labels[row[0]].id for part in ("train", "validation") for row in task.gold[part]]
@@ -42,19 +42,26 @@ def main() -> None:
         for name, settings in {"words": {}, "no words": {"lexical": False}}.items():
             model = GileClassifier(task.labels, settings=settings, validation=0.2).fit(texts, intents)
             columns = torch.tensor([model.labels_.column(label.id) for label in task.labels])
-            ways |= ways_of(model, Path(folder) / name, name, columns)
+            ways |= export_all(model, Path(folder) / name, name, columns)
         figures = measure(ways, task.texts["test"], torch.tensor(task.gold["test"]))
     print(write_results("exports", {"set": task.name, "documents": len(task.texts["test"]), "runs": figures}))
 
 
-def ways_of(model: GileClassifier, folder: Path, name: str, columns: Tensor) -> dict[str, Score]:
-    """What scores texts: the model, and its exports; `columns` put labels in the order of the task."""
-    own, processor = model.model_, model.processor_
+def export_all(classifier: GileClassifier, folder: Path, name: str, columns: Tensor) -> dict[str, Score]:
+    """Exports a model and returns the scoring functions of the model and its exports.
+
+    Args:
+        classifier: The fitted classifier.
+        folder: Folder for the exports.
+        name: Name of the model in the results.
+        columns: Columns of the labels, in the order of the task.
+    """
+    model, processor = classifier.model_, classifier.processor_
 
     def by_model(texts: Sequence[str]) -> Tensor:
-        return own(**processor(list(texts), return_tensors="pt")).logits[:, columns]
+        return model(**processor(list(texts), return_tensors="pt")).logits[:, columns]
 
-    export_sentence_transformers(own, processor, folder / "st", without_words=True)
+    export_sentence_transformers(model, processor, folder / "st", without_words=True)
     encoder, labels = SentenceTransformer(str(folder / "st"), device="cpu"), load_file(folder / "st/labels.safetensors")
 
     def by_vectors(texts: Sequence[str]) -> Tensor:
@@ -63,14 +70,14 @@ def ways_of(model: GileClassifier, folder: Path, name: str, columns: Tensor) -> 
 
     ways: dict[str, Score] = {f"model, {name}": by_model, f"sentence-transformers, {name}": by_vectors}
     if name == "no words":
-        export_onnx(own, processor, folder / "onnx", int8=True)
+        export_onnx(model, processor, folder / "onnx", int8=True)
         for kind, file in (("ONNX", MODEL_FILE), ("ONNX, 8 bits", INT8_FILE)):
             ways[f"{kind}, {name}"] = by_onnx(folder / "onnx" / file, processor, columns)
     return ways
 
 
 def by_onnx(path: Path, processor: Any, columns: Tensor) -> Score:
-    """Scores with a file of ONNX, on as many threads as torch has."""
+    """Loads an ONNX file and returns its scoring function, which uses as many threads as torch."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(path, options)
@@ -86,20 +93,20 @@ def by_onnx(path: Path, processor: Any, columns: Tensor) -> Score:
 
 @torch.no_grad()
 def measure(ways: dict[str, Score], texts: Sequence[str], gold: Tensor) -> dict[str, dict[str, float]]:
-    """Figures of each way; all take turns, batch by batch."""
+    """Measures all ways, which take turns batch by batch."""
     metrics = {name: LabelMetrics(150, one_label=True) for name in ways}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for start in range(0, len(texts), BATCH):
-        part = texts[start : start + BATCH]
+        batch = texts[start : start + BATCH]
         for name, score in ways.items():
             begin = time.perf_counter()
-            scores = score(part)
-            seconds[name].append((time.perf_counter() - begin) / len(part))
+            scores = score(batch)
+            seconds[name].append((time.perf_counter() - begin) / len(batch))
             metrics[name].update(scores, gold[start : start + BATCH])
     figures = {}
     for name in ways:
-        measured = metrics[name].compute()
-        figures[name] = {one: 100 * measured[one] for one in ("average_precision", "accuracy")}
+        computed = metrics[name].compute()
+        figures[name] = {metric: 100 * computed[metric] for metric in ("average_precision", "accuracy")}
         figures[name]["documents_per_second"] = 1 / median(seconds[name])
         print(name, figures[name])
     return figures

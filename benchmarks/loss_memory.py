@@ -1,16 +1,17 @@
-"""Peak memory and time of the loss over all labels and of its gradients, with and without the scores.
+"""Measures peak memory and time of the loss over all labels and its gradients, with and without storing the scores.
 
     python benchmarks/loss_memory.py
 
-Forward and backward from text codes (B, J) and the words of L labels, through the label encoder and U, to the gradients
-of text codes, word vectors, U, b_u and b; B = 1024 documents, J = 500. Three forms, each in a process of its own:
+A step runs forward and backward from text codes (B, J) and the words of L labels, through the label encoder and U, to
+the gradients of text codes, word vectors, U, b_u and b; B = 1024 documents, J = 500. There are three forms, and each
+run has a separate process:
 
 - chunked: `chunked_loss`, a few thousand labels at a time;
-- with logits: the factorised score and `binary_cross_entropy`, which holds (B, L) a few times;
-- as printed: Eq. 10-12, which holds (B, L, J). It is not run: the size of its tensor is computed.
+- with logits: the factorised score and `binary_cross_entropy`, which stores several (B, L) tensors;
+- as printed: Eq. 10-12, which stores (B, L, J). It is not run: the size of its tensor is computed.
 
-Memory is what the process adds to what it had with codes and words in place. A form that needs more than the machine
-has is reported with what its (B, L) tensors alone come to.
+Memory is the growth after codes and words are loaded. If a form needs more memory than is available, the size of its
+(B, L) tensors alone is reported.
 """
 
 import argparse
@@ -32,7 +33,7 @@ WORDS, GOLD, FORMS = 4, 12, ("chunked", "with logits")
 
 
 def measure(form: str, labels: int, options: argparse.Namespace) -> None:
-    """One step, timed and weighed, in this process."""
+    """Measures time and memory of a step in this process."""
     torch.manual_seed(0)
     device, dtype = options.device, getattr(torch, options.dtype)
     gile = GileModel(GileConfig(joint_size=options.joint_size)).to(device)
@@ -54,7 +55,9 @@ def measure(form: str, labels: int, options: argparse.Namespace) -> None:
         loss.backward()
         return loss.detach()
 
-    step(words[:64], torch.arange(GOLD, device=device).expand_as(gold))  # what the libraries take once
+    step(
+        words[:64], torch.arange(GOLD, device=device).expand_as(gold)
+    )  # warm-up: libraries allocate memory on first use
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -68,7 +71,7 @@ def measure(form: str, labels: int, options: argparse.Namespace) -> None:
 
 
 def free_mib(device: str) -> float:
-    """Memory that can be taken."""
+    """Returns the available memory."""
     if device == "cuda":
         return torch.cuda.mem_get_info()[0] / 2**20
     meminfo = Path("/proc/meminfo").read_text().splitlines()
@@ -96,14 +99,14 @@ def main() -> None:
     for labels in options.labels:
         scores = options.documents * labels * 4 / 2**20
         for form in FORMS:
-            # Scores, targets and gradient: four of (B, L) at the peak, seen where they fit.
+            # Scores, targets and gradient: four (B, L) tensors at the peak, as observed where they fit.
             if form == "with logits" and 4 * scores > 0.8 * free_mib(options.device):
                 runs[form][labels] = {"needs_at_least_mib": 4 * scores}
                 print(f"{form:12} {labels:9,} labels: not run, four (B, L) tensors are {4 * scores / 1024:.0f} GiB")
                 continue
             output = in_own_process(__file__, *flags, "--form", form, "--labels", str(labels))
             figures = runs[form][labels] = json.loads(output.splitlines()[-1])
-            # U e and z, and two products each for their gradients.
+            # The products for U e and z, and two products for the gradients of each.
             operations = labels * options.joint_size * 2 * (3 * options.documents + 3 * 100)
             figures["gflops"] = operations / figures["seconds"] / 1e9
             print(

@@ -1,4 +1,4 @@
-"""What a benchmark ran on, to stand beside its figures, and how these are written."""
+"""Writes results files with their provenance: commit, seed and machine."""
 
 import json
 import platform
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
-    """The processor, its threads and the versions that matter."""
+    """Describes the processor, the number of threads and the relevant library versions."""
     cpu = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
@@ -37,7 +37,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the code that runs, and whether it was changed since; "unknown" outside a clone."""
+    """Returns the commit of the running code, marked if files were changed since; "unknown" outside a clone."""
 
     def git(*command: str) -> str:
         return subprocess.run(["git", *command], cwd=RESULTS.parent, capture_output=True, text=True, check=True).stdout
@@ -50,14 +50,14 @@ def commit() -> str:
 
 
 UNCOUNTED = (":(exclude)results", ":(exclude)../docs", ":(exclude)../README.md", ":(exclude)../CHANGELOG.md")
-"""Files that no figure depends on: results, of which several are measured one after the other, and pages."""
+"""Files whose changes do not affect figures: results, as several are written one after the other, and pages."""
 
 
 def provenance(seed: int | list[int]) -> dict[str, Any]:
-    """What stands with every figure.
+    """Describes the origin of figures.
 
     Args:
-        seed: What everything drawn is drawn by, or the seeds of several runs.
+        seed: The random seed, or the seeds of several runs.
 
     Returns:
         `commit`, `seed` and `machine`.
@@ -66,7 +66,7 @@ def provenance(seed: int | list[int]) -> dict[str, Any]:
 
 
 def write_json(path: Path, results: Any) -> None:
-    """Writes a results file whole: it is there as it was, or as it is to be."""
+    """Writes a results file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as written:
         written.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -75,16 +75,17 @@ def write_json(path: Path, results: Any) -> None:
 def write_results(
     name: str, figures: Mapping[str, Any], seed: int | list[int] = 0, kept: Mapping[str, Any] | None = None
 ) -> Path:
-    """Writes `results/name.json`: the figures, with the commit, the seed and the machine that they were measured with.
+    """Writes `results/name.json`: the figures with their commit, seed and machine.
 
     Args:
-        name: Of the file.
-        figures: What was measured.
-        seed: What everything drawn is drawn by, or the seeds of several runs.
-        kept: The contents of the file before, if figures of it were kept; theirs stand under "earlier".
+        name: Name of the file.
+        figures: The measured figures.
+        seed: The random seed, or the seeds of several runs.
+        kept: The previous contents of the file, if some of its figures are reused; their provenance is stored under
+            "earlier".
 
     Returns:
-        The file.
+        The path of the file.
     """
     path, results = RESULTS / f"{name}.json", provenance(seed)
     if kept:
@@ -94,4 +95,4 @@ def write_results(
 
 
 PROVENANCE = ("commit", "seed", "machine")
-"""What every results file says, or every run in it."""
+"""Keys of every results file, or of every run in it."""

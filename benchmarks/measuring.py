@@ -1,4 +1,4 @@
-"""How benchmarks measure: runs in turns in one process, and memory in a process of its own."""
+"""Measures time by alternating runs in one process, and memory in separate processes."""
 
 import argparse
 import statistics
@@ -12,14 +12,14 @@ import torch
 
 
 def add_machine_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that say where a benchmark runs; call `torch.set_num_threads(options.threads)` with them."""
+    """Adds the flags for threads, device and data type; the caller passes `options.threads` to torch."""
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", help="bfloat16 for half the bits: of codes, or by autocast")
+    parser.add_argument("--dtype", default="float32", help="bfloat16 stores codes in 16 bits or turns autocast on")
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """Wall-clock time of one run; on a GPU until it has done all it was given."""
+    """Returns the wall-clock time of a run, including pending work on the GPU."""
     start = time.perf_counter()
     run()
     if torch.cuda.is_available():
@@ -28,14 +28,14 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def in_turns(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, dict[str, float]]:
-    """Times several things in turns, so that what else the machine does hits all alike.
+    """Times several functions in turns, so that other load on the machine affects all equally.
 
     Args:
-        runs: What to time, by name; each is run once before, not timed.
+        runs: Functions to time, by name; each is first run once untimed.
         repeats: Number of turns.
 
     Returns:
-        `median_s`, `min_s` and `max_s` of each.
+        `median_s`, `min_s` and `max_s` of each function.
     """
     for run in runs.values():
         run()
@@ -44,22 +44,22 @@ def in_turns(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str
         for name, run in runs.items():
             times[name].append(seconds(run))
     return {
-        name: {"median_s": statistics.median(taken), "min_s": min(taken), "max_s": max(taken)}
-        for name, taken in times.items()
+        name: {"median_s": statistics.median(durations), "min_s": min(durations), "max_s": max(durations)}
+        for name, durations in times.items()
     }
 
 
 def high_water_mark() -> float:
-    """Most memory that this process has held so far, MiB; not getrusage, whose mark is inherited by child processes."""
+    """Returns the peak memory of this process so far, in MiB; child processes would inherit the peak of getrusage."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
 def in_own_process(script: str, *flags: str) -> str:
-    """Runs a benchmark script again with other flags, so that what it holds is its own; returns what it prints.
+    """Runs a benchmark script in a separate process, whose memory is measured alone, and returns its output.
 
     Raises:
-        RuntimeError: It fails; killed for want of memory, for example.
+        RuntimeError: If the script fails, for example because it runs out of memory.
     """
     result = subprocess.run([sys.executable, script, *flags], capture_output=True, text=True, check=False)
     if result.returncode:

@@ -1,13 +1,15 @@
-"""Time and memory of a training step of output layers: exact without logits, and sampled.
+"""Measures time and memory of a training step of output layers, exact and sampled.
 
     python benchmarks/output_layers.py
 
-One step of the output layer alone, forward and backward, from hidden states (N, 512) of random labels to the gradients
-of the layer and of E (V, 512), the exact ones in a process each; times are of the CPU. Exact: a softmax over all words,
-with logits ("naive"), by our chunked loss, which holds neither logits nor g_out(E), and by torch's
-`linear_cross_entropy`.
-Sampled: section 3.2 of "Beyond Weight Tying", at 50, 25 and 5 % of 128K words, as its Table 4 has them for whole
-translation models: ratios to the tied layer there hold the encoder and the decoder, ours do not.
+A step runs the output layer alone, forward and backward, from hidden states (N, 512) and random labels to the gradients
+of the layer and of E (V, 512). Times are CPU seconds.
+
+Exact: a softmax over all words, computed with logits ("naive"), by our chunked loss, which stores neither logits nor
+g_out(E), and by torch's `linear_cross_entropy`. Each exact run has a separate process.
+
+Sampled: section 3.2 of "Beyond Weight Tying", with 50, 25 and 5 % of 128K words. Its Table 4 compares whole translation
+models: its ratios to the tied layer include the encoder and the decoder, while ours do not.
 """
 
 import argparse
@@ -30,7 +32,7 @@ PAPER = {"NMT": (4.3, 5.7, 7.1), "tied": (5.2, 6.0, 7.8), "joint 512": (4.9, 5.9
 
 
 def exact_by_chunks(layer: JointOutputEmbedding, hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Our chunked softmax; b is one more column of the codes."""
+    """Computes our chunked softmax; b is an additional column of the codes."""
 
     def encode(rows: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return torch.cat([layer.g_out(rows), bias[:, None]], 1)
@@ -42,7 +44,7 @@ def exact_by_chunks(layer: JointOutputEmbedding, hidden: torch.Tensor, labels: t
 
 
 def measure(name: str, words: int, way: str, options: argparse.Namespace) -> dict[str, float]:
-    """Steps, timed and weighed, in this process."""
+    """Measures time and memory of steps in this process."""
     torch.manual_seed(0)
     form = "joint" if LAYERS[name] else "tied"
     layer = JointOutputEmbedding(nn.Parameter(torch.randn(words, SIZE)), SIZE, LAYERS[name] or SIZE, form)
@@ -81,8 +83,8 @@ def measure(name: str, words: int, way: str, options: argparse.Namespace) -> dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--words", type=int, nargs="+", default=[32_000, 128_000])
-    parser.add_argument("--tokens", type=int, default=256, help="positions of a step")
-    parser.add_argument("--repeats", type=int, default=1, help="steps, of which the fastest counts")
+    parser.add_argument("--tokens", type=int, default=256, help="tokens per step")
+    parser.add_argument("--repeats", type=int, default=1, help="number of steps; the fastest is reported")
     add_machine_flags(parser)
     parser.add_argument("--layer", choices=LAYERS, help=argparse.SUPPRESS)
     parser.add_argument("--way", help=argparse.SUPPRESS)
@@ -102,7 +104,7 @@ def main() -> None:
 
     def sampled(layer: str, share: float) -> dict[str, float]:
         figures = measure(layer, max(options.words), str(share), options)
-        del figures["memory_mib"]  # of all that ran before in this process
+        del figures["memory_mib"]  # it includes earlier runs in this process
         print(f"{layer:10} {share:.0%}: {json.dumps(figures)}", flush=True)
         return figures
 
