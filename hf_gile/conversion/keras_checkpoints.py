@@ -90,17 +90,17 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
     """
     settings = _read_args(args_path)
     layers = _read_layers(weights_path)
-    found: dict[str, KerasLayer] = {}
+    layers_by_name: dict[str, KerasLayer] = {}
     for kind, name in _parts(settings):
         if not layers.get(kind):
             raise ValueError(f"{weights_path}: no {kind} layer for {name}; check that {args_path} belongs to it")
-        found[name] = layers[kind].pop(0)
-    for left in layers.values():
-        if left:
-            raise ValueError(f"{weights_path}: unexpected layer {left[0].name}; check that {args_path} belongs to it")
+        layers_by_name[name] = layers[kind].pop(0)
+    for unused in layers.values():
+        if unused:
+            raise ValueError(f"{weights_path}: unexpected layer {unused[0].name}; check that {args_path} belongs to it")
 
     # Read from the weights: the number of labels, and the joint size if the run derived it from that.
-    widths = {name: layer.arrays["bias"].size for name, layer in found.items() if "bias" in layer.arrays}
+    widths = {name: layer.arrays["bias"].size for name, layer in layers_by_name.items() if "bias" in layer.arrays}
     if settings["output_layer"] == "linear":
         sizes = {language: widths.get(f"output_layer.classifier.{language}", 0) for language in settings["languages"]}
         settings |= {"language_labels": sizes, "num_labels": sum(sizes.values())}
@@ -114,7 +114,7 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
 
     with torch.no_grad():
         model.get_input_embeddings().weight.zero_()
-        for name, layer in found.items():
+        for name, layer in layers_by_name.items():
             module = model.get_submodule(name)
             expected = _expected_shapes(module)
             shapes = {array: values.shape for array, values in layer.arrays.items()}
@@ -175,24 +175,24 @@ def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
     """Reads the layers with weights, by kind and in order of creation."""
     with needs_extra("data", "reading Keras checkpoints"):
         import h5py
-    found: dict[str, dict[str, np.ndarray]] = {}
+    arrays_by_layer: dict[str, dict[str, np.ndarray]] = {}
     try:
         with h5py.File(path) as file:
             for layer, group in file.items():
                 names = [name.decode() if isinstance(name, bytes) else name for name in group.attrs["weight_names"]]
-                found[str(layer)] = {name: np.asarray(group[name]) for name in names}
+                arrays_by_layer[str(layer)] = {name: np.asarray(group[name]) for name in names}
     except FileNotFoundError:
         raise
     except Exception as error:  # h5py raises almost any exception for a broken file
         raise ValueError(f"{path}: not a complete HDF5 file of Keras weights: {error}") from error
     layers: dict[str, list[KerasLayer]] = {}
-    for layer, arrays in found.items():
+    for layer, arrays in arrays_by_layer.items():
         if arrays:
             kind = layer.rstrip(string.digits)
             merged = _as_keras_2(arrays, f"{path}: layer {layer}")
             number = int(layer[len(kind) :] or 0)
             layers.setdefault(kind.replace("_", ""), []).append(KerasLayer(number, layer, merged))
-    return {kind: sorted(own, key=lambda layer: layer.number) for kind, own in layers.items()}
+    return {kind: sorted(group, key=lambda layer: layer.number) for kind, group in layers.items()}
 
 
 def _as_keras_2(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
@@ -236,10 +236,10 @@ def _parts(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
         (joint, settings["share_joint_space"]),
         (unit, False),
     )
-    for owner in ("", *(f".{language}" for language in settings["languages"])):
+    for suffix in ("", *(f".{language}" for language in settings["languages"])):
         for block, shared in blocks:
-            if shared == (owner == ""):
-                yield from ((kind, f"{module}{owner}{leaf}") for kind, module, leaf in block)
+            if shared == (suffix == ""):
+                yield from ((kind, f"{module}{suffix}{leaf}") for kind, module, leaf in block)
 
 
 def _expected_shapes(module: Any) -> dict[str, tuple[int, ...]]:

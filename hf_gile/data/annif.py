@@ -37,7 +37,7 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
-from .files import Paths, data_suffix, find_files, read_held
+from .files import Paths, data_suffix, find_files, read_into_memory
 from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
@@ -69,7 +69,7 @@ def load_annif(
         on_error: `"raise"`, or `"skip"` to skip and count malformed documents.
         num_proc: Number of processes.
         streaming: Whether to return a stream instead of a dataset on disk.
-        cache_dir: Cache folder; by default that of `datasets`.
+        cache_dir: Cache folder; by default the cache of `datasets`.
 
     Returns:
         Documents with the columns `id` (from the file, otherwise the file name and line, or the file name of a long
@@ -137,9 +137,9 @@ def load_annif_vocabulary(
             unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    file, *others = find_files(path, (".tsv", ".csv"))
-    if others:
-        raise ValueError(f"{path}: expected a single file of subjects, got {len(others) + 1}")
+    file, *more = find_files(path, (".tsv", ".csv"))
+    if more:
+        raise ValueError(f"{path}: expected a single file of subjects, got {len(more) + 1}")
     languages = (language,) if isinstance(language, str) else language
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ def _parse_files(files: tuple[str, str | None]) -> tuple[None, str, list[str]]:
     text = _read_text(path)
     labels: dict[str, None] = {}
     if subjects is not None:
-        check = _parse_uri if data_suffix(Path(subjects)) == ".tsv" else partial(clean_text, what="a name")
+        check = _parse_uri if data_suffix(Path(subjects)) == ".tsv" else partial(clean_text, name="a name")
         for number, line in enumerate(_read_text(subjects).split("\n"), 1):
             label = line.strip().partition("\t")[0]
             try:
@@ -271,7 +271,7 @@ def _iterate_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str,
 
 def _read_text(path: str) -> str:
     try:
-        return read_held(path).decode("utf-8-sig")
+        return read_into_memory(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8, the encoding of Annif files") from None
 

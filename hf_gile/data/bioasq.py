@@ -41,7 +41,7 @@ def read_bioasq(
 
     Args:
         path: The file.
-        report: Counts what is left out and decides whether malformed input raises (the default).
+        report: Counts skipped input and decides whether malformed input raises (the default).
         encoding: `"utf-8"` (with or without a byte order mark), `"windows-1252"` or `"latin-1"`.
         ui_of: Maps heading names to ids, for records without `meshUI`; other names are used as ids.
 
@@ -58,11 +58,11 @@ def read_bioasq(
 def read_piece(
     piece: Piece, report: ReadReport, *, encoding: str = "utf-8", ui_of: Mapping[str, str] | None = None
 ) -> Iterator[Record]:
-    """Reads a file, or a part of it made by `cut`.
+    """Reads a file, or a part of a file from `cut`.
 
     Args:
         piece: The file or the part.
-        report: Counts what is left out and decides whether malformed input raises.
+        report: Counts skipped input and decides whether malformed input raises.
         encoding: See `read_bioasq`.
         ui_of: See `read_bioasq`.
 
@@ -172,5 +172,5 @@ def _iterate_articles(text: JsonText) -> Iterator[object]:
     text.expect("}")
     if "articles" not in keys:
         raise ValueError(f'expected {{"articles": [...]}}, got the keys {keys[:9]}')
-    if rest := text.next_character():
-        raise ValueError(f"expected the end of the file after the closing brace, got {rest!r}")
+    if trailing := text.next_character():
+        raise ValueError(f"expected the end of the file after the closing brace, got {trailing!r}")

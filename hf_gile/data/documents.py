@@ -103,8 +103,8 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
         encoding: As in `read_documents`.
 
     Returns:
-        Parts at line breaks (of uncompressed text or JSON lines), row groups of a Parquet file (small ones are merged),
-        or the whole file; none for an empty file.
+        Parts split at line breaks (of uncompressed text or JSON lines), row groups of a Parquet file (small groups are
+        merged), or the whole file; an empty list for an empty file.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -173,8 +173,8 @@ def _parse_lines(
         if isinstance(row, Mapping):
             yield from _parse_row(row, where, text, id, report)
         else:
-            what = row if isinstance(row, ValueError) else f"expected an object, got {str(row)[:40]!r}"
-            report.problem("malformed line", f"{where}: {what}")
+            problem = row if isinstance(row, ValueError) else f"expected an object, got {str(row)[:40]!r}"
+            report.problem("malformed line", f"{where}: {problem}")
 
 
 def _parse_row(

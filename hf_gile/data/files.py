@@ -20,7 +20,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files, folders and globs, or a single one."""
 
 _FREE = 1 << 24  # bytes that any compressed file may unpack to
-_RATIO, _HELD_RATIO = 200, 32
+_RATIO, _IN_MEMORY_RATIO = 200, 32
 _MAX_YAML_BYTES = 1 << 20
 
 
@@ -62,7 +62,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
     for pattern in paths:
         path = Path(pattern)
         if pattern == "":  # an unset shell variable, which Path would resolve to the current folder
-            raise FileNotFoundError("paths must name files, folders or globs, got an empty one")
+            raise FileNotFoundError("paths must name files, folders or globs, got an empty string")
         if path.is_file():
             candidates = [path]
         elif path.is_dir():
@@ -85,15 +85,15 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
     return list(files)
 
 
-def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes]:
+def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[bytes]:
     """Opens a file and decompresses it if its content is gzip, whatever its name.
 
     A few compressed bytes can expand to any size, so beyond 16 MiB the output is limited to 200 times the size of the
-    file, or 32 times if it is held in memory. Text rarely compresses to a twentieth of its size.
+    file, or 32 times if it is read into memory. Text rarely compresses to a twentieth of its size.
 
     Args:
         path: The file.
-        held: Whether the whole content will be in memory at once.
+        in_memory: Whether the caller reads the whole content into memory at once.
 
     Returns:
         A stream of the decompressed bytes. Reading raises a ValueError beyond the limit.
@@ -101,11 +101,11 @@ def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes
     with Path(path).open("rb") as stream:
         is_gzip = stream.read(2) == b"\x1f\x8b"
     if is_gzip:
-        return cast(IO[bytes], _LimitedGzipFile(path, _HELD_RATIO if held else _RATIO))
+        return cast(IO[bytes], _LimitedGzipFile(path, _IN_MEMORY_RATIO if in_memory else _RATIO))
     return Path(path).open("rb")
 
 
-def read_held(path: str | os.PathLike[str]) -> bytes:
+def read_into_memory(path: str | os.PathLike[str]) -> bytes:
     """Reads a file into memory, decompressed.
 
     Args:
@@ -118,19 +118,19 @@ def read_held(path: str | os.PathLike[str]) -> bytes:
         ValueError: If it is a damaged gzip file, or exceeds the limit of `open_binary`.
     """
     try:
-        with open_binary(path, held=True) as stream:
+        with open_binary(path, in_memory=True) as stream:
             return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises an error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}: damaged gzip file: {error}") from error
 
 
-def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> list[np.ndarray[Any, Any]]:
+def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -> list[np.ndarray[Any, Any]]:
     """Reads arrays of numbers and texts from an `.npz` file, optionally gzipped, without executing code.
 
     Args:
         path: The file.
         names: Names of the arrays.
-        what: Description of the expected content, for messages.
+        content: Description of the expected content, for messages.
 
     Returns:
         The arrays, in the order of the names.
@@ -142,7 +142,7 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> l
     try:
         with Path(path).open("rb") as stream:
             is_gzip = stream.read(2) == b"\x1f\x8b"
-        with zipfile.ZipFile(io.BytesIO(read_held(path)) if is_gzip else Path(path)) as archive:
+        with zipfile.ZipFile(io.BytesIO(read_into_memory(path)) if is_gzip else Path(path)) as archive:
             entries = {name: archive.getinfo(f"{name}.npy") for name in names}
             if sum(entry.file_size for entry in entries.values()) > limit:
                 raise _expansion_error(path, _RATIO, "save it with numpy.savez, which does not compress")
@@ -152,7 +152,7 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> l
             raise
         if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
             raise
-        raise ValueError(f"{path}: expected {what}: {str(error)[:200] or type(error).__name__}") from error
+        raise ValueError(f"{path}: expected {content}: {str(error)[:200] or type(error).__name__}") from error
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:

@@ -33,7 +33,7 @@ def resolve_codec(encoding: str) -> str:
         encoding: `"utf-8"`, `"windows-1252"` or `"latin-1"`, under any of their names.
 
     Returns:
-        Python's name of the codec; for UTF-8, one that accepts a byte order mark.
+        Python's name of the codec; for UTF-8, a codec that accepts a byte order mark.
 
     Raises:
         ValueError: If it is another encoding.

@@ -75,8 +75,8 @@ def read_label_file(
     if is_mesh(path):
         return load_mesh(path, describe, report)
     if data_suffix(Path(path)) in SUFFIXES:
-        others: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
-        return load_labels(path, id=id, name=name, **others, encoding=encoding, report=report)
+        columns: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
+        return load_labels(path, id=id, name=name, **columns, encoding=encoding, report=report)
     return load_skos(path, list(languages), describe, report=report)
 
 

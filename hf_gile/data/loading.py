@@ -54,7 +54,7 @@ def load_pieces(
     `split_dataset_by_node` can distribute.
 
     Args:
-        read: Yields the rows of a piece and counts what it leaves out in the report. It must be picklable for several
+        read: Yields the rows of a piece, and counts skipped input in the report. It must be picklable for several
             processes: a module-level function, or a `functools.partial` of one.
         pieces: The pieces, in the order of the rows.
         features: Returns the features of a row; called only if `datasets` is installed.
@@ -62,7 +62,7 @@ def load_pieces(
         report: Receives the counts, also from the cache. For a stream, only those of this process.
         num_proc: Number of processes; at most one for each piece.
         streaming: Whether to return a stream instead.
-        cache_dir: Cache folder; by default that of `datasets`.
+        cache_dir: Cache folder; by default the cache of `datasets`.
         piece_reports: Receives the report of each piece of a dataset, in order.
 
     Returns:

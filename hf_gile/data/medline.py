@@ -52,7 +52,7 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
 
     Args:
         path: The file.
-        report: Counts what is left out and decides whether malformed input raises (the default).
+        report: Counts skipped input and decides whether malformed input raises (the default).
 
     Yields:
         The citations in file order.
@@ -71,7 +71,7 @@ def read_citations(
 
     Args:
         path: The file.
-        report: Counts what is left out and decides whether malformed input raises.
+        report: Counts skipped input and decides whether malformed input raises.
         fates: Fate of each citation in file order: `CURRENT`, `SUPERSEDED` or `DELETED`. With fates, deletion notices
             count as applied.
 

@@ -387,8 +387,8 @@ def _make_descriptor(
         raise ValueError(f"{ui} ({name}): {error}") from None
 
 
-def _clean_line(value: object, what: str) -> str:
-    return " ".join(clean_text(value, what).split())
+def _clean_line(value: object, name: str) -> str:
+    return " ".join(clean_text(value, name).split())
 
 
 def _format_tree_path(descriptor: Descriptor, names: dict[str, str]) -> str:

@@ -82,11 +82,11 @@ def make_split(
         ValueError: If training records have unseen labels.
     """
     seen = Counter(label_id for row in train["meshUI"] for label_id in row)
-    others = Counter(label_id for row in test["meshUI"] for label_id in row if label_id not in seen)
-    unseen_ids = sorted(others) if unseen is None else unseen
+    counts = Counter(label_id for row in test["meshUI"] for label_id in row if label_id not in seen)
+    unseen_ids = sorted(counts) if unseen is None else unseen
     if trained_on := seen.keys() & set(unseen_ids):
         raise ValueError(f"training documents have {len(trained_on)} unseen labels, such as {min(trained_on)}")
-    return ZeroShotSplit(train, validation, test, seen, {label_id: others[label_id] for label_id in unseen_ids}, {}, {})
+    return ZeroShotSplit(train, validation, test, seen, {label_id: counts[label_id] for label_id in unseen_ids}, {}, {})
 
 
 def collect_labels(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[LabelSet, int]:

@@ -92,7 +92,7 @@ class RecordSource:
         return replace(split, unseen={label: count for label, count in split.unseen.items() if count})
 
     def _read(self, files: Sequence[str], say: Callable[..., None]) -> "Dataset":
-        # Files of BioASQ have names without ids.
+        # BioASQ files contain names without ids.
         ui_of = mesh_ids(self.label_file) if self.label_file and is_mesh(self.label_file) else None
         records, report = load_records(files, on_error=self.on_error, ui_of=ui_of, num_proc=self.num_proc)
         say(report)

@@ -46,7 +46,7 @@ def read_records(
 
     Args:
         paths: Files, folders and globs.
-        report: Counts what is left out and decides whether malformed input raises (the default).
+        report: Counts skipped input and decides whether malformed input raises (the default).
         encoding: Encoding of BioASQ files; see `read_bioasq`. XML files declare theirs.
         ui_of: Heading ids for BioASQ files; see `read_bioasq`.
 
@@ -83,7 +83,7 @@ def load_records(
         on_error: `"raise"`, or `"skip"` to skip and count malformed input.
         encoding: Encoding of BioASQ files; see `read_bioasq`.
         ui_of: Heading ids for BioASQ files; see `read_bioasq`.
-        cache_dir: Cache folder; by default that of `datasets`.
+        cache_dir: Cache folder; by default the cache of `datasets`.
         num_proc: Number of processes, which does not affect the records.
         streaming: Whether to return an `IterableDataset`, which reads during iteration. XML files are searched for
             revisions first. Repeated pmids are detected within each process.
@@ -226,7 +226,7 @@ def _find_repeated(column: Any) -> NDArray[np.int64]:
     import pyarrow.compute as pc
 
     numbers_seen = np.zeros(_PMIDS, bool)
-    others_seen: set[str] = set()
+    texts_seen: set[str] = set()
     repeated_rows = []
     for start in range(0, len(column), _BATCH):
         pmids = column.slice(start, _BATCH).combine_chunks()
@@ -240,9 +240,9 @@ def _find_repeated(column: Any) -> NDArray[np.int64]:
         repeated_rows.append(start + indices[repeated])
         for index in np.flatnonzero(~is_numeric.to_numpy(zero_copy_only=False)).tolist():
             pmid = pmids[index].as_py()
-            if pmid in others_seen:
+            if pmid in texts_seen:
                 repeated_rows.append(np.array([start + index]))
-            others_seen.add(pmid)
+            texts_seen.add(pmid)
     return np.sort(np.concatenate([np.zeros(0, np.int64), *repeated_rows]))
 
 
@@ -254,7 +254,7 @@ class _Pmids:
 
     def __init__(self) -> None:
         self.bits = bytearray(_PMIDS // 8)
-        self.others: set[str] = set()
+        self.texts: set[str] = set()
         self.checked: dict[Piece, int] = {}
         self.repeated: set[tuple[Piece, int]] = set()
 
@@ -280,8 +280,8 @@ class _Pmids:
 
     def _is_known(self, pmid: str) -> bool:
         if not (pmid.isascii() and pmid.isdigit() and pmid[0] != "0" and len(pmid) <= 8):
-            is_known = pmid in self.others
-            self.others.add(pmid)
+            is_known = pmid in self.texts
+            self.texts.add(pmid)
             return is_known
         index, bit = int(pmid) >> 3, 1 << (int(pmid) & 7)
         is_known = bool(self.bits[index] & bit)

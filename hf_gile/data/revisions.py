@@ -1,4 +1,4 @@
-"""Finds MEDLINE citations that are revised or deleted by later ones.
+"""Finds MEDLINE citations that are revised or deleted by later files.
 
 The baseline of a year and its daily update files form a sequence, in the order of their names:
 `pubmed24n0001.xml.gz` to `pubmed24n1219.xml.gz`, then `pubmed24n1220.xml.gz` and on. An update file contains
@@ -120,7 +120,7 @@ def load_revisions(
     Args:
         files: MEDLINE files in any order; their names determine the sequence.
         num_proc: Number of processes.
-        cache_dir: Cache folder; by default that of `datasets`.
+        cache_dir: Cache folder; by default the cache of `datasets`.
 
     Returns:
         Fates of their citations; the array is a file in the cache.

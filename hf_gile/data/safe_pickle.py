@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .files import read_held
+from .files import read_into_memory
 
 _MIN_LIMIT = 1 << 20  # number of opcodes and values that any file may have
 
@@ -40,7 +40,7 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
         ValueError: If the file is empty, damaged or not a pickle, contains anything else, or expands beyond its size.
     """
     size = Path(path).stat().st_size
-    data = read_held(path)
+    data = read_into_memory(path)
     if not data:
         raise ValueError(f"{path}: empty file")
     try:

@@ -71,12 +71,12 @@ def validate_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Reco
     }
 
 
-def clean_text(value: object, what: str) -> str:
+def clean_text(value: object, name: str) -> str:
     """Checks a text.
 
     Args:
         value: The text; None is read as empty.
-        what: Name for messages.
+        name: Name of the text, for messages.
 
     Returns:
         The text.
@@ -87,14 +87,14 @@ def clean_text(value: object, what: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{what} must be text, got {shortened(value)}")
+        raise ValueError(f"{name} must be text, got {shortened(value)}")
     if "\0" in value:
-        raise ValueError(f"{what} contains a NUL character")
+        raise ValueError(f"{name} contains a NUL character")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:  # a lone surrogate, which JSON can represent and Arrow cannot
-            raise ValueError(f"{what} contains a lone surrogate, which is not valid text") from None
+            raise ValueError(f"{name} contains a lone surrogate, which is not valid text") from None
     return value
 
 

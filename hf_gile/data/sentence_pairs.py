@@ -18,9 +18,9 @@ def load_sentence_pairs(place: str, source: str, target: str, config: str | None
     """Loads sentence pairs for training, validation and test.
 
     Args:
-        place: A folder with two files for each part, such as `train.de` and `train.en.gz`; among several files the
-            first in alphabetical order. Or the name of a dataset of the Hub, with the splits train, validation and
-            test, and a column `translation`, as in WMT, or a column for each language.
+        place: A folder with two files for each part, such as `train.de` and `train.en.gz` (the alphabetically first, if
+            there are several); or the name of a dataset on the Hub with the splits train, validation and test, and
+            with a column `translation`, as in WMT, or a column for each language.
         source: Source language, as named in files and columns.
         target: Target language.
         config: Configuration of a dataset, such as de-en.
@@ -40,12 +40,12 @@ def load_sentence_pairs(place: str, source: str, target: str, config: str | None
     loaded, pairs = load_dataset(place, config), {}
     for part in PARTS:
         if part not in loaded:
-            raise ValueError(f"the dataset {place} has the parts {', '.join(loaded)}, but no {part}")
+            raise ValueError(f"the dataset {place} has the splits {', '.join(loaded)}, but no {part}")
         rows = loaded[part].flatten()
         columns = {name.removeprefix("translation."): name for name in rows.column_names}
         for language in (source, target):
             if language not in columns:
-                raise ValueError(f"the dataset {place} has no sentences of {language!r}, only {', '.join(columns)}")
+                raise ValueError(f"the dataset {place} has no sentences in {language!r}, only {', '.join(columns)}")
         names = {columns[source]: "source", columns[target]: "target"}
         pairs[part] = rows.select_columns([*names]).rename_columns(names)
     return pairs
@@ -61,7 +61,7 @@ def _read_part(folder: Path, part: str, source: str, target: str) -> dict[str, l
             if path.name.removesuffix(".gz").endswith(f".{language}")
         )
         if not paths:
-            raise FileNotFoundError(f"there is no file {PARTS[part][0]}.{language} (or .gz) in {folder}")
+            raise FileNotFoundError(f"no file {PARTS[part][0]}.{language} (or .gz) in {folder}")
         columns[side] = []
         for number, line in read_lines(Piece(str(paths[0])), "utf-8"):
             if isinstance(line, ValueError):

@@ -13,12 +13,12 @@ The suffix determines the format, with or without `.gz`:
 | --- | --- | --- |
 | `.nt`, `.nq` | N-Triples, N-Quads | read line by line |
 | `.rdf`, `.xml`, `.owl` | RDF/XML | read element by element |
-| `.ttl`, `.trig` | Turtle, TriG | the whole text is kept in memory while parsing |
-| `.jsonld`, `.json` | JSON-LD | all values are kept in memory while parsing |
+| `.ttl`, `.trig` | Turtle, TriG | the whole text is in memory while parsing |
+| `.jsonld`, `.json` | JSON-LD | all values are in memory while parsing |
 
 Texts may be literals (`skos:prefLabel "heart"@en`), SKOS-XL labels
 (`skosxl:prefLabel [skosxl:literalForm "heart"@en]`) or nodes with an `rdf:value`, as in some definitions. Only texts in
-the requested languages and links between concepts are kept in memory.
+the requested languages and links between concepts are stored in memory.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _read_file(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
     try:
         if kind == "xml":
             _check_entities(path)
-        with open_binary(path, held=kind != "nt") as stream, warnings.catch_warnings():
+        with open_binary(path, in_memory=kind != "nt") as stream, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
             )  # the parsers of rdflib use deprecated functions of rdflib

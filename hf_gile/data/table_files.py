@@ -71,7 +71,7 @@ def read_rows(
         all_columns: Whether rows of Parquet files include all other columns, as rows of other files do.
 
     Yields:
-        The location of the row, for messages; a short form of it, for ids; and the row.
+        The location of the row, for messages; a short location, for ids; and the row.
 
     Raises:
         ValueError: If a column is missing. Unless the report skips errors: if a row or the file is malformed.
@@ -88,25 +88,25 @@ def read_rows(
         unit, short = "line at byte", "byte "
     ragged = suffix.startswith(".json")
     absent = set(columns) if ragged else {*columns, *may_lack}
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     count = 0
     selected = None if all_columns else [*columns, *may_lack]
     rows = _read_parquet(piece, selected) if suffix == ".parquet" else _READERS[suffix](piece, form)
     with closing(rows):
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, Mapping):
-                what = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
-                report.problem("malformed row", f"{path}: {unit} {number:,}: {what}")
+                problem = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
+                report.problem("malformed row", f"{path}: {unit} {number:,}: {problem}")
                 continue
             count += 1
             if absent:
                 absent.difference_update(row)
-                found.update(dict.fromkeys(row))
+                names.update(dict.fromkeys(row))
                 if absent and (not ragged or count == _FIRST_ROWS):
                     break
             yield f"{unit} {number:,}", f"{short}{number}", row
     if absent and count:
-        raise missing_column_error(next(column for column in (*columns, *may_lack) if column in absent), found, path)
+        raise missing_column_error(next(column for column in (*columns, *may_lack) if column in absent), names, path)
 
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
@@ -190,7 +190,7 @@ def table_pieces(file: Path, form: Format, piece_size: int | None = None) -> lis
         piece_size: Approximate size of a part in bytes; 64 MiB by default.
 
     Returns:
-        The whole file, parts of it at ends of lines, or the row groups of a Parquet file, small ones together.
+        The whole file, parts split at line breaks, or the row groups of a Parquet file (small groups are merged).
     """
     if data_suffix(file) == ".jsonl":
         return line_pieces(file, form.encoding, piece_size)
@@ -203,7 +203,7 @@ def resolve_encoding(encoding: str) -> str:
     """Returns Python's name of an encoding, `"utf-8"` with a byte order mark or without.
 
     Args:
-        encoding: Any name of it.
+        encoding: Any name of the encoding.
 
     Returns:
         The name.
@@ -218,7 +218,7 @@ def resolve_encoding(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
     except (LookupError, TypeError):
-        raise ValueError(f'encoding must be one that Python knows, such as "windows-1252", got {encoding!r}') from None
+        raise ValueError(f'encoding must be known to Python, such as "windows-1252", got {encoding!r}') from None
     return "utf-8" if name == "utf-8-sig" else name
 
 
@@ -252,7 +252,7 @@ def parse_csv(
     """Reads the rows of CSV; the first row contains the column names.
 
     Args:
-        lines: The lines, as `stream_lines` gives them.
+        lines: The lines, as `stream_lines` yields them.
         delimiter: Separator of cells.
         quotes: Whether cells in double quotes may contain delimiters and line breaks.
 
@@ -317,7 +317,7 @@ def parse_jsonl(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple
     """Reads JSON lines; empty lines are skipped.
 
     Args:
-        lines: The lines, as `stream_lines` gives them.
+        lines: The lines, as `stream_lines` yields them.
 
     Yields:
         The line number; and the parsed line, or an error.
@@ -355,13 +355,13 @@ def _read_json(piece: Piece, form: Format) -> Generator[tuple[int, object], None
     with open_binary(piece.path) as stream:
         text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
         if text.next_character() != "[":
-            found = text.text[text.at : text.at + 40]
+            start = text.text[text.at : text.at + 40]
             raise ValueError(
-                f"expected a list of objects, got {found!r}; a file with an object per line should be named .jsonl"
+                f"expected a list of objects, got {start!r}; a file with an object per line should be named .jsonl"
             )
         yield from enumerate(json_array(text), 1)
-        if rest := text.next_character():
-            raise ValueError(f"expected the end of the file after the list, got {rest!r}")
+        if trailing := text.next_character():
+            raise ValueError(f"expected the end of the file after the list, got {trailing!r}")
 
 
 def _read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int, object], None, None]:
@@ -438,10 +438,10 @@ def _decode_line(raw: bytes | str, encoding: str, first: bool) -> str | ValueErr
     try:
         line = raw if isinstance(raw, str) else raw.decode(encoding)
     except UnicodeDecodeError as error:
-        other = "utf-16" if first and error.object.startswith(_UTF_16) else "windows-1252"
+        likely = "utf-16" if first and error.object.startswith(_UTF_16) else "windows-1252"
         return ValueError(
-            f"byte {error.start + 1:,} of the line is not {encoding}; if the file is in {other}, "
-            f'pass encoding="{other}"'
+            f"byte {error.start + 1:,} of the line is not {encoding}; if the file is in {likely}, "
+            f'pass encoding="{likely}"'
         )
     if first and line[1:2] == "\0" and isinstance(raw, bytes):
         return ValueError('every other byte is NUL, as in UTF-16; if the file is UTF-16, pass encoding="utf-16-le"')

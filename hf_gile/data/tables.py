@@ -86,7 +86,7 @@ def load_table(
         on_error: `"raise"`, or `"skip"` to skip and count malformed rows.
         num_proc: Number of processes.
         streaming: Whether to return a stream instead of a dataset on disk.
-        cache_dir: Cache folder; by default that of `datasets`.
+        cache_dir: Cache folder; by default the cache of `datasets`.
 
     Returns:
         Documents with the columns `id`, `text` and `labels` (distinct label ids in order), and the read report.
@@ -289,12 +289,12 @@ def document_features() -> Features:
     return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
 
 
-def document_id(value: object, what: str) -> str:
+def document_id(value: object, name: str) -> str:
     """Checks an id.
 
     Args:
         value: A string or an integer.
-        what: Name for messages.
+        name: Name for messages.
 
     Returns:
         The id without surrounding white space.
@@ -303,18 +303,18 @@ def document_id(value: object, what: str) -> str:
         ValueError: If it is empty or of another type.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    checked = clean_text(str(value) if is_number else value, what).strip()
+    checked = clean_text(str(value) if is_number else value, name).strip()
     if not checked:
-        raise ValueError(f"{what} must not be empty, got {shortened(value)}")
+        raise ValueError(f"{name} must not be empty, got {shortened(value)}")
     return checked
 
 
-def label_ids(value: object, what: str, separator: str | None = None) -> list[str]:
+def label_ids(value: object, name: str, separator: str | None = None) -> list[str]:
     """Parses label ids.
 
     Args:
         value: A string, an integer, a list of these, or None.
-        what: Name for messages.
+        name: Name for messages.
         separator: Separator of label ids within a string; or `"json"` for JSON lists.
 
     Returns:
@@ -331,23 +331,23 @@ def label_ids(value: object, what: str, separator: str | None = None) -> list[st
     """
     if isinstance(value, str):
         if separator != "json":
-            ids = [clean_text(value, what)] if separator is None else clean_text(value, what).split(separator)
+            ids = [clean_text(value, name)] if separator is None else clean_text(value, name).split(separator)
             return list(dict.fromkeys(filter(None, map(str.strip, ids))))
-        value = _parse_json_list(value, what) if value.strip() else None
+        value = _parse_json_list(value, name) if value.strip() else None
     if value is None:
         return []
     if not isinstance(value, list | tuple):
         value = [value]
-    return list(dict.fromkeys([document_id(item, f"a label id in {what}") for item in value]))
+    return list(dict.fromkeys([document_id(item, f"a label id in {name}") for item in value]))
 
 
-def _parse_json_list(text: str, what: str) -> list[Any]:
+def _parse_json_list(text: str, name: str) -> list[Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, list):
-        raise ValueError(f"{what} must be a JSON list, got {shortened(text)}")
+        raise ValueError(f"{name} must be a JSON list, got {shortened(text)}")
     return value
 
 

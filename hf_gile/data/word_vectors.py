@@ -89,7 +89,7 @@ class WordVectors:
         """
         for name in (PAD, UNK):
             if name in self.words:
-                raise ValueError(f"word {self.words.index(name):,} is {name!r}, which the table adds itself")
+                raise ValueError(f"word {self.words.index(name):,} is {name!r}, which is reserved: remove it")
         table = np.empty((2 + len(self.words), self.vectors.shape[1]), np.float32)
         table[0] = 0
         # The mean of all words is neutral, as an unknown word should be.
@@ -160,7 +160,7 @@ def load_word_vectors(
     report = ReadReport() if report is None else report
     reader = next((reader for suffix, reader in READERS.items() if path.name.lower().endswith(suffix)), None)
     if reader is None:
-        raise ValueError(f"{path}: word vectors are read from {', '.join(READERS)}")
+        raise ValueError(f"{path}: word vectors must be in a {', '.join(READERS)} file")
     if max_words is not None and not (isinstance(max_words, int) and max_words > 0):
         raise ValueError(f"max_words must be a positive number or None, got {max_words!r}")
     source = _Source(path, max_words, _resolve_codec(encoding), report, "line" if reader is _read_text else "word")
@@ -194,7 +194,7 @@ class _Table:
     vectors: Matrix = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
     def add(self, words: Sequence[Any], vectors: Matrix, positions: Sequence[int]) -> None:
-        """Adds well-formed new rows, and reports the others as problems."""
+        """Adds new well-formed rows, and reports other rows as problems."""
         before = len(self.positions)
         infinite = set(np.flatnonzero(~np.isfinite(vectors).all(1)).tolist())
         rows = []
@@ -311,8 +311,8 @@ def _detect_size(lines: list[tuple[int, bytes]], source: _Source) -> int:
     sizes = Counter[int]()
     for _, line in lines:
         parts = line.split()[1:]
-        others = (position for position, part in enumerate(reversed(parts)) if not _NUMBER.fullmatch(part))
-        sizes[next(others, len(parts))] += 1
+        word_positions = (position for position, part in enumerate(reversed(parts)) if not _NUMBER.fullmatch(part))
+        sizes[next(word_positions, len(parts))] += 1
     size = max(sizes, key=lambda size: (sizes[size], -size))
     if size == 0:
         raise ValueError(f"{source.path}: expected a word and its numbers on each line, got {lines[0][1][:80]!r}")

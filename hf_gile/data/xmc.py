@@ -98,15 +98,15 @@ def load_xmc(
 ) -> XMCCorpus:
     """Reads an extreme classification dataset.
 
-    Documents are read in constant memory and cached; labels are kept in memory. A label without a text is named by its
-    number, and numbers are appended to repeated texts, so that no label is lost.
+    Documents are read in constant memory and cached; labels are stored in memory. A label without a text is named by
+    its number, and numbers are appended to repeated texts, so that no label is lost.
 
     Args:
         folder: Folder with the files, directly or in a subfolder; see above.
         splits: `"train"`, `"test"` or both.
         encoding: Encoding of documents and labels; several datasets use `"latin-1"`.
-        report: Counts documents, and decides whether malformed ones raise errors (the default) or are skipped.
-        cache_dir: Cache folder; by default that of `datasets`.
+        report: Counts documents, and decides whether malformed documents raise errors (the default) or are skipped.
+        cache_dir: Cache folder; by default the cache of `datasets`.
 
     Returns:
         The documents with a text and at least one label, and all labels.
@@ -129,13 +129,13 @@ def load_xmc(
     for split, file in texts.items():
         gold = None if data_suffix(file) == ".json" else _require_file(folder, _GOLD[split])
         excluded = _find_file(folder, _FILTERS[split])
-        others = [None if path is None else str(path) for path in (gold, excluded)]
+        files = [None if path is None else str(path) for path in (gold, excluded)]
         states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in (gold, excluded) if path is not None]
         documents[split] = load_pieces(
-            partial(_read_documents, gold=others[0], excluded=others[1], num_labels=len(labels), encoding=encoding),
+            partial(_read_documents, gold=files[0], excluded=files[1], num_labels=len(labels), encoding=encoding),
             [Piece(str(file))],
             _features,
-            key=["xmc", _VERSION, encoding, len(labels), others, states],
+            key=["xmc", _VERSION, encoding, len(labels), files, states],
             report=report,
             cache_dir=cache_dir,
         )
@@ -354,7 +354,7 @@ def _read_npz_gold(path: str, num_labels: int) -> Iterator[list[int] | ValueErro
 
 def _check_num_labels(path: str, declared: int, num_labels: int) -> None:
     if declared != num_labels:
-        raise ValueError(f"{path}: {declared:,} labels, but there are texts for {num_labels:,}")
+        raise ValueError(f"{path}: {declared:,} labels, but {num_labels:,} label texts")
 
 
 def _read_pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int, None]]:
@@ -384,4 +384,4 @@ def _parse_number(text: str, size: int | None = None) -> int:
 
 
 def _label_error(column: object, num_labels: int) -> ValueError:
-    return ValueError(f"there is no label {shortened(column)}, only 0 to {num_labels - 1:,}")
+    return ValueError(f"no label {shortened(column)}, only 0 to {num_labels - 1:,}")

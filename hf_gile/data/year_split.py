@@ -1,7 +1,7 @@
 """A split by year, the protocol of GILE for BioASQ (section 4.1.1, after Nam et al., 2016).
 
-Documents up to 2004 are for training and those of 2005 to 2015 for testing. 100,000 random documents of the former are
-for validation. No labels are held out: labels of test documents without training documents are unseen.
+Documents up to 2004 are for training, except 100,000 random documents for validation; documents from 2005 to 2015 are
+for testing. No labels are held out: labels of test documents without training documents are unseen.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def year_split(
     test_from = train_until + 1 if test_from is None else test_from
     if not train_until < test_from or (test_until is not None and test_until < test_from):
         raise ValueError(
-            f"the years of the test must come after those of training, got train_until={train_until}, "
+            f"test years must come after training years, got train_until={train_until}, "
             f"test_from={test_from}, test_until={test_until}"
         )
     table = as_table(records)

@@ -39,7 +39,7 @@ class ZeroShotSplit:
         seen: Number of training documents by seen label.
         unseen: Number of test documents, possibly 0, by unseen label: held-out labels, or labels introduced after the
             training years.
-        unseen_by_chance: The same for other labels of test documents that no training document happens to have.
+        unseen_by_chance: The same for other labels of test documents that happen to have no training documents.
         dropped: Number of documents in no part: by the part whose documents had only held-out labels, or by the problem
             of their year.
     """

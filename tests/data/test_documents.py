@@ -89,5 +89,5 @@ def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
         read_documents(tmp_path / "absent.txt")
     with pytest.raises(ValueError, match="format must be one of text, jsonl, csv, tsv, got 'xml'"):
         read_documents(BytesIO(), format="xml")
-    with pytest.raises(ValueError, match="encoding must be one that Python knows"):
+    with pytest.raises(ValueError, match="encoding must be known to Python"):
         read_documents(BytesIO(), encoding="utf-7000")

@@ -25,7 +25,7 @@ def packed(tmp_path):
 def test_decompression_bombs_are_refused_with_instructions(packed, held):
     path = packed("a.txt.gz", bytes(GROWN))
     with (
-        open_binary(path, held=held) as stream,
+        open_binary(path, in_memory=held) as stream,
         pytest.raises(ValueError, match=r"a\.txt\.gz: .* decompress it \(gunzip\)"),
     ):
         stream.read()

@@ -93,7 +93,7 @@ def test_an_existing_name_with_glob_characters_is_read_literally(write):
 @pytest.mark.parametrize("given", ["absent.xml", "absent/*.xml", ""])
 def test_missing_paths_are_reported_before_reading(tmp_path, given):
     path = given and str(tmp_path / given)
-    with pytest.raises(FileNotFoundError, match=given.replace("*", r"\*") or "an empty one"):
+    with pytest.raises(FileNotFoundError, match=given.replace("*", r"\*") or "an empty string"):
         read_records(path)
 
 

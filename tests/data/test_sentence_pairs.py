@@ -37,10 +37,10 @@ def test_datasets_may_have_a_translation_column_or_a_column_per_language(monkeyp
         "target": GERMAN,
     }
     assert named == [("wmt/wmt14", "de-en")]
-    with pytest.raises(ValueError, match="no sentences of 'fi', only"):
+    with pytest.raises(ValueError, match="no sentences in 'fi', only"):
         load_sentence_pairs("wmt/wmt14", "fi", "en")
     del loaded["validation"]
-    with pytest.raises(ValueError, match="has the parts train, test, but no validation"):
+    with pytest.raises(ValueError, match="has the splits train, test, but no validation"):
         load_sentence_pairs("wmt/wmt14", "de", "en")
 
 

@@ -303,7 +303,7 @@ def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, wri
 
 def test_an_unknown_encoding_is_refused(write, stream):
     for encoding in ("klingon", None):
-        with pytest.raises(ValueError, match=r"encoding must be one that Python knows, .*got"):
+        with pytest.raises(ValueError, match=r"encoding must be known to Python, .*got"):
             stream(write("a.csv"), encoding=encoding)
 
 

@@ -94,7 +94,7 @@ def test_npz_files_without_words_and_vectors_are_refused(write, tmp_path):
 
 
 def test_unknown_suffixes_are_refused_with_the_known_suffixes(tmp_path):
-    with pytest.raises(ValueError, match=r"english\.model: word vectors are read from \.pkl, \.pkl\.gz, \.npz"):
+    with pytest.raises(ValueError, match=r"english\.model: word vectors must be in a \.pkl, \.pkl\.gz, \.npz"):
         load_word_vectors(tmp_path / "english.model")
     (tmp_path / "folder.vec").mkdir()
     for name in ("english.pkl", "english.vec", "english.bin.gz", "english.npz", "folder.vec"):
@@ -372,7 +372,7 @@ def test_a_table_starts_with_padding_and_the_unknown_word():
     assert np.array_equal(vectors[0], [0, 0])
     assert np.allclose(vectors[1], VECTORS.mean(0))
     assert np.array_equal(vectors[2:], VECTORS)
-    with pytest.raises(ValueError, match=r"word 1 is '\[UNK\]', which the table adds itself"):
+    with pytest.raises(ValueError, match=r"word 1 is '\[UNK\]', which is reserved"):
         WordVectors(["a", "[UNK]"], VECTORS[:2]).table()
 
 

@@ -103,8 +103,8 @@ def test_a_dataset_sorted_by_year_is_split_without_index_lists():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"test_from": 2004}, "must come after those of training, got train_until=2004, test_from=2004"),
-        ({"test_until": 2004}, "must come after those of training, .*test_until=2004"),
+        ({"test_from": 2004}, "must come after training years, got train_until=2004, test_from=2004"),
+        ({"test_until": 2004}, "must come after training years, .*test_until=2004"),
         ({"validation": 1.0}, r"a fraction \(a float\) below 1, or a number below the 892 documents .*, got 1.0"),
         ({"validation": 892}, "a number below the 892 documents of the training years, got 892"),
         ({"validation": -1}, "got -1"),

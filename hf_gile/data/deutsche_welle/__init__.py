@@ -1,4 +1,4 @@
-"""News of Deutsche Welle: the published word ids, and the way to them from the published lists of addresses."""
+"""News of Deutsche Welle: reads the published word ids, and recreates them from the published lists of addresses."""
 
 from .crawl import crawl_dw
 from .ids import LOW_RESOURCE_LEVELS, DWCorpus, JointCorpus, load_dw, low_resource, write_dw

@@ -82,7 +82,7 @@ def crawl_dw(
         folder: Output folder, new or of an earlier crawl.
         contact: Your e-mail address or web page, sent to the site with each request.
         languages: Languages of the lists; by default all.
-        hosts: Only these hosts are contacted, also after redirects, at the port of the address or the standard one.
+        hosts: Only these hosts are contacted, also after redirects, at the port of the address or the standard port.
         delay: Minimum number of seconds between requests.
         max_pages: Maximum number of addresses in this run; by default all.
         timeout: Seconds from the start of a request until its answer must be complete.

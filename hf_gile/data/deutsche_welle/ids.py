@@ -50,7 +50,7 @@ LOW_RESOURCE_LEVELS: dict[str, tuple[float, ...]] = {
     "small": (1.0, 2.0, 3.0, 4.0, 5.0),
     "medium": (10.0, 20.0, 30.0, 40.0, 50.0),
 }
-"""Percentages of the training documents; the paper reports the mean over those of each level (section 4.2)."""
+"""Percentages of the training documents; the paper reports the mean of each level (section 4.2)."""
 
 _KEYS = ("X_ids", "Y_ids", "label_ids")
 _MAX_WORDS = 1 << 31  # of an unspecified vocabulary: ids are stored as int32
@@ -89,7 +89,7 @@ class DWCorpus:
             raise ValueError("the joint form needs words: pass word_vectors to load_dw")
         sizes = {language: table.vectors.shape[1] for language, table in self.word_vectors.items()}
         if len(set(sizes.values())) > 1:
-            raise ValueError(f"the word vectors of all languages must have one size, got {sizes}")
+            raise ValueError(f"the word vectors of all languages must have the same size, got {sizes}")
         all_words: list[str] = []
         for language, table in self.word_vectors.items():
             tag = f"{language}:" if len(self.languages) > 1 else ""
@@ -137,8 +137,8 @@ class JointCorpus:
         documents: From each language and split to a dataset with the columns `input_ids`, sentences of rows of the word
             table, `labels`, columns of all labels, and, if there are several languages, `language`.
         words: `2 + V` words, each as `language:word` if there are several languages; first padding and unknown word.
-        vectors: `(2 + V, D)` float32: zeros for padding, the mean of all words for the unknown one.
-        label_set: L labels, those of each language together.
+        vectors: `(2 + V, D)` float32: zeros for padding, the mean of all words for the unknown word.
+        label_set: L labels, grouped by language.
         label_input_ids: `(L, T)` rows of the word table, padded with 0.
         label_languages: `(L,)` index of each label's language.
         word_offsets: Offset of the word ids of each language.
@@ -181,7 +181,7 @@ def load_dw(
         splits: Names of the subfolders.
         word_vectors: The words of the ids: the folder of files `LANGUAGE.pkl.gz` (or another format of
             `load_word_vectors`), or word vectors by language. Without them labels have no names.
-        report: Counts documents, and decides whether malformed ones raise errors (the default) or are skipped.
+        report: Counts documents, and decides whether malformed documents raise errors (the default) or are skipped.
         max_sentences: Maximum number of sentences per document; 30 in the paper, by default all.
         max_sentence_words: Maximum number of words per sentence; 30 in the paper, by default all.
 
@@ -263,7 +263,7 @@ def low_resource(documents: Dataset, percent: float, seed: int = 0) -> Dataset:
     if not 0 < percent <= 100:
         raise ValueError(f"percent must be above 0 and at most 100, got {percent}")
     if len(documents) == 0:
-        raise ValueError("documents is an empty dataset; there is nothing to select from")
+        raise ValueError("documents is an empty dataset: pass training documents")
     order = np.random.default_rng(seed).permutation(len(documents))
     return documents.select(np.sort(order[: max(1, round(len(documents) * percent / 100))]))
 
@@ -282,12 +282,12 @@ def write_dw(
     counted; labels that become equal are merged.
 
     Args:
-        documents: Of each split.
-        label_set: Their labels.
-        folder: Gets `SPLIT/LANGUAGE.json`.
-        language: Names the files.
-        word_vectors: Of the language.
-        report: Counts documents and what is left out.
+        documents: Documents of each split.
+        label_set: Labels of the documents.
+        folder: Output folder, for files `SPLIT/LANGUAGE.json`.
+        language: Language, which names the files.
+        word_vectors: Word vectors of the language.
+        report: Counts documents and skipped items.
 
     Raises:
         ValueError: If no label has a word with a vector.
@@ -424,10 +424,10 @@ def _find_columns(labels: object, label_columns: dict[str, int]) -> list[int]:
     return list(dict.fromkeys(columns))
 
 
-def _check_numbers(numbers: list[Any], what: str, size: int) -> None:
+def _check_numbers(numbers: list[Any], name: str, size: int) -> None:
     for number in numbers:
         if type(number) is not int or not 0 <= number < size:
-            raise ValueError(f"{what} must be whole numbers from 0 to {size - 1:,}, got {number!r}")
+            raise ValueError(f"{name} must be whole numbers from 0 to {size - 1:,}, got {number!r}")
 
 
 def _compute_offsets(start: int, sizes: list[int]) -> list[int]:

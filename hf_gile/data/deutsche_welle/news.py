@@ -100,7 +100,7 @@ def read_news(
             parts[language][part] = rows
     scarce = parts[corpus.languages[-1]]
     scarce["train"] = low_resource(scarce["train"], percent, seed)
-    return News(corpus, parts, count_labels(corpus.label_set, [own["train"] for own in parts.values()]), unseen)
+    return News(corpus, parts, count_labels(corpus.label_set, [splits["train"] for splits in parts.values()]), unseen)
 
 
 def draw(label_id: str) -> float:
@@ -119,5 +119,5 @@ def count_labels(labels: LabelSet, parts: list[Any]) -> LabelSet:
         labels: The labels.
         parts: Training documents with a column `labels` of label indices.
     """
-    counts = Counter(column for rows in parts for own in rows["labels"] for column in own)
+    counts = Counter(column for rows in parts for columns in rows["labels"] for column in columns)
     return labels.with_counts({labels[column].id: count for column, count in counts.items()})

@@ -6,9 +6,9 @@ The text is extracted by trafilatura, a maintained library; everything else has 
     </div><h1>TITLE</h1><p class="teaser-text">...</p></header> ... <p>TEXT</p> ... </article>
     <aside data-tracking-name="related-topics"><a>KEYWORD</a>...</aside>
 
-The site was not accessible during development; the format is the format that public scrapers rely on. Try it on some
-hundred pages first, and check the report. A document is an article of the published lists, in their split; its
-labels are its sections ("general") or its keywords ("specific"), in lower case.
+The site was not accessible during development; this is the format that public scrapers rely on. Try it on a few hundred
+pages first, and check the report. A document is an article of the published lists, in the split of its list. Its labels
+are its sections ("general") or its keywords ("specific"), in lower case.
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ def load_dw_pages(
 ) -> tuple[dict[str, Dataset], LabelSet]:
     """Reads documents and labels of a language from the pages of a crawl, which may be incomplete.
 
-    Left out and counted: addresses without a page, pages without an article (a gallery, an error), articles without a
-    label or in another language than the list's. An article with two addresses is kept in test, or otherwise in dev.
+    Skipped and counted: addresses without a page, pages without an article (a gallery, an error), and articles without
+    a label or in a different language than the list. Articles in several splits stay in test, or otherwise in dev.
 
     Args:
         folder: Output folder of `crawl_dw`.
         language: Language, as named in the lists.
-        labels: `"general"`, the sections, or `"specific"`, the keywords; of the published lists of that name.
-        report: Counts what is left out, and decides whether damaged pages raise errors.
+        labels: `"general"` (sections) or `"specific"` (keywords), from the published lists of the same name.
+        report: Counts skipped input, and decides whether damaged pages raise errors.
         min_count: Minimum number of training documents of a label; rarer labels are removed from documents as well.
 
     Returns:

@@ -22,7 +22,7 @@ with needs_extra("data", "crawl_dw"):
     import httpx2
     from protego import Protego
 
-_AGENT = "hf-gile"  # the name that robots.txt may give rules for
+_AGENT = "hf-gile"  # user agent, for rules in robots.txt
 _MAX_REDIRECTS = 10
 _MAX_PAUSE = 600.0
 _ROBOTS_AGE = 86_400.0
@@ -46,7 +46,7 @@ class Visit:
 
 
 class Visitor:
-    """Requests one address at a time, and remembers when each host may be asked next; arguments are as in `crawl_dw`.
+    """Requests one address at a time, with pauses for each host; arguments are as in `crawl_dw`.
 
     `closed` is the reason to stop: a host asks for a pause of more than ten minutes, once or always.
     """
@@ -120,7 +120,7 @@ class Visitor:
         return None if rules.can_fetch(url, _AGENT) else Visit(url, reason="forbidden by robots.txt")
 
     def _ask(self, url: str, robots: bool) -> Visit:
-        """Sends one request, as soon as the host may be asked."""
+        """Sends a request after the pause that the host requires."""
         host = urlsplit(url).netloc
         time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
         start = time.monotonic()
@@ -182,7 +182,7 @@ def _parse_site(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _delay(rules: Any) -> float:
-    """Returns the seconds between requests that robots.txt asks for; values that are no numbers are ignored."""
+    """Returns the seconds between requests that robots.txt asks for; invalid values are ignored."""
     rate = rules.request_rate(_AGENT)
     delay = float(rules.crawl_delay(_AGENT) or 0)
     rate_delay = (rate.seconds / rate.requests if rate.requests else math.inf) if rate else 0.0

@@ -118,7 +118,7 @@ def test_words_of_a_single_language_have_no_language_prefix(write):
 
 def test_word_vectors_of_different_sizes_cannot_be_joined(write):
     tables = VECTORS | {"german": WordVectors(WORDS["german"], np.zeros((5, 2), np.float32))}
-    with pytest.raises(ValueError, match=r"must have one size, got \{'english': 3, 'german': 2\}"):
+    with pytest.raises(ValueError, match=r"must have the same size, got \{'english': 3, 'german': 2\}"):
         load_dw(write(), word_vectors=tables).joint()
 
 
