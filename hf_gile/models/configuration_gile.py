@@ -28,7 +28,7 @@ TERMS: dict[str, dict[str, float]] = {
     "words": {"seen": 0.0, "unseen": 0.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
-"""Terms of the score and their default weights for labels with a row, "seen", and for others."""
+"""Terms of the score and their default weights for labels with a row ("seen") and without ("unseen")."""
 
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """Calibration methods and their parameters."""
@@ -39,8 +39,8 @@ _LARGEST_NUMBER = 1e9
 FORMAT_VERSION = 2
 """Incremented when the meaning of a saved model changes, so that older code refuses to load it."""
 
-_READ_SENTENCES = ("hnn", "han", "hierarchical_transformer")
-_READ_PRETRAINED = ("transformer", "hierarchical_transformer")
+_SENTENCE_ENCODERS = ("hnn", "han", "hierarchical_transformer")
+_PRETRAINED_ENCODERS = ("transformer", "hierarchical_transformer")
 
 _LARGEST: dict[str, int] = {
     "vocab_size": 1 << 24,
@@ -95,7 +95,7 @@ def _field_names(config: type[PreTrainedConfig]) -> set[str]:
     return {item.name for item in fields(config)} - {item.name for item in fields(PreTrainedConfig)}
 
 
-# Other fields that transformers passes to configurations and writes to their files.
+# Generic fields that transformers passes to configurations and saves with them.
 _GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "use_cache")
 
 
@@ -123,15 +123,15 @@ def check_largest(limit: str, value: object, name: str | None = None) -> None:
 
 
 def _check_fields(config: PreTrainedConfig) -> None:
-    """Refuses sizes and numbers that must be a mistake or an attack, and unknown activations."""
+    """Refuses implausible sizes and numbers, and unknown activations."""
     for item in fields(config):
         name, value = item.name, getattr(config, item.name)
         if name in _LARGEST:
             check_largest(name, len(value) if isinstance(value, list) else value)
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if isinstance(value, int) and value < least:
-                raise ValueError(f"{name} must be {'positive' if least else 'at least 0'}, got {value}")
-        if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # this form also refuses NaN
+            minimum = 0 if name in _MAY_BE_ZERO else 1
+            if isinstance(value, int) and value < minimum:
+                raise ValueError(f"{name} must be {'positive' if minimum else 'at least 0'}, got {value}")
+        if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # this form also rejects NaN
             raise ValueError(f"{name} must be a finite number of moderate size, got {value}")
         if name.endswith("_dropout") and not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
@@ -265,7 +265,7 @@ class GileTextConfig(PreTrainedConfig):
     @property
     def reads_pretrained(self) -> bool:
         """Whether a pretrained encoder reads documents."""
-        return self.text_encoder_type in _READ_PRETRAINED
+        return self.text_encoder_type in _PRETRAINED_ENCODERS
 
     @property
     def has_fixed_pooling(self) -> bool:
@@ -275,7 +275,7 @@ class GileTextConfig(PreTrainedConfig):
     @property
     def reads_sentences(self) -> bool:
         """Whether a document consists of sentences of words, or of windows of tokens."""
-        return self.text_encoder_type in _READ_SENTENCES
+        return self.text_encoder_type in _SENTENCE_ENCODERS
 
     def validate_fields(self) -> None:
         """Checks that sizes are positive and plausible, and that the padding word is a row of the table."""
@@ -331,7 +331,7 @@ class GileConfig(PreTrainedConfig):
         lexical: Whether the score has lexical terms in evaluation: "match", the words and word parts that a whole
             document shares with a text of the label, weighted by idf; "coverage", 1 if the document has all words of a
             name (`Postings`); and "words", the word weights of stored labels, if `row_words` is set.
-        term_weights: Weights of score terms for labels with a row, "seen", and for others, "unseen", and an additive
+        term_weights: Weights of score terms for labels with a row ("seen") and without ("unseen"), and an additive
             "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults.
             `hf_gile.training.fit_unseen_weights` fits these.
         label_rows: Whether each stored label has a row r and a bias b, initially zero, that add `r . h + b` to its
@@ -417,9 +417,9 @@ class GileConfig(PreTrainedConfig):
                 f"config.json describes a model of type {kind!r:.100}, but this class loads {cls.model_type!r}: load "
                 "it with AutoModel or AutoModelForSequenceClassification"
             )
-        named = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
-        if named:
-            kwargs["text_config"] = {**named, **kwargs.get("text_config", {})}
+        text_fields = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
+        if text_fields:
+            kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {})}
         try:
             return super().from_dict(config_dict, **kwargs)
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
@@ -434,11 +434,11 @@ class GileConfig(PreTrainedConfig):
             )
         check_largest("num_labels", number)
         # Fields of `text_config` can also be passed directly: `GileConfig(max_words=100)`.
-        named = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
+        text_fields = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
         if self.text_config is None or isinstance(self.text_config, dict):
-            self.text_config = GileTextConfig(**{**(self.text_config or {}), **named})
-        elif named:
-            raise ValueError(f"{min(named)} is a field of text_config: set it there, since text_config was passed too")
+            self.text_config = GileTextConfig(**{**(self.text_config or {}), **text_fields})
+        elif text_fields:
+            raise ValueError(f"{min(text_fields)} is a field of text_config: set it there, as text_config was passed")
         elif getattr(self.text_config, "model_type", None) != GileTextConfig.model_type:
             raise ValueError(
                 f"text_config must be a GileTextConfig or its fields, got {type(self.text_config).__name__}; the "
@@ -447,7 +447,7 @@ class GileConfig(PreTrainedConfig):
             )
         _refuse_unknown(self, kwargs)
         super().__post_init__(**kwargs)
-        # One repository serves several auto classes; register_for_auto_class could write only one of them.
+        # One repository serves several auto classes; register_for_auto_class could write only a single class.
         self.auto_map = {
             "AutoConfig": "configuration_gile.GileConfig",
             "AutoModel": "modeling_gile.GileModel",
@@ -513,9 +513,9 @@ class GileConfig(PreTrainedConfig):
 
     def validate_term_weights(self) -> None:
         """Checks that weights are finite, and belong to terms of the score and groups that have them."""
-        used = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
-        used["words"] = self.lexical and self.label_rows
-        if self.row_words and not used["words"]:
+        enabled = {"cosine": self.cosine_score, "rows": self.label_rows, "words": self.lexical and self.label_rows}
+        enabled["match"] = enabled["coverage"] = self.lexical
+        if self.row_words and not enabled["words"]:
             raise ValueError(
                 f"row_words {self.row_words} would have no effect: set lexical and label_rows, or leave it out"
             )
@@ -527,8 +527,8 @@ class GileConfig(PreTrainedConfig):
                     "term_weights['seen'] would have no effect: seen labels are those with a row, label_rows"
                 )
             for name, weight in weights.items():
-                if group not in TERMS.get(name, ()) or not used.get(name, True):
-                    known = ", ".join(term for term in TERMS if group in TERMS[term] and used.get(term, True))
+                if group not in TERMS.get(name, ()) or not enabled.get(name, True):
+                    known = ", ".join(term for term in TERMS if group in TERMS[term] and enabled.get(term, True))
                     raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
@@ -615,5 +615,5 @@ def _is_number(value: object) -> bool:
 
 
 def _code_that_travels() -> None:
-    """Never called: transformers copies the files that this file imports, and identifies saved models by them."""
+    """Is never called: transformers copies the imported files, and recognizes saved models by them."""
     from .modeling_gile import GileForSequenceClassification  # noqa: F401

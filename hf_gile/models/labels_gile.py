@@ -27,7 +27,7 @@ class Label:
         id: Permanent id, such as a MeSH UI or the URI of a SKOS concept; results and thresholds refer to it.
         name: Name of the label.
         description: Further text, such as a definition, which the model reads after the name.
-        language: Language of name and description; in a multilingual model, one of its languages.
+        language: Language of the name and the description; in a multilingual model, a language of the model.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
         threshold: Lowest calibrated probability at which the label is assigned; by default that of its group.
@@ -80,8 +80,8 @@ class LabelSet(Sequence[Label]):
         for row, label in enumerate(self._labels):
             fault, text = _describe_fault(label), None
             if not fault and label.id in self._columns:
-                row_used = self._columns[label.id] + 1
-                fault = f"id {_SHORT.repr(label.id)} is already used in row {row_used}; ids must be unique"
+                first_row = self._columns[label.id] + 1
+                fault = f"id {_SHORT.repr(label.id)} is already used in row {first_row}; ids must be unique"
             if not fault:
                 text = label.text if label.language is None else (label.text, label.language)
                 if text in texts:
@@ -132,12 +132,12 @@ class LabelSet(Sequence[Label]):
             except UnicodeEncodeError:
                 raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
         path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
         try:
-            written.write_bytes(b"".join(lines))
-            written.replace(path)
+            temporary.write_bytes(b"".join(lines))
+            temporary.replace(path)
         except BaseException as error:
-            written.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, str(path)) from error
             raise
@@ -238,7 +238,7 @@ class LabelSet(Sequence[Label]):
         return LabelSet(labels)
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
-        """Returns a label set with training counts by id; labels with a count are seen, others unseen."""
+        """Returns a label set with training counts by id; labels with a count become seen, all other labels unseen."""
         if not isinstance(counts, Mapping):
             raise ValueError(f"counts must be a mapping of ids to numbers, got {type(counts).__name__}")
         for label_id, count in counts.items():
@@ -301,7 +301,7 @@ def _iterable(values: object, message: str) -> Any:
 
 
 def _describe_fault(label: Label) -> str:
-    """Describes what is wrong with the fields of a label; empty if they are valid."""
+    """Describes the first invalid field of a label; empty if all are valid."""
     for name, types in _TYPES.items():
         value = getattr(label, name, None)
         if not isinstance(value, types) or (name == "threshold" and isinstance(value, bool)):

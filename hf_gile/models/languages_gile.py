@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, ProcessorMixin
 
 
 def per_language(config: PreTrainedConfig, shared: bool, make: Callable[[], nn.Module]) -> nn.Module:
-    """Creates a part of the network: a single module if shared or without languages, else one per language."""
+    """Creates a part of the network: a single module if shared or without languages, else a module per language."""
     if shared or not config.languages:
         return make()
     return nn.ModuleDict({language: make() for language in config.languages})
@@ -27,7 +27,7 @@ def select_module(part: nn.Module, language: str | None) -> Any:
 def check_language(
     config: PreTrainedConfig | ProcessorMixin, language: str | None, name: str = "language"
 ) -> str | None:
-    """Checks a language of a model or processor, and fills it in if there is only one.
+    """Checks a language of a model or processor; the only language is the default.
 
     Raises:
         ValueError: If the language is unknown, or missing in a multilingual model.
@@ -91,7 +91,7 @@ def run_by_language(
         run: Called as `run(language, **inputs)` with the rows of a language; returns tensors with as many rows.
 
     Raises:
-        ValueError: If a language is unknown, or their number differs from the number of rows.
+        ValueError: If a language is unknown, or the number of languages differs from the number of rows.
     """
     if language is None or isinstance(language, str):
         return run(check_language(config, language), **inputs)

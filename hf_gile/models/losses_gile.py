@@ -44,10 +44,10 @@ def label_loss(
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Computes the multi-label loss of `(B, L)` scores and zeros and ones, a sum over labels, averaged over documents.
+    """Computes the multi-label loss of `(B, L)` scores and 0/1 targets: summed over labels, averaged over documents.
 
-    Eq. 15 also divides by the number of labels. With many labels, this gives gradients as small as the epsilon of Adam,
-    1e-8, which then stops adapting. The sum has the same minimum and works for any number of labels.
+    Eq. 15 also divides by the number of labels. With many labels, gradients then become as small as the epsilon of
+    Adam, 1e-8, and Adam stops adapting. The sum has the same minimum and works for any number of labels.
     """
     logits = widened(logits)
     loss = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
@@ -72,7 +72,7 @@ def without_infinities(logits: Tensor) -> Tensor:
 
 
 def is_single_label(labels: Tensor, documents: int, config: PreTrainedConfig) -> bool:
-    """Checks the shape of labels, and returns whether it is a single-label problem, by `problem_type`."""
+    """Checks the shape of labels; returns whether the problem is single-label, by `problem_type`."""
     integer = is_columns(labels)
     if config.problem_type is None:  # set, so that pipelines work as the model was trained
         single = integer and labels.dim() == 1
@@ -156,7 +156,7 @@ def check_candidates(labels: Tensor, logits: Tensor, config: PreTrainedConfig, c
     if bool(excluded.any()):
         row, position = excluded.nonzero()[0].tolist()
         column = int(positions[row, position])
-        raise ValueError(no_candidate(row, column if columns is None else int(columns[column]), config))
+        raise ValueError(format_not_a_candidate(row, column if columns is None else int(columns[column]), config))
 
 
 ONE_GOLD_LABEL = (
@@ -165,7 +165,7 @@ ONE_GOLD_LABEL = (
 )
 
 
-def no_candidate(row: int, column: int, config: PreTrainedConfig) -> str:
+def format_not_a_candidate(row: int, column: int, config: PreTrainedConfig) -> str:
     """Formats the error for a gold label that is not a candidate of a document."""
     return (
         f"document {row} of the batch has the gold label {column} ({config.id2label[column]!r}), which belongs to "

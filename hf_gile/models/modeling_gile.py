@@ -61,7 +61,7 @@ _LABELS_AT_ONCE = 2048
 """Number of stored labels encoded together, outside training."""
 
 UNFINISHED_SAVE = ".saving/moves.json"
-"""Exists in the folder of a model while a save moves files there."""
+"""File that marks the folder of a model while a save moves files into it."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ _INITIALIZED = {
 """Fields with initial values of weights, and the names of these weights."""
 
 
-def with_words(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
+def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
     """Adds lexical terms to `(B, L)` scores, if labels have postings."""
     return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
 
@@ -176,7 +176,7 @@ class GilePreTrainedModel(PreTrainedModel):
             ValueError: If a save of this folder was interrupted; weights are damaged, contain NaN or infinity, or are
                 far fewer than configured; or an initial value is passed for weights in the checkpoint.
         """
-        wants_info = kwargs.pop("output_loading_info", False)
+        returns_info = kwargs.pop("output_loading_info", False)
         initial_values = {name: kwargs[name] for name in _INITIALIZED.keys() & kwargs.keys()}
         folder = pretrained_model_name_or_path
         if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
@@ -208,10 +208,10 @@ class GilePreTrainedModel(PreTrainedModel):
                 )
         check_finite(model.state_dict(), f"the weights of {folder}")
         getattr(model, cls.base_model_prefix, model).freeze()
-        return (model, info) if wants_info else model
+        return (model, info) if returns_info else model
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
-        # Missing weights are allocated next: a small configuration file must not exhaust the memory.
+        # Missing weights are allocated next; a small configuration file must not exhaust the memory.
         sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
         missing = {name: sizes[name] for name in missing_keys if name in sizes}
         loaded = sum(sizes.values()) - sum(missing.values())
@@ -554,7 +554,7 @@ class GileModel(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *attentions = run_by_language(config, language, documents, score)
-        logits = with_words(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
+        logits = add_lexical_scores(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
         returned = tuple(attentions) if kwargs.get("output_attentions") else None
         return GileModelOutput(logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, attentions=returned)
 
@@ -582,11 +582,11 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"{name} must be integer word ids, got {ids.dtype}")
         if ids.device.type != "cpu":
             return
-        least, most = map(int, ids.aminmax())
-        if least < 0 or most >= self.config.text_config.vocab_size:
+        lowest, highest = map(int, ids.aminmax())
+        if lowest < 0 or highest >= self.config.text_config.vocab_size:
             raise ValueError(
                 f"{name} must be word ids of this model, from 0 to {self.config.text_config.vocab_size - 1}, got "
-                f"{least if least < 0 else most}; use the processor saved with the model"
+                f"{lowest if lowest < 0 else highest}; use the processor saved with the model"
             )
 
     def _require_joint_embedding(self) -> None:
@@ -746,8 +746,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         a probability of zero, and are excluded from the loss.
 
         The loss is computed by `loss_function`, called with `logits`, where minus infinity is replaced by the lowest
-        number, `labels`, `config` and `kwargs`. If it has a method `of_codes`, like `hf_gile.training.GileLoss`, this
-        is called in training instead, with text codes: it need not compute the scores of all labels.
+        number, `labels`, `config` and `kwargs`. If it has a method `of_codes`, like `hf_gile.training.GileLoss`,
+        training calls this method with text codes instead, so it need not compute the scores of all labels.
 
         Args:
             input_ids: Documents, as in `GileModel.embed_texts`.
@@ -777,25 +777,25 @@ class GileForSequenceClassification(GilePreTrainedModel):
         label_codes = cache(partial(self.project_stored_labels, None))
         postings = None if self.training else self.stored_postings()
 
-        def read(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
+        def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded, words = documents.pop("excluded"), documents.pop("words")
             text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
                 return text_codes, *attentions
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            scores = with_words(scores, postings, self.gile.with_neighbours(words, text_embeds))
+            scores = add_lexical_scores(scores, postings, self.gile.with_neighbours(words, text_embeds))
             return self.stored_labels.masked(scores, language, excluded), *attentions
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        others = {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
-        result, *attentions = run_by_language(self.config, language, documents | others, read)
+        documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
+        result, *attentions = run_by_language(self.config, language, documents, encode)
         logits, loss = None if loss_of_codes else result, None
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
         elif labels is not None:
-            has_others = excluded_columns is not None or self.config.language_labels
-            scores = without_infinities(result) if has_others else result
+            has_excluded = excluded_columns is not None or self.config.language_labels
+            scores = without_infinities(result) if has_excluded else result
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
         returned = tuple(attentions) if output_attentions else None
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=returned)
@@ -857,10 +857,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if not gile.output_layer.counts_words:
             return None
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
-        named = labels or [Label(name, name) for name in self.config.id2label.values()]
+        stored = labels or [Label(name, name) for name in self.config.id2label.values()]
         tensors = () if gile.word_rows is None else (x for x in gile.word_rows.parameters() if not x.is_meta)
         state = (labels, *compute_state(gile.output_layer.lexical(), *tensors))
-        postings = self.stored_labels.postings(state, partial(gile.postings, named, columns=torch.arange(len(named))))
+        postings = self.stored_labels.postings(state, partial(gile.postings, stored, columns=torch.arange(len(stored))))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
@@ -869,7 +869,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: If no label set is stored.
         """
-        # Each stored label has words.
+        # Every stored label has words.
         if bool((self.label_input_ids[:1] == self.config.text_config.pad_token_id).all()):
             raise ValueError(
                 "no label set is stored in this model, or its checkpoint was saved without labels (for example, by "
@@ -896,8 +896,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         **kwargs: Any,
     ) -> None:
         """Saves the model with its code and its labels; see `PreTrainedModel.save_pretrained`."""
-        for_hub = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
-        hub = {name: kwargs.pop(name) for name in for_hub if name in kwargs}
+        hub_names = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
+        hub = {name: kwargs.pop(name) for name in hub_names if name in kwargs}
         if is_main_process:
             Path(save_directory, UNFINISHED_SAVE).unlink(missing_ok=True)  # an interrupted save of an older model
         super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)

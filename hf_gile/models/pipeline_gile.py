@@ -33,7 +33,7 @@ LONG_TEXTS = ("cut", "max", "mean")
 """Ways to handle texts that are longer than a model reads."""
 
 _PIECES_AT_ONCE = 32
-"""Number of pieces of long texts encoded together, at least the number of texts."""
+"""Number of pieces of long texts encoded together, but never fewer than the number of texts."""
 
 LABEL_CACHE_BYTES = 1 << 28
 """Default size of the cache of label codes in bytes, enough for 130,000 labels with codes of size 500."""
@@ -159,7 +159,7 @@ class LabelScoringPipeline(Pipeline):
                 scored as a document without words. For models that read sentences, a text may be a list of sentences.
             candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
                 `LabelSet`, a `LabelIndex` of this model and language, or a string of names separated by commas; or a
-                list of these, one for each text. By default the label set stored with the model.
+                list of these, with an element for each text. By default the label set stored with the model.
             options: Fields of `Options`; `batch_size`, the number of texts encoded together (1 by default), and
                 `num_workers`. `hypothesis_template`, an option of the built-in pipeline, is ignored.
 
@@ -170,10 +170,10 @@ class LabelScoringPipeline(Pipeline):
 
         Raises:
             ValueError: If texts, labels or options are invalid (the message names the position), a `LabelIndex` belongs
-                to another model or language, a linear unit gets other labels than its own, a model without attention is
-                asked for evidence, or scores are NaN.
+                to another model or language, a linear unit gets new labels, evidence is requested from a model
+                without attention, or scores are NaN.
         """
-        texts = _checked_texts(inputs, self.processor)
+        texts = _check_texts(inputs, self.processor)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
         is_single = isinstance(texts, str)
@@ -182,8 +182,8 @@ class LabelScoringPipeline(Pipeline):
             raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
         if len(texts) != len(candidate_labels):
             raise ValueError(
-                f"candidate_labels has {len(candidate_labels)} label lists, one for each text, but there are "
-                f"{len(texts)} texts"
+                f"candidate_labels has {len(candidate_labels)} label lists, but there are {len(texts)} texts: "
+                "pass a label list for each text"
             )
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
         answers = super().__call__([_Request(*pair) for pair in pairs], **options)
@@ -227,7 +227,7 @@ class LabelScoringPipeline(Pipeline):
         if labels is not None:
             requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
         options = Options(**chosen)
-        read = self._read([request.text for request in requests], options)
+        read = self._encode_texts([request.text for request in requests], options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
         for position, request in enumerate(requests):
@@ -238,21 +238,21 @@ class LabelScoringPipeline(Pipeline):
             label_set, names = getattr(candidates, "label_set", candidates), self.model.config.id2label
             if label_set is not None:
                 names = self._cache.fact(label_set, "names", None, label_set.id2label)
-            answers = self._best_labels(candidates, read, positions, options, state)
+            answers = self._select_labels(candidates, read, positions, options, state)
             for position, answer in zip(positions, answers, strict=True):
-                described = _describe(label_set or self.model.label_set, names, answer.columns.tolist(), options)
+                described = _format_labels(label_set or self.model.label_set, names, answer.columns.tolist(), options)
                 best[position] = described | {"scores": answer.scores}
         columns = {"request": requests, "best": best, "known": read.known, "evidence": read.evidence}
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
-    def _read(self, texts: list[Any], options: Options) -> "_ReadTexts":
+    def _encode_texts(self, texts: list[Any], options: Options) -> "_EncodedTexts":
         """Encodes texts. First pieces are a batch, so that codes of short texts do not depend on `long_texts`."""
         processor, language = self.processor, options.language
         if options.return_evidence:
             _check_attends(self.model.config)
         inputs = processor(texts, language=language)
         documents, words = inputs["input_ids"], inputs.get("lexical_ids")
-        codes, attentions, text_embeds = self._encoded(documents, options)
+        codes, attentions, text_embeds = self._encode_batch(documents, options)
         attention: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
         known = list(map(processor.knows, documents))
         piece_codes: dict[int, list[Tensor]] = {}
@@ -269,19 +269,19 @@ class LabelScoringPipeline(Pipeline):
             size = max(_PIECES_AT_ONCE, len(texts))
             for start in range(0, len(rest), size):
                 batch = rest[start : start + size]
-                batch_codes, attentions, _ = self._encoded([piece for _, piece in batch], options)
+                batch_codes, attentions, _ = self._encode_batch([piece for _, piece in batch], options)
                 for index, (row, _) in enumerate(batch):
                     piece_codes[row].append(batch_codes[index])
                     attention[row] += attentions[index : index + 1]
         evidence: list[Any] = [None] * len(texts)
         if options.return_evidence:
             written = processor.pieces(texts, language, whole=whole, written=True)
-            evidence = [_evidence(*pair) for pair in zip(written, attention, strict=True)]
+            evidence = [_build_evidence(*pair) for pair in zip(written, attention, strict=True)]
         stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
         words = words and self.model.gile.with_neighbours(pad_rows(words, -1), text_embeds)
-        return _ReadTexts(codes, stacked, words, evidence, known)
+        return _EncodedTexts(codes, stacked, words, evidence, known)
 
-    def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]], Tensor]:
+    def _encode_batch(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]], Tensor]:
         """Returns `(B, J)` text codes of documents of ids, their attention if requested, and `(B, H)` vectors."""
         gile = self.model.gile
         inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
@@ -290,8 +290,8 @@ class LabelScoringPipeline(Pipeline):
         weights = [level.cpu() for level in attentions] if options.return_evidence else []
         return codes, [[level[row] for level in weights] for row in range(len(documents))], text_embeds
 
-    def _best_labels(
-        self, labels: object, read: "_ReadTexts", positions: list[int], options: Options, state: Callable[[], Any]
+    def _select_labels(
+        self, labels: object, read: "_EncodedTexts", positions: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
         """Selects the labels of the texts at some positions, which are scored against the same labels."""
         config, words = self.model.config, read.lexical_ids
@@ -314,7 +314,7 @@ class LabelScoringPipeline(Pipeline):
             return bias if postings is None else lambda rows: bias + postings.scores(words[texts][rows])[:, columns]
 
         long = [row for row in positions if row in read.pieces]
-        if len(long) < len(positions):  # all texts, so that scores of short texts are as with long_texts="cut"
+        if len(long) < len(positions):  # so that scores of short texts do not depend on long_texts
             answers |= zip(positions, best_labels(read.codes[positions], codes, addend(positions), choice), strict=True)
         if long:
             pieces = [widened(read.pieces[row]) for row in long]
@@ -414,13 +414,13 @@ PIPELINE_REGISTRY.supported_tasks["zero-shot-classification"]["impl"] = _ZeroSho
 
 
 def _has_set_for_each_text(labels: object) -> bool:
-    """Checks whether candidate labels are a list of label sets, one for each text."""
+    """Checks whether candidate labels are a list of label sets, a label set for each text."""
     return isinstance(labels, list | tuple) and any(
         isinstance(x, list | tuple | Mapping) or hasattr(x, "texts") or hasattr(x, "check_fits") for x in labels
     )
 
 
-def _checked_texts(inputs: Any, processor: GileProcessor) -> Any:
+def _check_texts(inputs: Any, processor: GileProcessor) -> Any:
     """Returns a checked text or list of texts, or a dataset or generator that checks its texts."""
     if isinstance(inputs, str):
         return inputs
@@ -441,11 +441,11 @@ def _checked_texts(inputs: Any, processor: GileProcessor) -> Any:
         raise ValueError("no texts to score: pass at least one")
     if isinstance(inputs, Dataset) and has_length:
         return _CheckedDataset(inputs, processor)
-    texts = _checked(inputs, processor)
+    texts = _check_each(inputs, processor)
     return list(texts) if has_length else texts
 
 
-def _checked(texts: Iterable[Any], processor: GileProcessor) -> Iterator[Any]:
+def _check_each(texts: Iterable[Any], processor: GileProcessor) -> Iterator[Any]:
     """Yields texts after checking each."""
     for position, text in enumerate(texts):
         processor.check_text(text, f"text[{position}]")
@@ -468,17 +468,17 @@ class _CheckedDataset(Dataset[Any]):
         return text
 
 
-class _ReadTexts(NamedTuple):
+class _EncodedTexts(NamedTuple):
     """Encoded texts."""
 
     codes: Tensor  # (B, J), codes of the truncated texts
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
     lexical_ids: Any  # (B, F) for whole texts, or None
     evidence: list[Any]  # evidence for each text, or None
-    known: list[bool]  # whether the part of each text that is read has a known word
+    known: list[bool]  # whether the encoded part of each text has a known word
 
 
-def _describe(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
+def _format_labels(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
     """Returns the entries of an answer that describe its labels; `labels` is None if only names are known."""
     answer: dict[str, Any] = {"labels": [names[column] for column in columns], "scores": None}  # in this order
     if options.return_parents:
@@ -494,14 +494,14 @@ def _check_attends(config: PreTrainedConfig) -> None:
     """Refuses a model without attention."""
     kind, pooling = config.text_config.text_encoder_type, config.text_config.pooling
     if kind in ("nn", "hnn") or (kind != "hierarchical_transformer" and pooling != "attention"):
-        has = f"text_encoder_type {kind!r} averages words" if kind in ("nn", "hnn") else f"its pooling is {pooling!r}"
+        cause = f"text_encoder_type {kind!r} averages words" if kind in ("nn", "hnn") else f"its pooling is {pooling!r}"
         raise ValueError(
-            f"this model has no attention to show as evidence, {has}: train a 'wan' or a 'han', or use "
+            f"this model has no attention to show as evidence, {cause}: train a 'wan' or a 'han', or use "
             "pooling='attention'"
         )
 
 
-def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
+def _build_evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
     """Combines the words of a text, from `processor.pieces(..., written=True)`, with their attention weights.
 
     Attention is `(W,)` over words, or `(S, W)` over words in sentences and `(S,)` over sentences. Weights of the tokens
@@ -577,7 +577,7 @@ class LabelCache:
         return label_set
 
     def fact(self, label_set: LabelSet, name: str, state: object, make: Callable[[], Any]) -> Any:
-        """Returns a named result for a label set, computed once and again if the state changes."""
+        """Returns a named result for a label set, computed again if the state changes."""
         with self._lock:
             facts = self._facts.setdefault(label_set, {})
         known = facts.get(name)

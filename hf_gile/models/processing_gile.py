@@ -159,10 +159,10 @@ class GileProcessor(ProcessorMixin):
         _check_config(config)
         text, kind = config.text_config, config.text_config.text_encoder_type
         if self._is_pretrained != text.reads_pretrained:
-            what, hint = "does not produce whole words", "those of build_tokenizer"
+            problem, hint = "does not produce whole words", "those of build_tokenizer"
             if text.reads_pretrained:
-                what, hint = "produces whole words", "subwords: use hf_gile.training.processor_from_text_encoder"
-            raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
+                problem, hint = "produces whole words", "subwords: use hf_gile.training.processor_from_text_encoder"
+            raise ValueError(f"the tokenizer {problem}, but the text encoder {kind!r} reads {hint}")
         if self.reads_sentences != text.reads_sentences:
             raise ValueError(
                 f"the processor returns documents of {'sentences' if self.reads_sentences else 'words'}, which the "
@@ -172,9 +172,9 @@ class GileProcessor(ProcessorMixin):
         # Tables of pretrained encoders often have unused rows.
         fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
         if not fits or pad != text.pad_token_id:
-            hint = "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
+            hint = "create a config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
             if self._is_pretrained:
-                hint = "make one with hf_gile.training.processor_from_text_encoder"
+                hint = "create it with hf_gile.training.processor_from_text_encoder"
             raise ValueError(
                 f"the tokenizer has {size} words with padding in row {pad}, but the model has {text.vocab_size} with "
                 f"padding in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
@@ -182,8 +182,8 @@ class GileProcessor(ProcessorMixin):
         if config.lexical and not self.lexical:
             raise ValueError("the model has lexical terms: create the processor with lexical=True")
         if self.languages != config.languages:
-            what = f"the processor has the languages {self.languages}, but the model has {config.languages}"
-            raise ValueError(f"{what}; use the processor saved with the model")
+            problem = f"the processor has the languages {self.languages}, but the model has {config.languages}"
+            raise ValueError(f"{problem}; use the processor saved with the model")
 
     def __call__(
         self,
@@ -210,8 +210,8 @@ class GileProcessor(ProcessorMixin):
             F)` of whole documents, padded with -1; `label_input_ids` `(L, T)` for labels.
 
         Raises:
-            ValueError: If there is nothing to process, a value is not a text (the message names its position), a label
-                is empty, or an option is unknown.
+            ValueError: If no texts are passed, a value is not a text (the message names its position), a label is
+                empty, or an option is unknown.
         """
         if kwargs:
             raise ValueError(
@@ -224,7 +224,7 @@ class GileProcessor(ProcessorMixin):
         data: dict[str, Any] = {}
         if text is not None:
             text = list(text) if isinstance(text, Iterator) else text
-            documents = [self._document(row) for row in self._rows(text, language)]
+            documents = [self._truncate_document(row) for row in self._encode_texts(text, language)]
             data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
             if self.lexical:
                 texts = [text] if isinstance(text, str) else text
@@ -233,7 +233,7 @@ class GileProcessor(ProcessorMixin):
         if label_text is not None:
             if label_language is None and isinstance(language, str):
                 label_language = language
-            labels = self._labels(label_text, label_language)
+            labels = self._encode_labels(label_text, label_language)
             data["label_input_ids"] = pad_rows(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
 
@@ -250,16 +250,16 @@ class GileProcessor(ProcessorMixin):
             text: Documents, as in `__call__`, which raises the same errors.
             language: Language of all documents or of each.
             whole: Whether to read whole texts; otherwise the only piece is the truncated text.
-            written: Whether to return words as spelled in the text instead of ids: `(position, word)`, where tokens of
-                a word share its position; None for special tokens.
+            written: Whether to return words as spelled in the text instead of ids: `(position, word)`, where all tokens
+                of a word have the same position; None for special tokens.
 
         Returns:
             Pieces of each document, at least one, for `pad_documents`. Long sentences continue as the next sentence.
         """
-        rows = self._rows(text, language, written)
+        rows = self._encode_texts(text, language, written)
         if whole:
-            return [self._pieces(row, written) for row in rows]
-        return [[self._document(row, written)] for row in rows]
+            return [self._split_document(row, written) for row in rows]
+        return [[self._truncate_document(row, written)] for row in rows]
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids, from `__call__` without `return_tensors`, to the longest of a batch.
@@ -290,14 +290,14 @@ class GileProcessor(ProcessorMixin):
         """Raises an error that names the first document that does not consist of word ids."""
         if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
             raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
-        what = "a list of sentences, each a list of word ids" if self.reads_sentences else "a list of word ids"
+        expected = "a list of sentences, each a list of word ids" if self.reads_sentences else "a list of word ids"
         for position, document in enumerate(documents):
             rows = [document]
             if self.reads_sentences:
                 rows = list(document) if _is_row(document) else [None]
             if not all(_is_row(row) and all(hasattr(word, "__index__") for word in row) for row in rows):
                 raise ValueError(
-                    f"document {position} of the batch must be {what}, as the processor returns it without "
+                    f"document {position} of the batch must be {expected}, as the processor returns it without "
                     f"return_tensors, got {_format_value(document)}"
                 )
 
@@ -307,22 +307,22 @@ class GileProcessor(ProcessorMixin):
         unknown = {*self._back, self.tokenizer.unk_token_id}
         return not all(unknown.issuperset(row[content]) for row in (document if self.reads_sentences else [document]))
 
-    def _rows(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
-        """Returns all ids of each text or of its non-empty sentences, or the written words instead."""
+    def _encode_texts(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
+        """Returns all ids of each text or of its non-empty sentences, or the words as spelled instead."""
         if isinstance(text, Mapping) or not isinstance(text, Iterable) or getattr(text, "ndim", 1) == 0:
             self.check_text(text, "text")  # raises an error
         texts = [text] if isinstance(text, str) else list(text)
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
-        languages = self._languages(language, len(texts), "language")
+        languages = self._check_languages(language, len(texts), "language")
         for position, text in enumerate(texts):
             self.check_text(text, f"text[{position}]")
         if not self.reads_sentences:
-            return self._words([_gap(self.text_prompt) + text for text in texts], languages, written)
+            return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages, written)
         documents = [split_sentences(text) if isinstance(text, str) else list(text) for text in texts]
         sizes = list(map(len, documents))
         sentence_languages = list(chain.from_iterable(map(repeat, languages, sizes)))
-        words = iter(self._words(list(chain.from_iterable(documents)), sentence_languages, written))
+        words = iter(self._encode_words(list(chain.from_iterable(documents)), sentence_languages, written))
         return [[sentence for sentence in islice(words, size) if sentence] for size in sizes]
 
     def check_text(self, text: Any, name: str) -> None:
@@ -332,7 +332,7 @@ class GileProcessor(ProcessorMixin):
             for sentence in [text] if isinstance(text, str) else text:
                 _check_characters(sentence, name)
             return
-        what = "a text or a list of sentences" if self.reads_sentences else "a text"
+        expected = "a text or a list of sentences" if self.reads_sentences else "a text"
         hint = ""
         if text is None:
             hint = ": drop rows without a text, or pass an empty text"
@@ -340,27 +340,27 @@ class GileProcessor(ProcessorMixin):
             hint = f" of {', '.join(map(str, text))}: pass the text column"
         elif is_list:
             hint = ", but the model does not read sentences: join them"
-        raise ValueError(f"{name} must be {what}, got {type(text).__name__}{hint}")
+        raise ValueError(f"{name} must be {expected}, got {type(text).__name__}{hint}")
 
-    def _document(self, row: list[Any], written: bool = False) -> list[Any]:
-        """Truncates a text to what the model reads."""
+    def _truncate_document(self, row: list[Any], written: bool = False) -> list[Any]:
+        """Truncates a document to the limits of the model."""
         if not self.reads_sentences:
             return self._truncate(row, self.max_words, written)
         if not self._is_pretrained:
             return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
-        return self._windows(row, self.max_sentences, written)[: self.max_sentences]
+        return self._build_windows(row, self.max_sentences, written)[: self.max_sentences]
 
-    def _pieces(self, row: list[Any], written: bool) -> list[Any]:
-        """Splits a text into documents that the model reads."""
+    def _split_document(self, row: list[Any], written: bool) -> list[Any]:
+        """Splits a document into pieces within the limits of the model."""
         if not self.reads_sentences:
             limit = self.max_words - self._num_special_tokens
             return [self._truncate(part, self.max_words, written) for part in _split(row, limit)]
         if self._is_pretrained:
-            return _split(self._windows(row, None, written), self.max_sentences)
+            return _split(self._build_windows(row, None, written), self.max_sentences)
         sentences = [part for sentence in row for part in _split(sentence, self.max_sentence_words)]
         return _split(sentences, self.max_sentences)
 
-    def _windows(self, sentences: list[list[Any]], max_windows: int | None, written: bool) -> list[list[Any]]:
+    def _build_windows(self, sentences: list[list[Any]], max_windows: int | None, written: bool) -> list[list[Any]]:
         """Returns the windows of a document; stops after `max_windows`."""
         limit = self.max_sentence_words - self._num_special_tokens
         windows: list[list[Any]] = []
@@ -403,11 +403,11 @@ class GileProcessor(ProcessorMixin):
         name = text_limit if kind == "text" else "max_label_words"
         limit, size = getattr(self, name), len(front) + len(back)
         if limit <= size:
-            what = f"special tokens and those of the prompt {prompt!r:.100}" if prompt else "special tokens"
-            raise ValueError(f"{name} must be more than the {size} {what} around a {kind}, got {limit}")
+            tokens = f"special tokens and those of the prompt {prompt!r:.100}" if prompt else "special tokens"
+            raise ValueError(f"{name} must be more than the {size} {tokens} around a {kind}, got {limit}")
         return front, back
 
-    def _labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
+    def _encode_labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
         """Returns the truncated ids of label texts, with special tokens and without unknown words."""
         if isinstance(label_text, str | Mapping) or not isinstance(label_text, Iterable):
             raise ValueError(f"label_text must be a list of label texts, got {_format_value(label_text)}")
@@ -420,9 +420,9 @@ class GileProcessor(ProcessorMixin):
             _check_characters(text, f"label_text[{position}]")
         labels = []
         unknown = self.tokenizer.unk_token_id
-        languages = self._languages(language, len(texts), "label_language")
+        languages = self._check_languages(language, len(texts), "label_language")
         limit = self.max_label_words - len(self._label_front) - len(self._back)
-        for words in self._words([_gap(self.label_prompt) + text for text in texts], languages):
+        for words in self._encode_words([_gap(self.label_prompt) + text for text in texts], languages):
             # Unknown words would make labels similar; pretrained encoders have no unknown words.
             known = words if self._is_pretrained else [word for word in words if word != unknown]
             # A label without letters and digits, such as an emoji, becomes an unknown word.
@@ -430,8 +430,8 @@ class GileProcessor(ProcessorMixin):
             labels.append([*self._label_front, *(known or words or fallback)[:limit], *self._back])
         return labels
 
-    def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
-        """Returns the language of each text."""
+    def _check_languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[Any]:
+        """Returns the checked language of each text."""
         if language is not None and (not isinstance(language, Iterable) or getattr(language, "ndim", 1) == 0):
             raise ValueError(f"{name} must be a language, or a language for each text, got {_format_value(language)}")
         languages = [language] * size if language is None or isinstance(language, str) else list(language)
@@ -439,22 +439,22 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
         return [check_language(self, item, name) for item in languages]
 
-    def _words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[list[Any]]:
-        """Returns all ids of texts in their languages, or the written words instead."""
+    def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[Any]:
+        """Encodes texts in their languages: returns all ids, or the words as spelled."""
         words: list[list[Any]] = [[]] * len(texts)
         if self._is_pretrained:  # language-independent
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             positions = [position for position, other in enumerate(languages) if other == language]
-            encode = self._written if written else self._encoded
+            encode = self._spell if written else self._encode
             rows = encode([texts[position] for position in positions], self._language_tokenizer(language))
             for position, row in zip(positions, rows, strict=True):
                 words[position] = row
         return words
 
-    def _encoded(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[int]]:
+    def _encode(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[int]]:
         """Returns all ids of texts, without special tokens."""
-        tokenizer = self._backend(language_tokenizer)
+        tokenizer = self._get_backend(language_tokenizer)
         if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = []
@@ -463,24 +463,24 @@ class GileProcessor(ProcessorMixin):
             ids += [encoding.ids for encoding in encodings]
         return ids
 
-    def _backend(self, language_tokenizer: Tokenizer | None) -> Tokenizer | None:
+    def _get_backend(self, language_tokenizer: Tokenizer | None) -> Tokenizer | None:
         """Returns the fast tokenizer without limits; None for a Python tokenizer."""
         shared = getattr(self.tokenizer, "backend_tokenizer", None)
         tokenizer = shared if language_tokenizer is None else language_tokenizer
-        # Removes the limits of previous calls, as ours are applied to its output. (Changed only if needed, since other
-        # threads may be encoding.)
+        # Limits are applied to the output, so limits of previous calls are removed. (Only if set, since other threads
+        # may be encoding.)
         if tokenizer is not None and tokenizer.truncation is not None:
             tokenizer.no_truncation()
         if tokenizer is not None and tokenizer.padding is not None:
             tokenizer.no_padding()
         return tokenizer
 
-    def _written(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[Any]]:
+    def _spell(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[Any]]:
         """Returns `(position, word)` for each id; words are numbered across all texts."""
         positions = count()
-        tokenizer = self._backend(language_tokenizer)
+        tokenizer = self._get_backend(language_tokenizer)
         if tokenizer is None:  # it does not return offsets
-            named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, language_tokenizer))
+            named = map(self.tokenizer.convert_ids_to_tokens, self._encode(texts, language_tokenizer))
             return [[(next(positions), token) for token in row] for row in named]
         rows: list[list[Any]] = []
         for text in texts:
@@ -560,7 +560,7 @@ def _gap(prompt: str) -> str:
 
 
 def _split(row: list[Any], size: int) -> list[list[Any]]:
-    """Splits a row into parts of a size; an empty row gives an empty part."""
+    """Splits a row into parts of at most `size` items; an empty row gives an empty part."""
     return [row[start : start + size] for start in range(0, max(1, len(row)), size)]
 
 

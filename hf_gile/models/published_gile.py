@@ -191,7 +191,7 @@ class PublishedHierarchicalEncoder(WordEncoder):
             attention. As nothing is masked, part of the attention is on padding, also beyond S and W.
 
         Raises:
-            ValueError: If there are more sentences or words than the model reads.
+            ValueError: If a document has more sentences or words than the model reads.
         """
         documents, sentences, words = positions.shape
         padding = (self.size[0] - sentences, self.size[1] - words)

@@ -104,7 +104,7 @@ class ScoreTerm(nn.Module):
 
 
 class WordWeights(nn.Module):
-    """The idf of lexical features, fitted on training documents, not trained: seen labels do not need shared words."""
+    """The idf of lexical features: fitted, not trained, since seen labels do not need shared words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ def _normalize_parts(text: Parts) -> Parts:
 
 
 class CosineScale(nn.Module):
-    """The factors c of the cosines, one for each part of the vectors, initially `config.cosine_scale`."""
+    """The factors c of the cosines, a factor for each part of the vectors, initially `config.cosine_scale`."""
 
     def __init__(self, parts: int) -> None:
         super().__init__()
@@ -368,7 +368,7 @@ class JointTerm(ScoreTerm):
         super().__init__()
         labels, documents = PROJECTIONS[config.output_layer]
         bilinear = config.output_layer.startswith("bilinear")
-        # If only one side is projected, the other determines the size of the space.
+        # If a single side is projected, the size of the space is that of the other side.
         size = config.joint_size if labels and documents else config.label_size if documents else config.document_size
 
         def projection(inputs: int, bias: bool) -> nn.Module:
@@ -441,8 +441,8 @@ class JointInputLabelEmbedding(JointTerm):
     | `"bilinear"` | e . V h + b | Eq. 5, [N16] of Table 2 |
     | `"bilinear_yh15"` | act(U e) . V h + b | [YH15] of Table 2 |
 
-    No parameter depends on the number of labels, so labels unseen in training are scored the same way. Computed as one
-    matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed.
+    No parameter depends on the number of labels, so labels unseen in training are scored the same way. It is computed
+    as a matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
     e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1, further layers

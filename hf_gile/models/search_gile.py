@@ -172,7 +172,7 @@ def _merge(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> No
 def select_best(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
     """Selects the k best of `(B, C)` scores with `(B, C)` label indices; equal scores must be in order of these."""
     top = scores.topk(min(k + 1, scores.shape[1]))
-    # topk selects any of equal scores, in any order.
+    # topk selects an arbitrary label among equal scores, in arbitrary order.
     order = top.indices[:, :k].sort().values
     ties = (top.values[:, k - 1] == top.values[:, -1]).nonzero().squeeze(1)
     if len(ties) and scores.shape[1] > k:
@@ -187,9 +187,9 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
     Minus infinity is unchanged: the label is not a candidate. The logit x of a label is mapped by its group's method:
 
         platt     scale * x + offset
-        spline    the line through the points (logits[k], values[k]); outside of them x plus a constant
+        spline    the line through the points (logits[k], values[k]); beyond the first and last point x plus a constant
 
-    Both are increasing, so the order within each group does not change. A missing group uses that of the other.
+    Both are increasing, so the order within a group does not change. A missing group is calibrated like the other.
 
     Args:
         logits: `(..., C)` logits of a model; half precision is converted to float32.
@@ -299,7 +299,7 @@ def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choic
     for scores, labels in zip(logits.sigmoid(), columns, strict=True):
         if choice.threshold is not None:
             passing = ~(scores < choice.threshold)  # not `>=`: includes NaN
-            passing[0] |= choice.force_label  # the best
+            passing[0] |= choice.force_label  # the best label
             scores, labels = scores[passing], labels[passing]
         answers.append(TopLabels(scores, labels))
     return answers
@@ -408,13 +408,13 @@ def project_label_set(
     if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
         names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-        what = f"label{'s' if len(unknown) > 1 else ''} {names}{more}"
-        _logger.warning(f"the model knows no word of the {what}, and scores all such labels alike")
+        unknown_labels = f"label{'s' if len(unknown) > 1 else ''} {names}{more}"
+        _logger.warning(f"the model knows no word of the {unknown_labels}, and gives all such labels the same score")
     return codes
 
 
 def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
-    """Copies batches of `(C, J)` label codes into a tensor, `(L, J)`, where `size` is L; `dtype` is by default theirs.
+    """Copies batches of `(C, J)` label codes into an `(L, J)` tensor: `size` is L, `dtype` by default that of batches.
 
     Raises:
         ValueError: If a code contains NaN or infinity.

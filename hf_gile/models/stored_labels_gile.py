@@ -105,7 +105,7 @@ class StoredLabels:
             columns: `(C,)` indices of the scored labels; by default all.
 
         Raises:
-            ValueError: If an excluded index is out of range, or there is not a row for each document.
+            ValueError: If an excluded index is out of range, or the numbers of rows and documents differ.
         """
         number = self.config.num_labels
         if self.config.language_labels:
@@ -124,7 +124,7 @@ class StoredLabels:
     ) -> Tensor:
         """Returns the result of `compute` for `(L, T)` words of labels, cached while its inputs do not change.
 
-        `label_state` is that of `GileModel`. A tensor that the caller has changed in place is computed again.
+        `label_state` is that of `GileModel`. If the caller changes the tensor in place, it is computed again.
         """
         if name in self._cache:
             result, version, state, distinct = self._cache[name]

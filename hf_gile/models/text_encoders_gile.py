@@ -53,7 +53,7 @@ class DenseEncoder(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """The recurrent encoder g of Eq. 1: a GRU over each sequence, or one in each direction.
+    """The recurrent encoder g of Eq. 1: a GRU over each sequence, or a GRU in each direction.
 
     Sequences are packed, so a state depends only on its sequence, not on padding or on the rest of the batch.
     `hidden_size` is that of each direction.
@@ -104,7 +104,7 @@ class AttentionPooling(nn.Module):
         Args:
             hidden: `(N, H)` hidden states.
             positions: `(R, T)` rows of `hidden` at each position.
-            mask: `(R, T)` booleans, true where there is a word or a sentence.
+            mask: `(R, T)` booleans, true for words or sentences, false for padding.
 
         Returns:
             `(R, H)` weighted averages and `(R, T)` weights: zero on padding, summing to one over the rest. If
@@ -144,7 +144,7 @@ class FirstToken(nn.Module):
 
 
 def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
-    """Creates the configured encoder g of Eq. 1 for vectors of a size, shared or for each language."""
+    """Creates the configured encoder g of Eq. 1 for vectors of `input_size`, shared or for each language."""
     text = config.text_config
 
     def make() -> nn.Module:
@@ -357,7 +357,7 @@ class TransformerEncoder(nn.Module):
             of the pooling.
 
         Raises:
-            ValueError: If there are more tokens than the encoder has positions.
+            ValueError: If a row has more tokens than the encoder has positions.
         """
         shape, mask = attention_mask.shape, attention_mask.flatten(0, -2)
         input_ids = None if input_ids is None else input_ids.flatten(0, -2)

@@ -10,15 +10,18 @@ from .convex import READ_OF_MANY, is_feasible
 from .encoders import best_text_encoder, prompt_of
 from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
 
-_READ_OF_EACH = 128
-"""Word pieces of a document that an encoder reads if labels are many; lexical terms cover the rest."""
+_TRUNCATED_WORDS = 128
+"""Maximum number of subwords per document if there are many labels; lexical terms cover the rest."""
+
+PROMPTS = ("text_prompt", "label_prompt")
+"""Settings with prompts of the encoder."""
 
 _MOST_STORED = 50_000
-"""Documents stored as neighbours by default, if labels are many; more would take an hour to encode."""
+"""Maximum number of documents stored as neighbours by default with many labels; more take over an hour to encode."""
 
 
 def named_encoder(settings: ModelSettings) -> str | None:
-    """Returns the encoder named in settings; None for word models, or if it will be chosen."""
+    """Returns the encoder named in settings; None for word models and for `auto`."""
     return None if settings.text_encoder == AUTO else settings.text_encoder
 
 
@@ -26,12 +29,12 @@ def with_encoder(settings: ModelSettings, location: str | None, name: str | None
     """Returns settings with a pretrained encoder and its prompts.
 
     Args:
-        settings: The settings; prompts set there are kept.
+        settings: The settings; their prompts take precedence.
         location: Name or folder of the encoder; None for word models.
-        name: Name of the encoder, if it is not `location`.
+        name: Name of the encoder, if it differs from `location`.
     """
     prompt = None if location is None else prompt_of(name or location)
-    prompts: dict[str, Any] = {one: prompt for one in ("text_prompt", "label_prompt") if getattr(settings, one) is None}
+    prompts: dict[str, Any] = {field: prompt for field in PROMPTS if getattr(settings, field) is None}
     return replace(settings, text_encoder=location, **prompts)
 
 
@@ -42,7 +45,7 @@ def kind_to_start_from(model: PreTrainedConfig) -> str:
         model: Configuration of the model.
 
     Raises:
-        ValueError: If the model is neither made by `auto` nor linear.
+        ValueError: If the unit of the model is neither linear nor chosen by `auto`.
     """
     kinds = {"bilinear": CONVEX, "gile": TRAINED, "linear": "linear"}
     if model.output_layer not in kinds:
@@ -66,11 +69,11 @@ def resolve(
         texts: Returns the training documents.
         num_documents: Number of training documents.
         num_labels: Number of labels in training documents.
-        say: Prints what was chosen.
+        say: Prints the choice.
     """
     location = name = named_encoder(settings)
-    if settings.text_encoder == AUTO and (found := best_text_encoder(texts())) is not None:
-        location, name = found.folder, found.name
+    if settings.text_encoder == AUTO and (best := best_text_encoder(texts())) is not None:
+        location, name = best.folder, best.name
     if location is None:
         if settings.text_encoder == AUTO:
             say(
@@ -79,23 +82,23 @@ def resolve(
             )
         return TRAINED, with_encoder(settings, None)
     size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
-    some = ""
+    note = ""
     if not is_feasible(num_documents, num_labels, size):
         if settings.lexical is False:
             say(f"{num_documents:,} documents x {num_labels:,} labels: trained in steps, over {name_of(settings)}")
             return TRAINED, with_encoder(settings, named_encoder(settings))
-        limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _READ_OF_EACH}
+        limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _TRUNCATED_WORDS}
         if settings.neighbours is None:
             limit["neighbours"] = num_documents <= _MOST_STORED
         settings = replace(settings, **limit)
         number = f"{num_documents:,}" if settings.neighbours else f"{READ_OF_MANY:,} of {num_documents:,}"
-        some = f" It reads {limit['max_words']} pieces of {number} documents; rows of words are fitted on all of them."
+        note = f" It reads {limit['max_words']} subwords of {number} documents; word rows are fitted on all documents."
         if settings.neighbours:
-            some += (
-                " Their vectors and labels are stored in the model, which shows what a document was about; "
+            note += (
+                " Their vectors and labels are stored in the model, which reveals the topics of documents; "
                 "--neighbours false leaves them out."
             )
-    say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{some}")
+    say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{note}")
     say("  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}
     return CONVEX, replace(with_encoder(settings, location, name), **frozen)

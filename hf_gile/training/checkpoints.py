@@ -47,7 +47,7 @@ def checkpoint_to_resume(trainer: Trainer) -> str | None:
 
 
 def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
-    """Describes what is missing from a checkpoint; None if it is complete."""
+    """Describes the first missing or incomplete file of a checkpoint; None if it is complete."""
     if not folder.is_dir():
         return "the folder does not exist"
     try:
@@ -86,7 +86,7 @@ def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
 
 
 def _describe_mismatch(folder: Path, trainer: Trainer) -> str | None:
-    """Describes the first weight that does not have the shape of the model's; None if all do."""
+    """Describes the first weight whose shape differs from that of the model; None if all match."""
     assert trainer.model is not None
     sizes = {name: list(tensor.shape) for name, tensor in trainer.model.state_dict().items()}
     for path in folder.glob("model*.safetensors"):

@@ -27,8 +27,8 @@ class LabelChunks:
     Args:
         encode: Computes `(C, J)` codes from the rows of C labels; called as `encode(*rows)`. The code of a label must
             not depend on other labels.
-        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes. Floating-point tensors that
-            require a gradient receive one.
+        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes. Floating-point tensors receive
+            a gradient if they require it.
         parameters: The other tensors that `encode` reads and that receive a gradient, which may be sparse for a chunk.
         checksum: A number that differs between label sets, to check that all processes have the same labels.
 
@@ -68,8 +68,8 @@ def chunked_loss(
     Value and gradients equal those of the same loss in `losses.py` on `text_codes @ codes.T + bias`. Gradients are
     computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights, the
     gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights the
-    gradients of label codes can overflow float16 (not bfloat16), and no gradient scaler would help. Sums over chunks
-    are accumulated in float32. There is no second derivative.
+    gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over chunks
+    are accumulated in float32. Second derivatives are not supported.
 
     Args:
         loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two encode labels twice, as
@@ -194,7 +194,7 @@ class _Step:
         self.excluded = None if excluded is None else self._group_by_chunk(excluded)
 
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
-        """Iterates over the scores of all chunks, if the gradient of a chunk depends on the others."""
+        """Iterates over the scores of all chunks, if the gradient of a chunk depends on other chunks."""
 
     def gradient(self, logits: Tensor, index: int) -> Tensor:
         """Computes the gradient with respect to the scores of a chunk, possibly in place; adds to `losses`."""

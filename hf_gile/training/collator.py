@@ -45,7 +45,7 @@ class GileDataCollator:
 
         Args:
             features: B examples with `input_ids` from the processor, without padding, and optionally `labels`, a list
-                of gold label indices or a single one; `language`, a language of the processor; `excluded_columns`, a
+                of gold label indices or a single index; `language`, a language of the processor; `excluded_columns`, a
                 list of indices of excluded labels; `lexical_ids`, from a processor with lexical features;
                 `pooled_embeds`, from `add_pooled_embeds`. Or rows of such examples from a `MultilingualDataset`.
 
@@ -93,7 +93,7 @@ class GileDataCollator:
         return batch
 
 
-# Fields that either all examples of a batch have, or none.
+# Fields that must be present in all examples of a batch or in none.
 _ALL_OR_NONE = ("labels", "excluded_columns", "lexical_ids", "pooled_embeds")
 
 

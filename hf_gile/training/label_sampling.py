@@ -243,7 +243,7 @@ def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
         scale += step
         if step <= 1e-9 * scale:
             break
-    # A rate of 10 draws a label in all but one of 20,000 steps, so higher rates are not needed.
+    # At a rate of 10, a label is drawn in 19,999 of 20,000 steps, so higher rates are not needed.
     return np.minimum(scale * relative, 10.0)
 
 

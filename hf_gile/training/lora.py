@@ -30,14 +30,14 @@ def add_lora(
 
     Raises:
         ImportError: If peft is not installed.
-        ValueError: If the model has no pretrained encoder, a frozen one, or adapters; or `rank` is below 1.
+        ValueError: If the model has no pretrained encoder, a frozen encoder, or adapters; or `rank` is below 1.
     """
     with needs_extra("train", "LoRA"):
         from peft import LoraConfig, inject_adapter_in_model
     encoder = pretrained_encoder(model)
     if encoder is None:
         raise ValueError("LoRA needs a pretrained encoder, but this is a word model: see model_from_text_encoder")
-    if _adapters(encoder):
+    if _find_adapters(encoder):
         raise ValueError("the model already has adapters: merge them with merge_lora(model)")
     config: Any = model.config
     if config.text_config.freeze_text_encoder:
@@ -59,7 +59,7 @@ def merge_lora(model: nn.Module) -> None:
         ValueError: If the model has no adapters.
     """
     encoder = pretrained_encoder(model)
-    adapters = {} if encoder is None else _adapters(encoder)
+    adapters = {} if encoder is None else _find_adapters(encoder)
     if encoder is None or not adapters:
         raise ValueError("the model has no adapters to merge: add them with add_lora(model)")
     for name, layer in adapters.items():
@@ -71,6 +71,6 @@ def merge_lora(model: nn.Module) -> None:
     encoder.requires_grad_(True)
 
 
-def _adapters(encoder: nn.Module) -> dict[str, Any]:
+def _find_adapters(encoder: nn.Module) -> dict[str, Any]:
     """Returns the layers of an encoder that peft has replaced."""
     return {name: layer for name, layer in encoder.named_modules() if hasattr(layer, "get_base_layer")}

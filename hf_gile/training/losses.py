@@ -27,11 +27,11 @@ from ..models.losses_gile import (
     ONE_GOLD_LABEL,
     check_candidates,
     check_excluded,
+    format_not_a_candidate,
     is_columns,
     is_single_label,
     make_targets,
     multi_hot,
-    no_candidate,
     scale_to_step,
     without_infinities,
 )
@@ -70,8 +70,8 @@ class GileLoss:
         row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), like unseen labels.
 
     Raises:
-        ValueError: If an option is invalid or incompatible with another; or labels are to be shared, but there is no
-            process group.
+        ValueError: If an option is invalid or incompatible with another; or `share_labels` is set without a process
+            group.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification
@@ -434,4 +434,4 @@ class _Step:
 def _check_candidates(foreign: Tensor, labels: Tensor, config: PreTrainedConfig) -> None:
     if bool(foreign.any()):
         row, position = foreign.nonzero()[0].tolist()
-        raise ValueError(no_candidate(row, int(labels[row, position]), config))
+        raise ValueError(format_not_a_candidate(row, int(labels[row, position]), config))

@@ -130,7 +130,7 @@ class ModelSettings(ReportSettings):
     neighbours: bool | None = setting(
         None,
         "Store the vectors and labels of training documents in the model (unit auto), and score by those of the "
-        "nearest; by default with many labels and at most 50,000 documents. Anybody with the model can estimate the "
+        "nearest; by default with many labels and at most 50,000 documents. Anyone with the model can estimate the "
         "topic of a document from its vector.",
     )
     text_prompt: str | None = setting(None, "Prompt of the encoder for texts; by default derived from its name.")
@@ -187,7 +187,7 @@ class ModelSettings(ReportSettings):
     )
     baselines: bool = setting(
         True,
-        "Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen labels and the cosine for others.",
+        "Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen and the cosine for unseen labels.",
     )
     make_cards: bool = setting(True, "Evaluate each saved model as loaded by users, and write its card.")
 
@@ -217,15 +217,15 @@ class ModelSettings(ReportSettings):
             raise ValueError(f"{name} must be a JSON object, got {text!r}")
         return value
 
-    def model_fields(self, unit: Unit, **others: Any) -> dict[str, Any]:
+    def model_fields(self, unit: Unit, **other_fields: Any) -> dict[str, Any]:
         """Returns the fields of `GileConfig` for a unit that do not depend on the vocabulary.
 
         Args:
             unit: The unit.
-            others: Other fields.
+            other_fields: Other fields.
         """
         names = (*OF_WORDS, *OF_TEXTS, *SIZES, *OF_HEAD, *(() if unit.is_linear else OF_LABELS))
-        fields = {name: getattr(self, name) for name in names} | others
+        fields = {name: getattr(self, name) for name in names} | other_fields
         if not unit.is_linear:
             fields["term_weights"] = self.json_object("term_weights")
             # Not for baselines, which learn label vectors or are compared with the paper.

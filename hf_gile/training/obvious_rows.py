@@ -1,7 +1,7 @@
 """Measures scikit-learn baselines on TF-IDF of the same documents, within about a minute.
 
     tfidf_linear_svm    a linear SVM for each seen label
-    tfidf_neighbours    if there are too many labels for it: the labels of the nearest training documents
+    tfidf_neighbours    if there are too many labels for an SVM: the labels of the nearest training documents
     tfidf_cosine        if some labels are unseen: the cosine of a document with label texts, without training
 
 They are measured like units, but not saved, and have no card. Baselines of the paper's tables are in recipes/baselines.

@@ -22,17 +22,17 @@ def printer(args: TrainingArguments) -> Callable[..., None]:
 
 
 @contextmanager
-def reading(args: TrainingArguments, what: str) -> Iterator[None]:
-    """Reads files in the main process first, which fills the cache for others; exits with a message on errors.
+def reading(args: TrainingArguments, content: str) -> Iterator[None]:
+    """Reads files in the main process first, which fills the cache for other processes; exits with a message on errors.
 
     Args:
         args: The training arguments.
-        what: What the files contain, for the log.
+        content: Content of the files, for the log.
 
     Raises:
         SystemExit: If a file cannot be read, or is invalid.
     """
-    with args.main_process_first(desc=f"reading {what}"):
+    with args.main_process_first(desc=f"reading {content}"):
         try:
             yield
         except (ValueError, OSError) as error:
@@ -72,7 +72,7 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
 
 
 def say_calibration(figures: Mapping[str, Any], say: Callable[..., None]) -> None:
-    """Prints calibration results for seen and held-out labels, and what could not be fitted.
+    """Prints calibration results for seen and held-out labels, and a note on groups that could not be fitted.
 
     Args:
         figures: Result of `calibrate`.

@@ -30,7 +30,7 @@ class Settings:
         GROUPS: Headings of the help, by the first setting of each.
 
     Raises:
-        ValueError: If a setting is not one of its choices; the message lists them.
+        ValueError: If the value of a setting is not among its choices; the message lists them.
     """
 
     GROUPS: ClassVar[dict[str, str]] = {}
@@ -111,7 +111,7 @@ def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
         choices: Allowed values.
 
     Raises:
-        ValueError: If it is not among the choices; the message lists them and suggests a similar one.
+        ValueError: If it is not among the choices; the message lists them and suggests a similar choice.
     """
     choices = list(choices)
     if value not in choices:

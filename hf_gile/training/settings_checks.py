@@ -51,7 +51,7 @@ def check_shared_labels(settings: ModelSettings, args: TrainingArguments, rankin
         ranking: Units with a ranking loss.
 
     Raises:
-        ValueError: If they cannot share them.
+        ValueError: If the settings do not allow it.
     """
     trains_on_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
     if not trains_on_all or args.world_size < 2 or ranking:
@@ -64,7 +64,7 @@ def check_shared_labels(settings: ModelSettings, args: TrainingArguments, rankin
 
 
 def encoder_config(settings: ModelSettings) -> Any:
-    """Loads the configuration of the pretrained encoder or model in the settings; None without one.
+    """Loads the configuration of the pretrained encoder or model in the settings; None for word models.
 
     Args:
         settings: The settings.

@@ -89,7 +89,7 @@ def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
         number: Number of labels to hold out.
 
     Returns:
-        The labels, seen ones first, and the ids of held-out labels.
+        The labels, seen labels first, and the ids of held-out labels.
 
     Raises:
         ValueError: If there are too few labels.
@@ -129,7 +129,7 @@ def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
 def words_of(
     texts: Iterable[str], label_texts: Iterable[str], min_count: int, word_vectors: str | None, keep_vectors: bool
 ) -> tuple[PreTrainedTokenizerFast, NDArray[np.float32] | None]:
-    """Builds the tokenizer, and initial word vectors if there is a file.
+    """Builds the tokenizer, and initial word vectors if `word_vectors` is set.
 
     Args:
         texts: Texts of training documents.
@@ -144,9 +144,9 @@ def words_of(
     words, vectors = load_word_vectors(word_vectors).normalized().table()
     if not keep_vectors:
         with_vectors, rows = set(words), tokenizer.get_vocab()
-        others = [word for word in sorted(rows, key=rows.__getitem__) if word not in with_vectors]
-        initial = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
-        words, vectors = [*words, *others], np.concatenate([vectors, initial.astype(np.float32)])
+        without_vectors = [word for word in sorted(rows, key=rows.__getitem__) if word not in with_vectors]
+        initial = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(without_vectors), vectors.shape[1]))
+        words, vectors = [*words, *without_vectors], np.concatenate([vectors, initial.astype(np.float32)])
     return build_tokenizer(vocabulary=words), vectors
 
 
@@ -203,7 +203,7 @@ def check_metric(metric: str | None, top_k: Sequence[int], parts: Iterable[str] 
 
 
 def check_unseen(metric: str | None, task: TextTask) -> None:
-    """Checks that a validation document has an unseen label, if the metric needs one.
+    """Checks that a validation document has an unseen label, if the metric needs it.
 
     Args:
         metric: Metric for choosing the epoch.

@@ -65,7 +65,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
 def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
     """Computes a softmax loss for any number of gold labels, each against the other labels (Gupta et al., ICLR 2024).
 
-        sum over gold labels of  -log(exp(s_gold) / (exp(s_gold) + sum over the others of exp(s_other)))
+        sum over gold labels of  -log(exp(s_gold) / (exp(s_gold) + sum over labels that are not gold of exp(s))
 
     In a softmax over all labels, the gold labels of a document would compete with each other.
 
@@ -87,7 +87,7 @@ def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | 
 
 
 def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
-    """Checks gold labels, and finds their positions among the scored labels.
+    """Checks gold labels, and returns their positions among the scored labels.
 
     Args:
         labels: `(B, P)` label indices, padded with -100.
@@ -120,7 +120,7 @@ def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = Non
 
 
 def positions_among(columns: Tensor, labels: Tensor) -> Tensor:
-    """Finds the positions of label indices in an ascending list.
+    """Returns the positions of label indices in an ascending list.
 
     Args:
         columns: `(C,)` ascending label indices; may be empty.

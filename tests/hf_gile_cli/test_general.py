@@ -1,4 +1,4 @@
-"""The scorer without training: its terms, its word weights, and its use from the command."""
+"""The scorer without training: terms, word weights, and the command line."""
 
 import importlib
 import json
@@ -29,10 +29,10 @@ LABELS = ["milk parcel", "where", "password"]
 def encoder(monkeypatch, save_text_encoder, tmp_path):
     folder = save_text_encoder(tmp_path / "encoder", texts=[TEXT, *LABELS])
     monkeypatch.setattr(encoders, "_package_folder", lambda name: None)
-    monkeypatch.setattr(encoders, "_hub_answers", lambda name: False)
-    found = {NAME: encoders.FoundEncoder(NAME, str(folder))}
-    monkeypatch.setattr(encoders, "_locate", lambda name, packaged: found.get(name))
-    return found
+    monkeypatch.setattr(encoders, "_hub_responds", lambda name: False)
+    available = {NAME: encoders.FoundEncoder(NAME, str(folder))}
+    monkeypatch.setattr(encoders, "_locate", lambda name, packaged: available.get(name))
+    return available
 
 
 @pytest.mark.parametrize("documents", [(), [TEXT, "where is the milk", "password"]])
@@ -71,10 +71,10 @@ def test_a_pipeline_without_a_model_is_the_general_scorer(encoder, monkeypatch, 
     assert len(pipe(TEXT, candidate_labels=described, multi_label=True, top_k=1)["labels"]) == 1
     assert pipe(TEXT, candidate_labels=LabelSet.from_names(LABELS), threshold=0.0)["labels"] == expected["labels"]
     (folder,) = (tmp_path / "hf_gile").glob("general-*[!k]")
-    encoder.clear()  # it is made once
+    encoder.clear()  # the model is created once
     assert pipeline("label-scoring")(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(expected["scores"])
     assert (folder / "pipeline_gile.py").is_file()
-    size = sum(own.numel() * own.element_size() for name, own in pipe.model.named_parameters() if "encoder" not in name)
+    size = sum(w.numel() * w.element_size() for name, w in pipe.model.named_parameters() if "encoder" not in name)
     assert size < 5e6
 
 
@@ -84,10 +84,10 @@ def test_a_pipeline_with_the_general_scorer_can_be_saved(encoder, tmp_path):
     answer = pipe(TEXT, candidate_labels=LABELS)
     assert sum(answer["scores"]) == pytest.approx(1)
     pipe.save_pretrained(tmp_path)
-    again = LabelScoringPipeline(
+    reloaded = LabelScoringPipeline(
         GileForSequenceClassification.from_pretrained(tmp_path), processor=GileProcessor.from_pretrained(tmp_path)
     )
-    assert again(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
+    assert reloaded(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
     described = LabelSet([Label("a", "password", synonyms=("the milk",)), Label("b", "where")])
     assert set(pipe(TEXT, candidate_labels=described)["labels"]) == {"password", "where"}
 
@@ -111,9 +111,9 @@ def test_a_saved_general_scorer_works_without_hf_gile_installed(encoder, tmp_pat
     command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(tmp_path / "saved"), TEXT, *LABELS]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    there, here = json.loads(done.stdout), pipe(TEXT, candidate_labels=LABELS)
-    assert there["labels"] == here["labels"]
-    assert there["scores"] == pytest.approx(here["scores"], rel=1e-5)
+    answer, expected = json.loads(done.stdout), pipe(TEXT, candidate_labels=LABELS)
+    assert answer["labels"] == expected["labels"]
+    assert answer["scores"] == pytest.approx(expected["scores"], rel=1e-5)
 
 
 def test_without_an_encoder_the_error_names_the_package_to_install(encoder):
@@ -150,8 +150,8 @@ def test_the_score_command_works_without_a_model(encoder, run, tmp_path):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [len(row["labels"]) for row in rows] == [2, 2]
     assert rows[0]["labels"][0] == "milk parcel"
-    named = run("score", "--label", "milk parcel", "--label", "password", input=f"{TEXT}\npassword\n")
-    assert [json.loads(line) for line in named.stdout.splitlines()] == rows
+    chosen = run("score", "--label", "milk parcel", "--label", "password", input=f"{TEXT}\npassword\n")
+    assert [json.loads(line) for line in chosen.stdout.splitlines()] == rows
     centred = run(
         "score",
         "general",
@@ -173,7 +173,7 @@ def test_the_score_command_works_without_a_model(encoder, run, tmp_path):
 def test_term_weights_equal_the_measured_weights_and_those_on_the_card(monkeypatch):
     file = Path(__file__).parents[2] / "benchmarks" / "results" / "general_scorer.json"
     measured = json.loads(file.read_text())["encoders"]
-    assert {name: own["weights"] for name, own in measured.items()} == CHOSEN
+    assert {name: result["weights"] for name, result in measured.items()} == CHOSEN
     monkeypatch.syspath_prepend(str(file.parents[1]))
     page = Path(__file__).parents[2] / "model_cards" / "gile-general" / "README.md"
     assert page.read_text() == importlib.import_module("general_scorer").card(measured)

@@ -67,12 +67,13 @@ def test_other_models_keep_the_built_in_pipeline():
 
 
 def test_hypothesis_templates_are_ignored_with_a_warning(pipe, monkeypatch):
-    said = []
-    monkeypatch.setattr(type(transformers_logging.get_logger("x")), "warning_once", lambda _, text: said.append(text))
+    messages = []
+    logger = type(transformers_logging.get_logger("x"))
+    monkeypatch.setattr(logger, "warning_once", lambda _, text: messages.append(text))
     expected = pipe(TEXTS, CANDIDATES)
-    assert not said
+    assert not messages
     assert pipe(TEXTS, CANDIDATES, hypothesis_template="This text is about {}.") == expected
-    assert "hypothesis_template is ignored" in said[0]
+    assert "hypothesis_template is ignored" in messages[0]
 
 
 def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
@@ -102,8 +103,8 @@ def test_without_candidates_the_stored_labels_are_scored(pipe, parts, label_set)
 def test_answers_do_not_depend_on_batch_size_or_order(pipe, batch_size):
     alone = [pipe(text, CANDIDATES) for text in TEXTS]
     batched = pipe(TEXTS[::-1], CANDIDATES[::-1], batch_size=batch_size)[::-1]
-    for one, other in zip(alone, batched, strict=True):
-        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
+    for single, answer in zip(alone, batched, strict=True):
+        assert scores(single) == pytest.approx(scores(answer), rel=1e-5)
 
 
 def test_each_text_in_a_batch_may_have_different_labels(pipe):
@@ -134,8 +135,8 @@ def test_a_processor_of_another_model_is_refused(parts, make_model):
 
 def test_labels_that_share_a_name_are_distinguished_by_ids(pipe):
     labels = LabelSet([Label("1", "Iron", "blood"), Label("2", "Iron", "diet"), Label("3", "Milk")])
-    for given in (labels, LabelIndex.build(pipe.model, pipe.processor, labels)):
-        assert sorted(pipe(TEXTS[0], given)["labels"]) == ["Iron (1)", "Iron (2)", "Milk"]
+    for candidates in (labels, LabelIndex.build(pipe.model, pipe.processor, labels)):
+        assert sorted(pipe(TEXTS[0], candidates)["labels"]) == ["Iron (1)", "Iron (2)", "Milk"]
 
 
 def test_descriptions_are_read(pipe):
@@ -154,15 +155,15 @@ def test_single_label_scores_are_a_softmax(pipe):
     assert sum(pipe(TEXTS[0], CANDIDATES, multi_label=False)["scores"]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("candidates", [CANDIDATES, None], ids=["given", "stored"])
+@pytest.mark.parametrize("candidates", [CANDIDATES, None], ids=["passed", "stored"])
 @pytest.mark.parametrize("multi_label", [True, False])
 def test_top_k_is_the_beginning_of_the_full_answer(pipe, candidates, multi_label, monkeypatch):
     full = pipe(TEXTS, candidates, multi_label=multi_label)
     if multi_label:  # a softmax needs all scores
         monkeypatch.setattr(search_gile, "compute_scores", None)
-    for one, other in zip(full, pipe(TEXTS, candidates, multi_label=multi_label, top_k=1, batch_size=3), strict=True):
-        assert other["labels"] == one["labels"][:1]
-        assert other["scores"] == pytest.approx(one["scores"][:1], rel=1e-5)
+    for whole, top in zip(full, pipe(TEXTS, candidates, multi_label=multi_label, top_k=1, batch_size=3), strict=True):
+        assert top["labels"] == whole["labels"][:1]
+        assert top["scores"] == pytest.approx(whole["scores"][:1], rel=1e-5)
 
 
 def test_single_label_models_use_softmax_by_default(make_model):
@@ -184,7 +185,7 @@ def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatc
         patch.setattr(parts[0].gile, "project_labels", None)
         assert pipe(TEXTS[0], CANDIDATES) == first
     model = parts[0].train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # leaves versions as they are
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # does not change version counters
     model(**parts[1](TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
     optimizer.step()
     model.eval()
@@ -196,15 +197,15 @@ def test_a_large_label_set_is_processed_once(pipe, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
     expected = pipe(TEXTS, labels)
     monkeypatch.setattr(Label, "text", None)
-    for one, other in zip(pipe(TEXTS, labels, batch_size=2), expected, strict=True):
-        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
+    for answer, single in zip(pipe(TEXTS, labels, batch_size=2), expected, strict=True):
+        assert scores(answer) == pytest.approx(scores(single), rel=1e-5)
 
 
 def test_equal_label_sets_share_codes(pipe, monkeypatch):
-    one, other = (LabelSet([Label("1", "Iron", "blood"), Label("2", "Milk")]) for _ in range(2))
-    expected = pipe(TEXTS[0], one)
+    first, second = (LabelSet([Label("1", "Iron", "blood"), Label("2", "Milk")]) for _ in range(2))
+    expected = pipe(TEXTS[0], first)
     monkeypatch.setattr(Label, "text", None)
-    assert pipe(TEXTS[0], other) == expected
+    assert pipe(TEXTS[0], second) == expected
     assert len(pipe._cache) == 1
 
 
@@ -214,7 +215,7 @@ def test_scores_follow_a_change_of_the_bias_alone(pipe, parts):
         parts[0].gile.output_layer.classifier.bias += 1
     high = pipe(TEXTS[0], CANDIDATES)
     assert high["labels"] == low["labels"]
-    assert all(one > other for one, other in zip(high["scores"], low["scores"], strict=True))
+    assert all(higher > lower for higher, lower in zip(high["scores"], low["scores"], strict=True))
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.4}, {"multi_label": False}])
@@ -227,8 +228,8 @@ def test_an_index_gives_the_same_answers_as_its_labels(pipe, parts, options, tmp
 
 
 def test_labels_with_equal_texts_keep_their_names(pipe):
-    one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("a", "Iron: blood")])
-    assert [pipe(TEXTS[0], labels)["labels"] for labels in (one, other)] == [["Iron"], ["Iron: blood"]]
+    described, named = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("a", "Iron: blood")])
+    assert [pipe(TEXTS[0], labels)["labels"] for labels in (described, named)] == [["Iron"], ["Iron: blood"]]
 
 
 def test_labels_evicted_from_the_cache_are_scored(pipe):
@@ -247,17 +248,17 @@ def test_threads_can_share_a_pipeline(pipe, monkeypatch):
     monkeypatch.setattr(pipeline_gile, "project_label_set", project_label_set)
     sets = [LabelSet.from_names([f"Iron {number}"]) for number in range(20)]
 
-    def ask(first):
-        for place in range(400):
-            labels = sets[(first + place) % 20]
+    def request(first):
+        for step in range(400):
+            labels = sets[(first + step) % 20]
             codes = pipe._cached_codes(labels, Options(), pipe.model.gile.label_state)[0]
-            assert codes[0, 0] == (first + place) % 20
+            assert codes[0, 0] == (first + step) % 20
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(ask, range(0, 40, 5)))
+            list(threads.map(request, range(0, 40, 5)))
     finally:
         sys.setswitchinterval(interval)
 
@@ -319,24 +320,24 @@ def test_the_memory_limit_must_be_a_number_of_bytes(pipe, parts):
 
 def test_recently_used_label_sets_stay_cached(pipe, parts, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
-    for kept in (CANDIDATES, labels):  # by their texts, and by being the same set
+    for candidates in (CANDIDATES, labels):  # cached by texts, and by identity
         pipe._cache = LabelCache(16 * 2 * 13 * 4)
-        pipe(TEXTS[0], kept)
+        pipe(TEXTS[0], candidates)
         for number in range(14):
             pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
-        pipe(TEXTS[0], kept)
+        pipe(TEXTS[0], candidates)
         pipe(TEXTS[0], ["Heart"])
         with monkeypatch.context() as patch:
             patch.setattr(parts[0].gile, "project_labels", None)
-            pipe(TEXTS[0], kept)
+            pipe(TEXTS[0], candidates)
 
 
 def test_equal_names_become_a_label_set_once(pipe, monkeypatch):
     described = {"Milk": "breast milk; infant", "Iron": ""}
-    given = [CANDIDATES, tuple(CANDIDATES), np.array(CANDIDATES), described, "Iron, Blood", [Label("1", "Iron")]]
-    expected = [pipe(TEXTS[0], labels) for labels in given]
+    forms = [CANDIDATES, tuple(CANDIDATES), np.array(CANDIDATES), described, "Iron, Blood", [Label("1", "Iron")]]
+    expected = [pipe(TEXTS[0], labels) for labels in forms]
     monkeypatch.setattr(pipeline_gile, "LabelSet", None)
-    assert [pipe(TEXTS[0], labels) for labels in given] == expected
+    assert [pipe(TEXTS[0], labels) for labels in forms] == expected
 
 
 def test_descriptions_distinguish_labels_with_equal_names(pipe):
@@ -365,7 +366,7 @@ def test_unused_label_sets_are_released(pipe):
         ({"candidate_labels": ["Iron", "Iron"]}, "row 2: id 'Iron' is already used in row 1"),
         ({"candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
         ({"candidate_labels": 3}, "candidate_labels must be names"),
-        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists, one for each text, but there are 1 texts"),
+        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists, but there are 1 texts: pass a label list"),
         ({"top_k": 0}, "top_k must be a whole number, at least 1, got 0"),
         ({"top_k": "3"}, "top_k must be a whole number, at least 1, got '3'"),
         ({"threshold": "0.5"}, "threshold must be a probability between 0 and 1, got '0.5'"),
@@ -396,9 +397,9 @@ def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model, kind):
     declared = model.config.custom_pipelines
     pipe.save_pretrained(tmp_path)
     assert model.config.custom_pipelines == declared
-    again = pipeline("zero-shot-classification", model=str(tmp_path), trust_remote_code=True)
-    for one, other in zip(again(TEXTS, CANDIDATES), pipe(TEXTS, CANDIDATES), strict=True):
-        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
+    reloaded = pipeline("zero-shot-classification", model=str(tmp_path), trust_remote_code=True)
+    for answer, expected in zip(reloaded(TEXTS, CANDIDATES), pipe(TEXTS, CANDIDATES), strict=True):
+        assert scores(answer) == pytest.approx(scores(expected), rel=1e-5)
     assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == ["zero-shot-classification"]
 
 
@@ -426,7 +427,7 @@ def test_stock_text_classification_gives_probabilities_before_calibration(tmp_pa
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
     (answer,) = pipeline("text-classification", model=str(tmp_path), top_k=None)(TEXTS[:1])
-    stock = {one["label"]: one["score"] for one in answer}
+    stock = {entry["label"]: entry["score"] for entry in answer}
     assert model.config.id2label[0] in stock
     ours = scores(pipeline("label-scoring", model=model, processor=processor)(TEXTS[0]))
     calibrated = {name: (torch.tensor(score).logit() * 0.5 - 1).sigmoid().item() for name, score in stock.items()}
@@ -440,7 +441,7 @@ def test_stock_text_classification_works_on_word_level_models(tmp_path, make_mod
     stock = pipeline("text-classification", model=str(tmp_path), top_k=None)
     ours = pipeline("label-scoring", model=model, processor=processor)
     for text, answer in zip(TEXTS, stock(TEXTS), strict=True):
-        assert {one["label"]: one["score"] for one in answer} == pytest.approx(scores(ours(text)), rel=1e-5)
+        assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(scores(ours(text)), rel=1e-5)
 
 
 def test_per_text_overhead_does_not_grow_with_the_labels(pipe, monkeypatch):

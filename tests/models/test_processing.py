@@ -14,7 +14,7 @@ def words_of(text):
         ("The Cat sat.", ["the", "cat", "sat"]),
         ("in 1976, 12.5 mg (n = 30) or 5%", ["in", "NUM", "NUM", "mg", "n", "NUM", "or", "NUM"]),
         ("interleukin-2, HLA-A1 and CD4", ["interleukin", "2", "hla", "a1", "and", "cd4"]),
-        ("Größe µg", ["größe", "μg"]),  # NFKC makes the micro sign a Greek letter
+        ("Größe µg", ["größe", "μg"]),  # NFKC maps the micro sign to a Greek letter
         ("Milk, Human", ["milk", "human"]),
     ],
     ids=["lower case", "numbers", "numbers in names", "letters of other languages", "punctuation"],
@@ -59,7 +59,7 @@ def test_max_vocabulary_limits_the_vocabulary():
         ({"texts": ["a cat"], "min_count": 2}, r"the vocabulary is empty.*min_count is 2"),
         ({"vocabulary": ["a", "b", "a"]}, "contains 'a' more than once"),
     ],
-    ids=["neither", "both", "one text", "nothing left", "twice"],
+    ids=["neither", "both", "single text", "nothing left", "twice"],
 )
 def test_invalid_vocabularies_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -134,7 +134,7 @@ def test_labels_are_cut_and_padded(wan):
         "no text",
         "list for wan",
         "no labels",
-        "one label",
+        "single label",
         "empty",
         "row",
         "number",
@@ -167,13 +167,13 @@ def test_earlier_truncation_settings_do_not_affect_written_pieces(wan):
 
 
 def test_a_processor_must_fit_its_model(tokenizer):
-    with pytest.raises(ValueError, match="make a new config with vocab_size=len"):
+    with pytest.raises(ValueError, match="create a config with vocab_size=len"):
         GileProcessor.for_config(tokenizer, GileConfig(vocab_size=5))
 
 
 def test_a_saved_processor_gives_the_same_words(tmp_path, han, tokenizer):
     text = "Milk was fed. For 12 weeks, zebrafish-2."
     han.save_pretrained(tmp_path)
-    again = GileProcessor.from_pretrained(tmp_path)
-    assert torch.equal(again(text, return_tensors="pt")["input_ids"], han(text, return_tensors="pt")["input_ids"])
-    assert again.max_sentence_words == 3
+    reloaded = GileProcessor.from_pretrained(tmp_path)
+    assert torch.equal(reloaded(text, return_tensors="pt")["input_ids"], han(text, return_tensors="pt")["input_ids"])
+    assert reloaded.max_sentence_words == 3

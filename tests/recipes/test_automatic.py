@@ -40,7 +40,7 @@ def encoder(save_text_encoder):
 
 @pytest.fixture
 def run(tmp_path, run_recipe):
-    (tmp_path / "labels.csv").write_text("id,name\n" + "".join(f"{one},{words[0]}\n" for one, words in WORDS.items()))
+    (tmp_path / "labels.csv").write_text("id,name\n" + "".join(f"{ui},{words[0]}\n" for ui, words in WORDS.items()))
     for name, number in (("train", 60), ("dev", 100)):
         write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number)
     write_rows(tmp_path / "test.jsonl", 30, list(WORDS), seed=3)
@@ -58,7 +58,7 @@ def run(tmp_path, run_recipe):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Fits nothing: in the place of rows there is noise."""
+    """Fills rows with noise instead of fitting them."""
 
     def fit(model, parts, neighbours):
         with torch.no_grad():
@@ -70,14 +70,14 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def found(monkeypatch, encoder):
+def available_encoder(monkeypatch, encoder):
     monkeypatch.setattr(
         "hf_gile.training.automatic.best_text_encoder",
         lambda texts: FoundEncoder("intfloat/multilingual-e5-small", encoder),
     )
 
 
-def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, found, tmp_path):
+def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, available_encoder, tmp_path):
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
@@ -121,15 +121,15 @@ def test_without_an_available_encoder_word_vectors_are_trained(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_on_large_data_the_encoder_reads_a_sample(run, found, monkeypatch, tmp_path):
+def test_on_large_data_the_encoder_reads_a_sample(run, available_encoder, monkeypatch, tmp_path):
     sizes = []
     for module in ("automatic", "study"):
-        monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *own: sizes.append(own))
+        monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *size: sizes.append(size))
         monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
     done, results = run("--make_cards", "false", "--neighbours", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert sizes == [(60, 5, 12), (60, 5, 12)]
-    assert "It reads 128 pieces of 20 of 60 documents; rows of words are fitted on all of them." in done.stdout
+    assert "It reads 128 subwords of 20 of 60 documents; word rows are fitted on all documents." in done.stdout
     assert results["auto"]["chosen"]["words_l2"] > 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
     assert not model.gile.label_rows.weight[:, :-1].any()
@@ -137,20 +137,20 @@ def test_on_large_data_the_encoder_reads_a_sample(run, found, monkeypatch, tmp_p
 
 
 @pytest.mark.parametrize(("most", "stored"), [(60, 60), (59, 0)])
-def test_large_data_of_few_documents_store_neighbours(run, found, monkeypatch, tmp_path, most, stored):
+def test_large_data_of_few_documents_store_neighbours(run, available_encoder, monkeypatch, tmp_path, most, stored):
     for module in ("automatic", "study"):
         monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *sizes: False)
         monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
     monkeypatch.setattr("hf_gile.training.automatic._MOST_STORED", most)
     done, _ = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert f"It reads 128 pieces of {stored or '20 of 60'} documents" in done.stdout
+    assert f"It reads 128 subwords of {stored or '20 of 60'} documents" in done.stdout
     assert ("--neighbours false leaves them out" in done.stdout) == bool(stored)
     assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == stored
 
 
 def test_large_data_without_lexical_terms_are_trained_step_by_step(run, encoder, monkeypatch, tmp_path):
-    monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *own: False)
+    monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *size: False)
     done, results = run("--make_cards", "false", "--text_encoder", encoder, "--lexical", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"60 documents x 5 labels: trained in steps, over {encoder}" in done.stdout
@@ -182,7 +182,7 @@ def test_units_that_store_no_neighbours_refuse_them(run):
 
 
 @pytest.mark.slow
-def test_named_units_beside_auto_are_trained_over_words(run, quick, found, tmp_path):
+def test_named_units_beside_auto_are_trained_over_words(run, quick, available_encoder, tmp_path):
     done, results = run("--units", "gile", "auto", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert set(results) == {"gile", "auto"}
@@ -191,7 +191,7 @@ def test_named_units_beside_auto_are_trained_over_words(run, quick, found, tmp_p
 
 
 @pytest.mark.slow
-def test_single_label_documents_are_trained_with_softmax(run, found, tmp_path):
+def test_single_label_documents_are_trained_with_softmax(run, available_encoder, tmp_path):
     for name, number in (("train", 60), ("dev", 20), ("test", 20)):
         write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number, most=1)
     done, results = run()
@@ -203,7 +203,7 @@ def test_single_label_documents_are_trained_with_softmax(run, found, tmp_path):
 
 
 @pytest.mark.slow
-def test_held_out_labels_are_measured_and_have_no_rows(run, found, tmp_path):
+def test_held_out_labels_are_measured_and_have_no_rows(run, available_encoder, tmp_path):
     write_rows(tmp_path / "train.jsonl", 200, list(WORDS), seed=1)
     done, results = run("--held_out", "0.4", "--held_out_labels", "1", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -218,7 +218,7 @@ def test_held_out_labels_are_measured_and_have_no_rows(run, found, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_fitted_model_can_be_trained_further(run, quick, found, tmp_path):
+def test_a_fitted_model_can_be_trained_further(run, quick, available_encoder, tmp_path):
     done, _ = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     more = ["--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false"]

@@ -28,7 +28,7 @@ def guaranteed_recall(objective: str, one_label: bool = False) -> float | None:
 
     Args:
         objective: Objective, such as "recall@0.8".
-        one_label: Whether it is a single-label model.
+        one_label: Whether the model is single-label.
 
     Raises:
         ValueError: If a recall is requested of a single-label model.
@@ -79,7 +79,7 @@ def promised_threshold(gold: list[Tensor], recall: float) -> float:
     """Finds the highest threshold that guarantees a recall.
 
     Args:
-        gold: Probabilities of the gold labels of each document, at least one each.
+        gold: Probabilities of the gold labels of each document, with at least one gold label.
         recall: The recall to guarantee, below 1.
 
     Raises:

@@ -72,8 +72,8 @@ class ScoreCounts:
     Attributes:
         cells: `(2, 2, BINS)` documents with a label, by half, by group (unseen, seen), and by rounded logit.
         gold: `(2, 2, BINS)` documents in which the label is gold.
-        best_cells: `(2, BINS)` the `top_k` best labels of each document among those of a group.
-        best_gold: `(2, BINS)` gold labels among these.
+        best_cells: `(2, BINS)` the `top_k` best labels of each document within a group.
+        best_gold: `(2, BINS)` gold labels among the best.
         label_cells: `(2, C, E + 1)` documents by half, label and interval between `EDGES`.
         label_gold: `(2, C, E + 1)` documents in which the label is gold.
         num_gold: `(2, C)` gold documents of each label, by half.
@@ -189,5 +189,5 @@ def counts_above(above: Tensor, logits: Tensor) -> Tensor:
 
 def _count(counts: Tensor, positions: Tensor) -> None:
     """Adds 1 to the flattened counts at each position, which may be repeated."""
-    one = torch.ones(1, dtype=counts.dtype)
-    counts.view(-1).index_add_(0, positions.reshape(-1), one.expand(positions.numel()))
+    unit = torch.ones(1, dtype=counts.dtype)
+    counts.view(-1).index_add_(0, positions.reshape(-1), unit.expand(positions.numel()))

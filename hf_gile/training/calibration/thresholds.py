@@ -78,8 +78,8 @@ def tune_threshold(scores: Array, labels: Array) -> float:
         labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
 
     Returns:
-        A probability, for `sigmoid(score) >= threshold`, as in `LabelMetrics` and the pipeline; the highest among
-        equally good ones.
+        A probability, for `sigmoid(score) >= threshold`, as in `LabelMetrics` and the pipeline; the highest of
+        equally good thresholds.
 
     Raises:
         ValueError: If scores and labels do not match, or no gold label has a positive probability.

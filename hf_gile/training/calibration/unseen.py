@@ -21,13 +21,13 @@ def fit_unseen_weights(
     """Fits the weights of score terms for labels without a row on held-out labels, and sets them in the model.
 
     This is a logistic regression on the terms, see `fit_term_weights`. Without it, a model is as confident about unseen
-    labels as about seen ones, but less often right. The weight of lexical terms cannot be learned from training
+    labels as about seen labels, but less often right. The weight of lexical terms cannot be learned from training
     documents, because the model has learned more about seen labels than their words.
 
     Args:
         model: A `GileForSequenceClassification` with `config.label_rows`, not trained on these labels.
         batches: Documents with held-out labels, from `GileDataCollator`, with `labels` (B, P).
-        columns: Indices of the held-out labels among the stored ones.
+        columns: Indices of the held-out labels among the stored labels.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
@@ -44,7 +44,7 @@ def fit_unseen_weights(
     chosen[list(columns)] = True
     if bool(gile.label_rows.weight[chosen.to(model.device)].any()):
         raise ValueError("columns contains a label with a row: it was seen in training, so it is not held out")
-    example = _example(model, batches, chosen, bf16)
+    example = _compute_terms(model, batches, chosen, bf16)
     is_gold = example.documents.gold >= 0
     documents, number = int(is_gold.any(1).sum()), int(is_gold.sum())
     if not tells_enough(documents, number):
@@ -60,7 +60,7 @@ def fit_unseen_weights(
     return weights
 
 
-def _example(
+def _compute_terms(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Tensor]], chosen: Tensor, bf16: bool
 ) -> Example:
     """Computes each term for selected labels, a `(L,)` mask, without the bias, and their gold labels."""
