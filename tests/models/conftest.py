@@ -30,7 +30,7 @@ def pieces():
 
 @pytest.fixture
 def encoder_folder(tmp_path):
-    """Saves a tiny encoder of random weights, and says where."""
+    """Saves a tiny encoder with random weights, and returns its folder."""
 
     def save(config=None):
         sizes = {
@@ -50,36 +50,36 @@ def encoder_folder(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def made_before():
+def model_cache():
     return {}
 
 
 @pytest.fixture
-def make_pretrained(encoder_folder, pieces, made_before):
-    """Makes a model over a pretrained encoder with stored labels, in evaluation mode, and its processor."""
+def make_pretrained(encoder_folder, pieces, model_cache):
+    """Creates a model with a pretrained encoder and stored labels, in evaluation mode, and its processor."""
 
     def make(text_encoder_type="transformer", labels=None, **options):
         if labels or "encoder" in options:
-            return make_anew(text_encoder_type, labels, **options)
+            return make_new(text_encoder_type, labels, **options)
         key = text_encoder_type, repr(options)
-        if key not in made_before:
-            made_before[key] = make_anew(text_encoder_type, **options), torch.get_rng_state()
-        made, state = made_before[key]
+        if key not in model_cache:
+            model_cache[key] = make_new(text_encoder_type, **options), torch.get_rng_state()
+        cached, state = model_cache[key]
         torch.set_rng_state(state)
-        return copy.deepcopy(made)
+        return copy.deepcopy(cached)
 
-    def make_anew(text_encoder_type, labels=None, **options):
+    def make_new(text_encoder_type, labels=None, **options):
         folder = encoder_folder(options.pop("encoder", None))
         sizes = {"joint_size": 7, "hidden_size": 5, "attention_size": 3, "max_words": 19, "max_label_words": 13}
         if text_encoder_type == "hierarchical_transformer":
             sizes |= {"max_sentences": 3, "max_sentence_words": 11}
         labels = labels or LabelSet.from_names(MEANINGS)
-        read = only_read(text_encoder_type=text_encoder_type, **(sizes | options))
+        fields = only_read(text_encoder_type=text_encoder_type, **(sizes | options))
         torch.manual_seed(0)
         model = model_from_text_encoder(
-            folder, problem_type="multi_label_classification", num_labels=len(labels), **read
+            folder, problem_type="multi_label_classification", num_labels=len(labels), **fields
         )
-        with torch.no_grad():  # what starts at zero leaves terms of the score untested
+        with torch.no_grad():  # parameters initialized with zeros would leave terms of the score untested
             for name, parameter in model.named_parameters():
                 if "transformer" not in name and (name.endswith("bias") or "log_weights" in name or "_rows" in name):
                     parameter.normal_()

@@ -20,64 +20,64 @@ STEEP = SPLINE | {"values": [-7.0, -2.0, -1.99, 4.0]}
 SEEN = torch.tensor([True, False, True, False, True])
 
 
-def literal(x, own):
-    """Calibrate a single number by the formula in the docstring of `calibrated`."""
-    if own is None:
+def literal(x, method):
+    """Calibrates a single number by the formula in the docstring of `calibrated`."""
+    if method is None:
         return x
-    if own["method"] == "platt":
-        return own["scale"] * x + own["offset"]
-    if x <= own["logits"][0]:
-        return x - own["logits"][0] + own["values"][0]
-    if x >= own["logits"][-1]:
-        return x - own["logits"][-1] + own["values"][-1]
-    return np.interp(x, own["logits"], own["values"])
+    if method["method"] == "platt":
+        return method["scale"] * x + method["offset"]
+    if x <= method["logits"][0]:
+        return x - method["logits"][0] + method["values"][0]
+    if x >= method["logits"][-1]:
+        return x - method["logits"][-1] + method["values"][-1]
+    return np.interp(x, method["logits"], method["values"])
 
 
 @pytest.mark.parametrize("unseen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
 @pytest.mark.parametrize("seen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
 def test_each_group_is_calibrated_by_a_separate_formula(seen, unseen):
-    calibration = {name: own for name, own in {"seen": seen, "unseen": unseen}.items() if own}
+    calibration = {name: method for name, method in {"seen": seen, "unseen": unseen}.items() if method}
     logits = 4 * torch.randn(7, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     logits[0, 0], logits[1, 1] = -5.0, 0.25  # knots
     ours = calibrated(logits, SEEN, calibration)
-    for place in np.ndindex(7, 3, 5):
-        own = (seen or unseen) if SEEN[place[-1]] else (unseen or seen)  # a missing group is like the other
-        expected = literal(logits[place].item(), own)
-        assert ours[place].item() == pytest.approx(expected, abs=1e-12)
-    for group in (SEEN, ~SEEN):  # one group alone is the same
+    for index in np.ndindex(7, 3, 5):
+        method = (seen or unseen) if SEEN[index[-1]] else (unseen or seen)  # a missing group uses the other
+        expected = literal(logits[index].item(), method)
+        assert ours[index].item() == pytest.approx(expected, abs=1e-12)
+    for group in (SEEN, ~SEEN):  # a single group gives the same
         torch.testing.assert_close(calibrated(logits[..., group], SEEN[group], calibration), ours[..., group])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
-def test_calibration_keeps_the_order_within_a_group(own, dtype):
+@pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
+def test_calibration_keeps_the_order_within_a_group(method, dtype):
     logits = torch.linspace(-20, 20, 40_009).to(dtype).unique()  # ascending
-    ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": own})
+    ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": method})
     assert ours.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     steps = ours.diff()
     assert (steps >= 0).all()
-    apart = logits.double().diff() > 1e-2  # further than what rounding can hide
+    apart = logits.double().diff() > 1e-2  # further apart than rounding errors
     if dtype != torch.float64:
         assert (steps[apart[: len(steps)]] > 0).all()
     else:
         assert (steps > 0).all()
 
 
-@pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
-def test_excluded_labels_stay_excluded(own):
+@pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
+def test_excluded_labels_stay_excluded(method):
     logits = torch.tensor([[-torch.inf, torch.finfo(torch.float32).min, 0.0, torch.inf]])
-    ours = calibrated(logits, torch.tensor([True] * 4), {"seen": own})
+    ours = calibrated(logits, torch.tensor([True] * 4), {"seen": method})
     assert ours[0, 0] == -torch.inf
     assert ours[0, 1].sigmoid() == 0
     assert ours[0, 3] == torch.inf
     assert not ours.isnan().any()
 
 
-@pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
+@pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 @pytest.mark.parametrize("group", ["seen", "unseen"])
-def test_calibrating_a_single_group_keeps_the_order_of_all_labels(group, own):
+def test_calibrating_a_single_group_keeps_the_order_of_all_labels(group, method):
     logits = 4 * torch.randn(31, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    ours = calibrated(logits, SEEN, {group: own})
+    ours = calibrated(logits, SEEN, {group: method})
     assert not torch.equal(ours, logits)
     assert torch.equal(ours.argsort(dim=1), logits.argsort(dim=1))
 
@@ -150,22 +150,22 @@ def test_labels_are_matched_by_id_or_by_text_and_language(make_model):
         [Label("1", "Iron", seen=True, threshold=0.3), Label("2", "Blood", "red", seen=True), Label("3", "Milk, Human")]
     )
     model.set_labels(stored, processor)
-    asked = [
+    requested = [
         Label("3", "Another name"),
         Label("x", "Iron"),
         Label("x", "Blood", threshold=0.9),  # another text
         Label("y", "Blood", "red", threshold=0.9),
         Label("1", "Iron", threshold=0.9),
     ]
-    assert model.stored_labels.find_columns(asked).tolist() == [2, 0, -1, 1, 0]
-    assert model.stored_labels.seen(asked).tolist() == [False, True, False, True, True]
+    assert model.stored_labels.find_columns(requested).tolist() == [2, 0, -1, 1, 0]
+    assert model.stored_labels.seen(requested).tolist() == [False, True, False, True, True]
     assert model.stored_labels.seen().tolist() == [True, True, False]
     model.config.thresholds = {"seen": 0.25}
     expected = torch.tensor([0.25, 0.3, 0.9, 0.25, 0.3])
-    assert torch.equal(model.stored_labels.thresholds(asked), expected)
+    assert torch.equal(model.stored_labels.thresholds(requested), expected)
     model.config.thresholds = {"seen": 0.25, "unseen": 0.125}
     assert torch.equal(model.stored_labels.thresholds(), torch.tensor([0.3, 0.25, 0.125]))
-    assert model.stored_labels.thresholds(asked)[0] == 0.125
+    assert model.stored_labels.thresholds(requested)[0] == 0.125
 
 
 def test_labels_of_several_languages_are_matched_within_their_language():
@@ -227,9 +227,9 @@ def test_a_saved_model_keeps_calibration_and_thresholds_without_hf_gile_installe
     assert seen == [True, True, False, True, True]
     assert of_labels == model.stored_labels.thresholds().tolist() == pytest.approx([0.31, 0.31, 0.9, 0.31, 0.1])
     assert among == [False, True]
-    again = AutoModelForSequenceClassification.from_pretrained(f"{folder}.again")
-    assert again.config.calibration == model.config.calibration
-    assert torch.equal(again.stored_labels.thresholds(), model.stored_labels.thresholds())
+    reloaded = AutoModelForSequenceClassification.from_pretrained(f"{folder}.again")
+    assert reloaded.config.calibration == model.config.calibration
+    assert torch.equal(reloaded.stored_labels.thresholds(), model.stored_labels.thresholds())
 
 
 def test_thresholds_follow_label_ids_when_labels_change(make_model, label_set):

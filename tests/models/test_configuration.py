@@ -91,19 +91,19 @@ def test_sizes_come_from_the_pretrained_encoder(name):
 def test_fields_written_by_transformers_are_accepted(tmp_path):
     config = GileConfig(dtype="float16", name_or_path="here", attn_implementation="eager", eos_token_id=3)
     config.save_pretrained(tmp_path)
-    again = GileConfig.from_pretrained(tmp_path, output_attentions=True)
-    assert (again.eos_token_id, again.output_attentions) == (3, True)
+    reloaded = GileConfig.from_pretrained(tmp_path, output_attentions=True)
+    assert (reloaded.eos_token_id, reloaded.output_attentions) == (3, True)
 
 
 def test_text_configuration_fields_may_be_passed_at_the_top_level(tmp_path):
-    one = GileConfig(text_encoder_type="han", hidden_size=7, joint_size=5)
+    config = GileConfig(text_encoder_type="han", hidden_size=7, joint_size=5)
     other = GileConfig(text_config={"text_encoder_type": "han", "hidden_size": 7}, joint_size=5)
-    assert one.to_dict() == other.to_dict()
-    one.save_pretrained(tmp_path)
-    again = GileConfig.from_pretrained(tmp_path, max_sentences=3)
-    assert (again.text_config.max_sentences, again.text_config.hidden_size) == (3, 7)
+    assert config.to_dict() == other.to_dict()
+    config.save_pretrained(tmp_path)
+    reloaded = GileConfig.from_pretrained(tmp_path, max_sentences=3)
+    assert (reloaded.text_config.max_sentences, reloaded.text_config.hidden_size) == (3, 7)
     with pytest.raises(ValueError, match="hidden_size is a field of text_config: set it there"):
-        GileConfig(text_config=one.text_config, hidden_size=9)
+        GileConfig(text_config=config.text_config, hidden_size=9)
 
 
 @pytest.mark.parametrize("content", [b"NaN", b"5", b"null", b"[]", b'"x"', b'{"joint_size": 5', b"\xff", b"[" * 99_999])

@@ -101,8 +101,8 @@ def test_a_flipped_bit_in_an_index_is_detected(saved_index):
     folder, index = saved_index
     for file in sorted(folder.iterdir()):
         data = file.read_bytes()
-        for place in (len(data) // 3, len(data) - 7):
-            file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        for position in (len(data) // 3, len(data) - 7):
+            file.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
             for mmap in (True, False):
                 with pytest.raises(ValueError, match=rf"{file.name}.*(build|upgrade)"):
                     LabelIndex.from_pretrained(folder, mmap=mmap)

@@ -24,7 +24,7 @@ def make(**fields):
     model = GileForSequenceClassification(config)
     model.label_input_ids = torch.randint(2, V, (L, 3))
     config.label_length = 3
-    with torch.no_grad():  # biases start at zero; random ones leave no term of a formula untested
+    with torch.no_grad():  # biases start at zero; random biases test every term of a formula
         for name, parameter in model.named_parameters():
             if "bias" in name:
                 parameter.normal_()
@@ -63,7 +63,7 @@ def test_other_documents_and_padding_never_change_a_score(encoder, cell, pooling
     words = documents(encoder)
     words[0, ..., -3:] = 0
     if words.dim() == 3:
-        words[0, 1] = 0  # an empty sentence between others
+        words[0, 1] = 0  # an empty sentence between two sentences
     padded = torch.nn.functional.pad(words, (0, 2) if words.dim() == 2 else (0, 2, 0, 3))
     together, attentions = model.gile.embed_texts(padded)
     for row in range(len(words)):
@@ -83,8 +83,8 @@ def test_packed_gru_states_equal_those_of_a_plain_gru(cell):
     words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
     gru = model.gile.text_encoder.word_encoder.gru
     for row, encoded in zip(words, model.gile.embed_texts(words)[0], strict=True):
-        there = model.gile.get_input_embeddings()(row[row > 0])
-        expected = gru(there)[0].sum(0) if len(there) else torch.zeros_like(encoded)
+        vectors_of_row = model.gile.get_input_embeddings()(row[row > 0])
+        expected = gru(vectors_of_row)[0].sum(0) if len(vectors_of_row) else torch.zeros_like(encoded)
         torch.testing.assert_close(encoded, expected)
 
 
@@ -101,7 +101,7 @@ def test_labels_can_be_read_by_the_text_encoder(encoder):
     words = torch.tensor([[3, 4, 0], [5, 0, 0]])
     expected = model.eval().gile.embed_texts(words if encoder == "wan" else words[:, None])[0]
     torch.testing.assert_close(model.gile.embed_labels(words), expected)
-    torch.testing.assert_close(model.train().gile.embed_labels(words), expected)  # word dropout is for documents
+    torch.testing.assert_close(model.train().gile.embed_labels(words), expected)  # without word dropout
     assert model.gile.output_layer.label_projection.in_features == H
 
 
@@ -162,11 +162,11 @@ def test_only_missing_weights_of_a_gru_are_initialized(tmp_path):
     model = make(encoder_cell="gru")
     model.save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
-    kept = weights["gile.text_encoder.word_encoder.gru.weight_hh_l0"].clone()
+    original = weights["gile.text_encoder.word_encoder.gru.weight_hh_l0"].clone()
     missing = weights.pop("gile.text_encoder.word_encoder.gru.weight_ih_l0")
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     gru = GileForSequenceClassification.from_pretrained(tmp_path).gile.text_encoder.word_encoder.gru
-    assert torch.equal(gru.weight_hh_l0, kept)
+    assert torch.equal(gru.weight_hh_l0, original)
     assert gru.weight_ih_l0.isfinite().all()
     assert gru.weight_ih_l0.abs().max() < 10 * missing.abs().max()
     assert gru.weight_ih_l0.any()

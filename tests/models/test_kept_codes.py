@@ -17,24 +17,24 @@ def test_a_change_of_any_number_is_detected(dtype, size):
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randint(0, 100, (size,), generator=generator).to(dtype)
     before, where = compute_state(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
-    for place in [0, size - 1, *where]:
+    for position in [0, size - 1, *where]:
         version = numbers._version
-        numbers.data[place] += 1
+        numbers.data[position] += 1
         assert numbers._version == version
         assert compute_state(numbers) != before
-        numbers.data[place] -= 1
+        numbers.data[position] -= 1
         assert compute_state(numbers) == before
 
 
 def test_swapped_rows_are_detected():
     table = torch.randn(2000, 300, generator=torch.Generator().manual_seed(0))
     before = compute_state(table)
-    for one, other in ((0, 1999), (7, 8), (512, 1024)):
+    for first, second in ((0, 1999), (7, 8), (512, 1024)):
         changed = table.clone()
-        changed[[one, other]] = table[[other, one]]
+        changed[[first, second]] = table[[second, first]]
         assert compute_state(changed) != before
         changed = table.clone()
-        changed[:, [one % 300, other % 300]] = table[:, [other % 300, one % 300]]
+        changed[:, [first % 300, second % 300]] = table[:, [second % 300, first % 300]]
         assert compute_state(changed) != before
     assert compute_state(table[:1], table[1:]) != compute_state(table[1:], table[:1])
     assert compute_state(torch.zeros(4)) != compute_state(torch.zeros(5))
@@ -43,11 +43,11 @@ def test_swapped_rows_are_detected():
 
 
 def test_views_and_inference_tensors_are_hashed():
-    whole = torch.arange(100.0)
-    assert compute_state(whole[3:70]) == compute_state(whole[3:70].clone())
-    assert compute_state(whole.view(10, 10).T) == compute_state(whole.view(10, 10).T.contiguous())
+    vector = torch.arange(100.0)
+    assert compute_state(vector[3:70]) == compute_state(vector[3:70].clone())
+    assert compute_state(vector.view(10, 10).T) == compute_state(vector.view(10, 10).T.contiguous())
     with torch.inference_mode():
-        assert compute_state(torch.arange(100.0)) == compute_state(whole)
+        assert compute_state(torch.arange(100.0)) == compute_state(vector)
 
 
 def words_of(model):
@@ -60,11 +60,11 @@ def test_changes_of_embeddings_that_no_label_uses_keep_codes(make_model):
     (other,) = [row for row in range(1, len(table)) if row not in read][:1]
     with torch.no_grad():
         model(**processor(TEXT, return_tensors="pt"))
-        kept = model.project_stored_labels()
+        cached = model.project_stored_labels()
         table.data[other] += 1
-        assert model.project_stored_labels() is kept
+        assert model.project_stored_labels() is cached
         table.data[int(read[-1])] += 1
-        assert model.project_stored_labels() is not kept
+        assert model.project_stored_labels() is not cached
 
 
 @pytest.mark.parametrize("options", [{}, {"label_rows": True, "cosine_score": True, "bag_size": 3}])
@@ -133,7 +133,7 @@ def test_label_vectors_follow_changes_of_a_frozen_encoder_through_data(make_pret
     expected = make_pretrained(freeze_text_encoder=True)[0].train()
     expected.load_state_dict(model.state_dict())
     assert losses[3] == pytest.approx(expected(**inputs, labels=torch.tensor([[1]])).loss.item())
-    assert len({round(one, 6) for one in losses}) == 3
+    assert len({round(loss, 6) for loss in losses}) == 3
 
 
 def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, monkeypatch):
@@ -145,7 +145,7 @@ def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, m
     model(**inputs, labels=torch.tensor([[1]]))
     with torch.no_grad():
         model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight += 1
-    with pytest.raises(TypeError, match="not callable"):  # a version has changed
+    with pytest.raises(TypeError, match="not callable"):  # a version counter has changed
         model(**inputs, labels=torch.tensor([[1]]))
 
 
@@ -170,15 +170,15 @@ CHANGES = {
 def test_tensor_versions_reveal_ordinary_changes(make_model, monkeypatch, change):
     model, _ = make_model()
     reading = reads_weights.set(False)
-    monkeypatch.setattr(stored_labels_gile, "_hash", None)  # no weight is read
+    monkeypatch.setattr(stored_labels_gile, "_hash", None)  # no weights are read
     try:
         with torch.no_grad():
-            kept = model.project_stored_labels()
-            assert model.project_stored_labels() is kept
+            cached = model.project_stored_labels()
+            assert model.project_stored_labels() is cached
             change(model)
             fresh = model.gile.project_labels(**model.stored_inputs())
             torch.testing.assert_close(model.project_stored_labels(), fresh)
-            assert not torch.allclose(kept, fresh)
+            assert not torch.allclose(cached, fresh)
     finally:
         reads_weights.reset(reading)
 

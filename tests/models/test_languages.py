@@ -33,7 +33,7 @@ LABELS = LabelSet(
 def make():
     def make(**fields):
         torch.manual_seed(0)
-        texts = {language: [*given, *TEXTS[language]] for language, given in TEXTS.items()}
+        texts = {language: [*texts, *TEXTS[language]] for language, texts in TEXTS.items()}
         tokenizer = build_tokenizer(texts)
         sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13}
         config = GileConfig(
@@ -62,9 +62,9 @@ def mixed(processor):
 
 def test_the_same_word_in_two_languages_has_two_entries(make):
     _, processor = make()
-    one, other = (processor(["gift"], language=language)["input_ids"][0] for language in LANGUAGES)
-    assert one != other
-    assert processor(["gift schlange"], language="english")["input_ids"][0] == [*one, 1]
+    english, german = (processor(["gift"], language=language)["input_ids"][0] for language in LANGUAGES)
+    assert english != german
+    assert processor(["gift schlange"], language="english")["input_ids"][0] == [*english, 1]
 
 
 def test_a_saved_processor_keeps_its_languages(make, tmp_path):
@@ -80,8 +80,8 @@ def test_sharing_decides_which_modules_are_shared(make, sharing, cell):
     model, _ = make(text_encoder_type="han", sharing=sharing, encoder_cell=cell)
     encoder = model.gile.text_encoder
     for name, kind in itertools.product(("word", "sentence"), ("encoder", "attention")):
-        own = isinstance(getattr(encoder, f"{name}_{kind}"), torch.nn.ModuleDict)
-        assert own is (sharing not in ("both", {"encoder": "encoders", "attention": "attention"}[kind]))
+        is_separate = isinstance(getattr(encoder, f"{name}_{kind}"), torch.nn.ModuleDict)
+        assert is_separate is (sharing not in ("both", {"encoder": "encoders", "attention": "attention"}[kind]))
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -99,8 +99,8 @@ def test_a_mixed_batch_scores_like_separate_batches(make, sharing, layer):
     model, processor = make(text_encoder_type="han", sharing=sharing, output_layer=layer, share_joint_space=False)
     words, languages = mixed(processor)
     logits = model(**words, language=languages).logits
-    places = torch.tensor([LANGUAGES.index(language) for language in languages])
-    assert torch.equal(model(**words, language=places).logits, logits)
+    indices = torch.tensor([LANGUAGES.index(language) for language in languages])
+    assert torch.equal(model(**words, language=indices).logits, logits)
     torch.testing.assert_close(logits[0::2], model(**of(processor, "english")).logits)
     torch.testing.assert_close(logits[1::2], model(**of(processor, "german")).logits)
 
@@ -113,7 +113,7 @@ def test_a_document_is_scored_with_the_labels_of_its_language(make, layer):
 
 
 def crossed(model, documents, candidate_language):
-    """Scores documents with the stored labels of another language."""
+    """Scores documents against the stored labels of another language."""
     codes = model.project_stored_labels(language=documents["language"])
     scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
     return model.stored_labels.masked(scores, candidate_language)
@@ -285,7 +285,7 @@ def test_the_pipeline_takes_a_language(make):
 
 @pytest.mark.parametrize("layer", ["gile", "linear"])
 def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path, layer):
-    """A saved config.json has its mappings sorted."""
+    """Checks that mappings survive a saved config.json, which sorts them."""
     torch.manual_seed(0)
     labels = LabelSet([*LABELS[3:], *LABELS[:3]])
     tokenizer = build_tokenizer({language: [*TEXTS[language], *TEXTS[language]] for language in ("german", "english")})
@@ -301,10 +301,10 @@ def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path, layer):
     model.set_labels(labels, processor)
     model.save_pretrained(tmp_path)
     loaded = GileForSequenceClassification.from_pretrained(tmp_path).eval()
-    for language, own in {"german": [True] * 2 + [False] * 3, "english": [False] * 2 + [True] * 3}.items():
+    for language, is_candidate in {"german": [True] * 2 + [False] * 3, "english": [False] * 2 + [True] * 3}.items():
         inputs = of(processor, language)
         assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
-        assert loaded(**inputs).logits[0].isfinite().tolist() == own
+        assert loaded(**inputs).logits[0].isfinite().tolist() == is_candidate
     with pytest.raises(ValueError, match="have the languages english, german in this order; group them by language"):
         model.set_labels(LABELS, processor)
 
@@ -353,7 +353,7 @@ def test_the_pipeline_refuses_a_list_of_languages(make):
             "label_texts has the language 'german",
         ),
     ],
-    ids=["list of labels", "mapping of labels", "one text", "another language"],
+    ids=["list of labels", "mapping of labels", "single text", "another language"],
 )
 def test_invalid_texts_by_language_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):

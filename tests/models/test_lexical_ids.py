@@ -1,4 +1,4 @@
-"""Hashed ids of words and parts of words."""
+"""Hashes of words and character n-grams."""
 
 import zlib
 from collections import Counter
@@ -66,14 +66,14 @@ def test_an_id_is_a_feature_with_its_count():
     ids = np.array(lexical_ids(text), np.int32)
     features = ids % LEXICAL_BUCKETS
     assert features.tolist() == sorted(counts)
-    assert (ids // LEXICAL_BUCKETS + 1).tolist() == [min(counts[one], 2048) for one in sorted(counts)]
+    assert (ids // LEXICAL_BUCKETS + 1).tolist() == [min(counts[feature], 2048) for feature in sorted(counts)]
 
 
 def test_words_of_a_title_count_three_times():
-    title = [one + 2 * LEXICAL_BUCKETS for one in lexical_features("iron")]
+    title = [feature + 2 * LEXICAL_BUCKETS for feature in lexical_features("iron")]
     assert set(lexical_ids("iron\nmilk")) == {*title, *lexical_features("milk")}
     assert lexical_ids("iron milk\n") == lexical_ids(" \niron milk") == lexical_ids("iron milk")
 
 
 def test_repeated_words_share_an_id_with_a_count():
-    assert lexical_ids("iron milk " * 1000) == [one + 999 * LEXICAL_BUCKETS for one in lexical_ids("iron milk")]
+    assert lexical_ids("iron milk " * 1000) == [number + 999 * LEXICAL_BUCKETS for number in lexical_ids("iron milk")]

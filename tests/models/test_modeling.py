@@ -124,7 +124,7 @@ def test_set_labels_changes_scores_names_and_number(make_model):
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
-        model(**documents)  # label codes are kept from here on
+        model(**documents)  # caches the label codes
         new = LabelSet.from_names(["Iron", "Heart", "Risk of Infection"])
         model.set_labels(new, processor)
         torch.testing.assert_close(model(**documents).logits, both_towers(model, processor, new).logits)
@@ -154,8 +154,8 @@ class TestLoss:
 
     def test_single_columns_can_also_be_trained_with_sigmoid(self, make_model):
         model, processor = make_model(problem_type="multi_label_classification")
-        one = self.loss(model, processor, labels=torch.tensor([1, 4])).loss
-        torch.testing.assert_close(one, self.loss(model, processor, labels=torch.tensor([[1], [4]])).loss)
+        flat = self.loss(model, processor, labels=torch.tensor([1, 4])).loss
+        torch.testing.assert_close(flat, self.loss(model, processor, labels=torch.tensor([[1], [4]])).loss)
 
     @pytest.mark.parametrize("output_layer", ["gile", "linear"])
     def test_sampled_loss_is_the_full_loss_restricted_to_the_sample(self, make_model, output_layer):
@@ -190,7 +190,7 @@ class TestLoss:
             (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
             (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
         ],
-        ids=["out of range", "other batch", "integer zeros and ones", "floats of one dimension", "too few columns"],
+        ids=["out of range", "other batch", "integer zeros and ones", "one-dimensional floats", "too few columns"],
     )
     def test_invalid_labels_are_refused(self, make_model, labels, message):
         model, processor = make_model(problem_type="multi_label_classification")
@@ -203,8 +203,8 @@ class TestLoss:
             self.loss(model, processor, labels=self.gold)
 
 
-class TestKeptLabelCodes:
-    """In evaluation label codes are computed once; nothing may make them stale."""
+class TestCachedLabelCodes:
+    """In evaluation, label codes are computed once, and again after every change of their inputs."""
 
     def scores(self, model, processor):
         with torch.no_grad():
@@ -242,9 +242,9 @@ class TestKeptLabelCodes:
         for factor in (2.0, 0.5, 3.0, 0.7, 1.5):
             state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
             model.load_state_dict(state, strict=False, assign=assign)
-            kept = self.scores(model, processor)
+            cached = self.scores(model, processor)
             model.stored_labels.clear_cache()
-            assert torch.equal(kept, self.scores(model, processor))
+            assert torch.equal(cached, self.scores(model, processor))
 
     def test_scoring_may_alternate_between_autocast_and_full_precision(self, make_model):
         model, processor = make_model()
@@ -256,8 +256,8 @@ class TestKeptLabelCodes:
     def test_inference_mode_works(self, make_model):
         model, processor = make_model()
         with torch.inference_mode():
-            kept = model(**processor(TEXTS, return_tensors="pt")).logits
-        assert torch.equal(kept, self.scores(model, processor))
+            cached = model(**processor(TEXTS, return_tensors="pt")).logits
+        assert torch.equal(cached, self.scores(model, processor))
 
     def test_gradients_flow_to_the_labels_even_in_evaluation_mode(self, make_model):
         model, processor = make_model()
@@ -276,7 +276,7 @@ def test_padding_is_ignored_with_manually_set_embeddings(make_model):
 @pytest.mark.parametrize(
     ("labels", "problem_type"),
     [(torch.tensor([1, 4]), "single_label_classification"), (torch.tensor([[1], [4]]), "multi_label_classification")],
-    ids=["one each", "any number"],
+    ids=["a single label", "any number"],
 )
 def test_the_first_labels_decide_the_problem_type(make_model, labels, problem_type):
     model, processor = make_model()

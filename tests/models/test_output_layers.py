@@ -41,12 +41,12 @@ def test_the_fast_path_has_the_gradients_of_the_paper_formula(joint, vectors):
     fast = torch.autograd.grad((fast_scores(joint, texts, labels) * upstream).sum(), inputs)
     literal = torch.autograd.grad((literal_scores(joint, texts, labels) * upstream).sum(), inputs)
     assert len(fast) == 8
-    for one, other in zip(fast, literal, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    for actual, expected in zip(fast, literal, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_literal_layer_equals_equation_14(joint, vectors):
-    texts, labels = (one.detach() for one in vectors)
+    texts, labels = (vector.detach() for vector in vectors)
     v, b_v = joint.input_projection.weight, joint.input_projection.bias
     u, b_u = joint.label_projection.weight, joint.label_projection.bias
     w, b = joint.classifier.weight[0], joint.classifier.bias
@@ -89,7 +89,7 @@ def test_adding_or_permuting_labels_keeps_the_other_scores(joint, vectors):
 
 
 def test_label_vectors_are_means_of_words_without_padding():
-    table = torch.nn.Embedding(5, D)  # a table of given vectors need not know its padding
+    table = torch.nn.Embedding(5, D)  # a table of passed vectors may have no padding index
     vectors = mean_of_words(table, torch.tensor([[2, 3, 0], [4, 0, 0], [0, 0, 0]]), 0)
     torch.testing.assert_close(vectors[0], (table.weight[2] + table.weight[3]) / 2)
     torch.testing.assert_close(vectors[1], table.weight[4])

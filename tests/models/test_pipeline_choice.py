@@ -11,7 +11,7 @@ from hf_gile.models import search_gile
 from hf_gile.models.search_gile import Choice, best_labels, calibrated, compute_scores
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
-# Stored ones seen and unseen, and one that is not stored.
+# Stored seen and unseen labels, and a label that is not stored.
 CANDIDATES = ["Iron", "Milk, Human", "Blood", "Risk of Infection", "Infant"]
 CALIBRATIONS = {
     "platt": {
@@ -46,14 +46,14 @@ def scores(answer):
 
 
 def literal(parts, candidates, multi_label=True):
-    """Every label's probability, of each text."""
+    """Returns the probability of each label for each text."""
     model, processor = parts
     words = processor(TEXTS, label_text=candidates, return_tensors="pt")
     logits = model.gile(**words).logits.detach()
     seen = torch.tensor([name.split(":")[0] in ("Iron", "Milk, Human", "Heart Failure") for name in candidates])
     logits = calibrated(logits, seen, model.config.calibration)
-    found = logits.sigmoid() if multi_label else logits.softmax(-1)
-    return [dict(zip(candidates, row.tolist(), strict=True)) for row in found]
+    probabilities = logits.sigmoid() if multi_label else logits.softmax(-1)
+    return [dict(zip(candidates, row.tolist(), strict=True)) for row in probabilities]
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
@@ -61,14 +61,14 @@ def literal(parts, candidates, multi_label=True):
 def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, parts, calibration, multi_label):
     uncalibrated = pipe(TEXTS, CANDIDATES, multi_label=multi_label)
     parts[0].config.calibration = calibration
-    given = (CANDIDATES, LabelSet.from_names(CANDIDATES), LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES)))
-    for labels in given:
+    forms = (CANDIDATES, LabelSet.from_names(CANDIDATES), LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES)))
+    for labels in forms:
         answers = pipe(TEXTS, labels, multi_label=multi_label, batch_size=3)
         for answer, expected in zip(answers, literal(parts, CANDIDATES, multi_label), strict=True):
             assert scores(answer) == pytest.approx(expected, rel=1e-5)
             assert answer["scores"] == sorted(answer["scores"], reverse=True)
     assert answers != uncalibrated
-    # It changes the order of seen among unseen labels only where both were calibrated.
+    # The order of seen and unseen labels changes only if both groups are calibrated.
     assert (answers[0]["labels"] == uncalibrated[0]["labels"]) == (set(calibration) == {"unseen"})
 
 
@@ -85,13 +85,13 @@ def test_top_k_is_the_beginning_of_the_full_answer(pipe, parts, calibration, mul
     parts[0].config.calibration = calibration
     full = pipe(TEXTS, labels, multi_label=multi_label, batch_size=2)
     for k in (1, 2, 100):
-        for one, other in zip(full, pipe(TEXTS, labels, multi_label=multi_label, top_k=k, batch_size=4), strict=True):
-            assert other["labels"] == one["labels"][:k]
-            assert other["scores"] == pytest.approx(one["scores"][:k], rel=1e-5)
+        for answer, top in zip(full, pipe(TEXTS, labels, multi_label=multi_label, top_k=k, batch_size=4), strict=True):
+            assert top["labels"] == answer["labels"][:k]
+            assert top["scores"] == pytest.approx(answer["scores"][:k], rel=1e-5)
 
 
 def many_labels(num_labels=101):
-    """Random codes of labels, and of seven documents."""
+    """Returns random codes of labels and of seven documents."""
     torch.manual_seed(0)
     return torch.randn(num_labels, 5), torch.randn(7, 5)
 
@@ -102,16 +102,16 @@ def test_scores_of_many_labels_are_computed_in_blocks_of_documents(monkeypatch):
     at_once = best_labels(text_codes, codes, 0.5, choice)
     sizes = []
     monkeypatch.setattr(
-        search_gile, "compute_scores", lambda some, *of: sizes.append(len(some)) or compute_scores(some, *of)
+        search_gile, "compute_scores", lambda texts, *rest: sizes.append(len(texts)) or compute_scores(texts, *rest)
     )
     monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 3 * 101)
     in_parts = best_labels(text_codes, codes, 0.5, choice)
     assert sizes == [3, 3, 1]
     full = calibrated(compute_scores(text_codes, codes, 0.5), choice.seen, choice.calibration).sigmoid()
     full = full.masked_fill(full < choice.threshold, -1)
-    for one, other, row in zip(at_once, in_parts, full, strict=True):
-        assert one.columns.tolist() == other.columns.tolist() == row.argsort(descending=True)[:11].tolist()
-        torch.testing.assert_close(one.scores, other.scores)
+    for whole, part, row in zip(at_once, in_parts, full, strict=True):
+        assert whole.columns.tolist() == part.columns.tolist() == row.argsort(descending=True)[:11].tolist()
+        torch.testing.assert_close(whole.scores, part.scores)
 
 
 @pytest.mark.parametrize("k", [1, 7, 60, 101, 500])
@@ -136,7 +136,7 @@ def test_equal_scores_are_sorted_by_column():
     codes, text_codes = many_labels(13)
     codes[:] = codes[0].clone()
     seen = torch.arange(13) % 3 == 0
-    calibration = {"seen": {"method": "platt", "scale": 1, "offset": 0}}  # changes nothing
+    calibration = {"seen": {"method": "platt", "scale": 1, "offset": 0}}  # has no effect
     for top_k in (5, 13, None):
         for answer in best_labels(text_codes, codes, 0.5, Choice(top_k=top_k, seen=seen, calibration=calibration)):
             assert answer.columns.tolist() == list(range(top_k or 13))
@@ -146,17 +146,17 @@ def test_equal_scores_are_sorted_by_column():
 @pytest.mark.parametrize("softmax", [False, True])
 def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, softmax):
     codes, text_codes = many_labels()
-    codes[:] = (codes * 16).round() / 16  # all sums are exact, in any shape
+    codes[:] = (codes * 16).round() / 16  # all sums are exact in any order
     text_codes = (text_codes * 16).round() / 16
-    codes[70:] = codes[:31]  # some are equal before, too
+    codes[70:] = codes[:31]  # some logits are equal even without calibration
     seen = torch.arange(101) < num_seen
     flat = {"method": "spline", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
     choice = Choice(not softmax, seen=seen, calibration={"seen": flat, "unseen": flat})
     raw = compute_scores(text_codes, codes, 0.5)
     logits = calibrated(raw, seen, choice.calibration)
     rankings = [
-        [column for *_, column in sorted(zip((-own).tolist(), (-before).tolist(), range(101), strict=True))]
-        for own, before in zip(logits, raw, strict=True)
+        [column for *_, column in sorted(zip((-scores).tolist(), (-tie_breakers).tolist(), range(101), strict=True))]
+        for scores, tie_breakers in zip(logits, raw, strict=True)
     ]
     assert len(logits[0].unique()) < len(raw[0].unique())
     pieces = [code.expand(2, 5) for code in text_codes]
@@ -174,9 +174,9 @@ def test_labels_of_a_single_group_are_searched_without_computing_all_scores(pipe
     unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
     expected = pipe(TEXTS, unseen)
     monkeypatch.setattr(search_gile, "compute_scores", None)
-    for one, other in zip(expected, pipe(TEXTS, unseen, top_k=2), strict=True):
-        assert other["labels"] == one["labels"][:2]
-        assert other["scores"] == pytest.approx(one["scores"][:2], rel=1e-5)
+    for answer, top in zip(expected, pipe(TEXTS, unseen, top_k=2), strict=True):
+        assert top["labels"] == answer["labels"][:2]
+        assert top["scores"] == pytest.approx(answer["scores"][:2], rel=1e-5)
 
 
 def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts):
@@ -188,8 +188,8 @@ def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts
             expected = {name: score for name, score in scores(whole).items() if score >= thresholds[name]}
             assert scores(answer) == pytest.approx(expected, rel=1e-6)
             assert answer["labels"] == list(expected)
-    own = [Label("new", "Weeks", threshold=0.0), Label("other", "Patients", threshold=1.0)]
-    assert pipe(TEXTS[0], own, threshold="stored")["labels"] == ["Weeks"]
+    new_labels = [Label("new", "Weeks", threshold=0.0), Label("other", "Patients", threshold=1.0)]
+    assert pipe(TEXTS[0], new_labels, threshold="stored")["labels"] == ["Weeks"]
 
 
 def test_without_stored_thresholds_the_threshold_is_a_half(pipe, parts, label_set):
@@ -222,16 +222,16 @@ def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold
     passing = pipe(TEXTS, CANDIDATES, **options)
     forced = pipe(TEXTS, CANDIDATES, force_label=True, **options)
     best = pipe(TEXTS, CANDIDATES, multi_label=multi_label, top_k=1)
-    for one, other, first in zip(passing, forced, best, strict=True):
-        expected = scores(one) or scores(first)
-        assert scores(other) == pytest.approx(expected, rel=1e-5)
-        assert other["labels"] == list(expected)
+    for answer, forced_answer, best_answer in zip(passing, forced, best, strict=True):
+        expected = scores(answer) or scores(best_answer)
+        assert scores(forced_answer) == pytest.approx(expected, rel=1e-5)
+        assert forced_answer["labels"] == list(expected)
     for k in (1, 2):
         for answers, force_label in ((passing, False), (forced, True)):
             heads = pipe(TEXTS, CANDIDATES, top_k=k, force_label=force_label, **options)
-            for one, other in zip(answers, heads, strict=True):
-                assert other["labels"] == one["labels"][:k]
-                assert other["scores"] == pytest.approx(one["scores"][:k], rel=1e-5)
+            for answer, top in zip(answers, heads, strict=True):
+                assert top["labels"] == answer["labels"][:k]
+                assert top["scores"] == pytest.approx(answer["scores"][:k], rel=1e-5)
 
 
 def test_better_labels_below_their_threshold_do_not_displace_a_label(pipe):

@@ -86,9 +86,9 @@ def test_a_dataset_is_read_lazily_and_has_a_length(pipe):
         def __len__(self):
             return len(TEXTS)
 
-        def __getitem__(self, place):
+        def __getitem__(self, position):
             self.read += 1
-            return TEXTS[place]
+            return TEXTS[position]
 
     texts = Texts()
     answers = pipe(texts, CANDIDATES)
@@ -126,9 +126,9 @@ def test_a_lone_surrogate_is_refused_by_position(pipe):
         pipe(texts, CANDIDATES)
     with pytest.raises(ValueError, match=r"label_text\[1\] has a lone surrogate"):
         pipe(TEXTS, ["Iron", "Milk \ude00"])
-    whole = "\ud83e\udd5b iron".encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as the message says
-    assert whole == "🥛 iron"
-    assert pipe(whole, CANDIDATES)["scores"] == pipe("iron", CANDIDATES)["scores"]
+    fixed = "\ud83e\udd5b iron".encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as in the message
+    assert fixed == "🥛 iron"
+    assert pipe(fixed, CANDIDATES)["scores"] == pipe("iron", CANDIDATES)["scores"]
 
 
 def test_a_list_of_sentences_is_a_single_document(make_model):

@@ -1,8 +1,8 @@
-"""An answer depends on its own text and labels only: not on the batch, the order of texts or labels, other labels.
+"""An answer depends only on its text and labels: not on the batch, the order of texts or labels, or other labels.
 
-Float sums depend on their order a little, and so on the shape of a batch. How much is derived: a sum of n products in
-float32 is the exact sum of products each changed by n u at most (u = 2^-24, the backward error of an inner product),
-so a probability p is changed by n u sum_w |w dp/dw| at most, to first order, and two of them differ by twice that.
+Float sums depend slightly on their order, and so on the shape of a batch. The tolerance is derived from this: a float32
+sum of n products is the exact sum of products that are each changed by at most n u (u = 2^-24, the backward error of an
+inner product). To first order, a probability p changes by at most n u sum_w |w dp/dw|, and two differ by twice that.
 """
 
 import copy
@@ -64,7 +64,7 @@ def tolerances():
 
 @pytest.fixture
 def tolerance(request, parts, candidates, tolerances):
-    """Return the largest allowed difference between two probabilities that sum the same products."""
+    """Returns the largest allowed difference between two probabilities that sum the same products."""
     name = request.node.callspec.params["parts"]
     if name not in tolerances:
         tolerances[name] = tolerance_of(*parts, candidates)
@@ -83,7 +83,7 @@ def tolerance_of(model, processor, candidates):
     for score in scores.flatten():
         slopes = torch.autograd.grad(score, weights, retain_graph=True, allow_unused=True)
         changes = [
-            (one.detach() * slope).abs().sum() for one, slope in zip(weights, slopes, strict=True) if slope is not None
+            (w.detach() * slope).abs().sum() for w, slope in zip(weights, slopes, strict=True) if slope is not None
         ]
         worst = max(worst, float(sum(changes)))
     longest = max(size for weight in weights for size in weight.shape)
@@ -94,17 +94,17 @@ def scores(answer):
     return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
-def assert_same(answers, others, tolerance):
-    for one, other in zip(answers, others, strict=True):
-        assert one["sequence"] == other["sequence"]
-        assert scores(one) == pytest.approx(scores(other), rel=0, abs=tolerance)
+def assert_same(answers, expected_answers, tolerance):
+    for answer, expected in zip(answers, expected_answers, strict=True):
+        assert answer["sequence"] == expected["sequence"]
+        assert scores(answer) == pytest.approx(scores(expected), rel=0, abs=tolerance)
 
 
 @pytest.mark.parametrize("batch_size", [2, 5])
 def test_batch_size_and_text_order_do_not_change_scores(pipe, candidates, tolerance, batch_size):
     alone = [pipe(text, candidates) for text in TEXTS]
-    found = [score for answer in alone for score in answer["scores"]]
-    assert max(found) - min(found) > 500 * tolerance  # what a text or a label changes, a test that can fail
+    all_scores = [score for answer in alone for score in answer["scores"]]
+    assert max(all_scores) - min(all_scores) > 500 * tolerance  # texts and labels matter far more
     assert_same(pipe(TEXTS, candidates, batch_size=batch_size), alone, tolerance)
     assert_same(pipe(TEXTS[::-1], candidates, batch_size=batch_size)[::-1], alone, tolerance)
     assert_same(list(pipe(iter(TEXTS), candidates, batch_size=batch_size)), alone, tolerance)
@@ -116,36 +116,36 @@ def test_batch_size_and_text_order_do_not_change_scores(pipe, candidates, tolera
 
 def test_other_labels_and_their_order_do_not_change_scores(pipe, candidates, tolerance):
     if candidates is None:
-        pytest.skip("a linear unit has no other labels than its own")
+        pytest.skip("a linear unit only has trained labels")
     together = pipe(TEXTS, CANDIDATES, batch_size=3)
     backwards = pipe(TEXTS, CANDIDATES[::-1], batch_size=3)
     assert_same(together, backwards, tolerance)
-    for place, text in enumerate(TEXTS):
+    for position, text in enumerate(TEXTS):
         alone = {name: pipe(text, [name])["scores"][0] for name in CANDIDATES}
-        assert scores(together[place]) == pytest.approx(alone, rel=0, abs=tolerance)
+        assert scores(together[position]) == pytest.approx(alone, rel=0, abs=tolerance)
     many = pipe(TEXTS, [*CANDIDATES[:3], *(f"Iron {number} of rats" for number in range(997)), *CANDIDATES[3:]])
-    for one, other in zip(together, many, strict=True):
-        assert {name: scores(other)[name] for name in CANDIDATES} == pytest.approx(scores(one), rel=0, abs=tolerance)
+    for answer, more in zip(together, many, strict=True):
+        assert {name: scores(more)[name] for name in CANDIDATES} == pytest.approx(scores(answer), rel=0, abs=tolerance)
     per_text = pipe(TEXTS, [CANDIDATES, *([[name] for name in CANDIDATES[1:]])], batch_size=5)
     assert_same(per_text[:1], together[:1], tolerance)
-    for place in range(1, 5):
-        assert per_text[place]["scores"][0] == pytest.approx(
-            scores(together[place])[CANDIDATES[place]], rel=0, abs=tolerance
+    for position in range(1, 5):
+        assert per_text[position]["scores"][0] == pytest.approx(
+            scores(together[position])[CANDIDATES[position]], rel=0, abs=tolerance
         )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_half_precision_index_gives_consistent_answers(pipe, parts, candidates, tolerance, dtype):
-    # The index is rounded once: what it lost, every answer lost alike. Built again in another order it may be rounded
-    # otherwise, where a code lies between two of its numbers, so the order is changed in the index here.
+    # The index is rounded once, with the same rounding errors for all answers. An index built in another order may be
+    # rounded differently, if a code lies between two numbers, so the order is changed in the index itself.
     index = LabelIndex.build(*parts, candidates and LabelSet.from_names(candidates), dtype=dtype)
     alone = [pipe(text, index) for text in TEXTS]
     assert_same(pipe(TEXTS[::-1], index, batch_size=4)[::-1], alone, tolerance)
     other = copy.copy(index)
     other.label_set, other.codes = LabelSet(list(index.label_set)[::-1]), index.codes.flip(0)
     assert_same(pipe(TEXTS, other, batch_size=2), alone, tolerance)
-    for one, best in zip(alone, pipe(TEXTS, other, top_k=2, batch_size=3), strict=True):
-        assert best["scores"] == pytest.approx(one["scores"][:2], rel=0, abs=tolerance)
+    for single, best in zip(alone, pipe(TEXTS, other, top_k=2, batch_size=3), strict=True):
+        assert best["scores"] == pytest.approx(single["scores"][:2], rel=0, abs=tolerance)
 
 
 QUICK = ("wan with labels read by it", "transformer")

@@ -40,11 +40,11 @@ def scores(answer):
 
 
 def logits_of_pieces(pipe, text):
-    """`(P, C)`: a literal reading of the pieces, one by one."""
+    """Returns `(P, C)` logits, computed separately for each piece."""
     (pieces,) = pipe.processor.pieces(text)
     words = pipe.processor(label_text=CANDIDATES, return_tensors="pt")
     with torch.no_grad():
-        return torch.cat([pipe.model.gile(**pipe.processor.pad_documents([one]), **words).logits for one in pieces])
+        return torch.cat([pipe.model.gile(**pipe.processor.pad_documents([piece]), **words).logits for piece in pieces])
 
 
 def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
@@ -91,7 +91,7 @@ def test_a_label_gets_the_highest_or_mean_logit_of_the_pieces(pipe, long_texts, 
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "force_label": True}], ids=str)
-@pytest.mark.parametrize("batch_size", [5, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 2))])
+@pytest.mark.parametrize("batch_size", [5, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2))])
 def test_a_short_text_has_the_same_answer_in_all_modes(make_model, make_pretrained, options, batch_size):
     for kind in ("wan", "han", "transformer", "hierarchical_transformer"):
         make = make_pretrained if kind in PRETRAINED else make_model
@@ -101,9 +101,9 @@ def test_a_short_text_has_the_same_answer_in_all_modes(make_model, make_pretrain
         cut = pipe(texts, CANDIDATES, batch_size=batch_size, **options)
         for long_texts in ("max", "mean"):
             answers = pipe(texts, CANDIDATES, batch_size=batch_size, long_texts=long_texts, **options)
-            for place in (0, 2, 3):
-                assert answers[place] == cut[place]
-        assert answers[1] != cut[1]  # the mean; all of the best may be in the first piece
+            for position in (0, 2, 3):
+                assert answers[position] == cut[position]
+        assert answers[1] != cut[1]  # the mean; the best scores may all be in the first piece
 
 
 def test_a_long_text_has_the_same_answer_in_any_batch(pipe):
@@ -123,10 +123,10 @@ def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
         lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest),
     )
     answers = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
-    assert max(sizes) == 3  # the texts of the batch; else two pieces would be read at once
+    assert max(sizes) == 3  # as many as texts in the batch; otherwise two pieces would be encoded together
     assert len(sizes) > 5
-    for one, other in zip(expected, answers, strict=True):
-        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
+    for answer, actual in zip(expected, answers, strict=True):
+        assert scores(answer) == pytest.approx(scores(actual), rel=1e-5)
 
 
 def test_each_piece_is_encoded_once(make_model, monkeypatch):
@@ -164,10 +164,12 @@ def test_evidence_is_the_attention_to_words_as_written(make_model, make_pretrain
         read = [word for sentence in words for word in sentence]
         assert read == ["The", "failing", "HEART", ",", "pumps", "12", ".", "5", "less", ".", "Breast", "milk", "!"]
         row = weights[0][0] if kind == "transformer" else weights[0][0, 0]
-        own = sentences[0]["words"]
-        assert own[0][1] == row[1].item()
-        assert own[1][1] == pytest.approx((row[2] + row[3]).item())  # fail ##ing
-        assert sum(weight for _, weight in own) == pytest.approx(1 - row[0].item() - row[row > 0][-1].item(), abs=1e-6)
+        first = sentences[0]["words"]
+        assert first[0][1] == row[1].item()
+        assert first[1][1] == pytest.approx((row[2] + row[3]).item())  # fail ##ing
+        assert sum(weight for _, weight in first) == pytest.approx(
+            1 - row[0].item() - row[row > 0][-1].item(), abs=1e-6
+        )
     elif kind == "wan":
         assert words == [["The", "failing", "HEART", "pumps", "12.5", "less", "Breast", "milk"]]
         assert [weight for _, weight in sentences[0]["words"]] == weights[0][0, :8].tolist()

@@ -45,29 +45,29 @@ LABELS = LabelSet(
 WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
 
 
-def only_in(documents):
-    counts = Counter(one for text in documents for one in set(lexical_features(text)))
-    return {one: math.log((1 + len(documents)) / (1 + count)) + 1 for one, count in counts.items()}
+def idf_of(documents):
+    counts = Counter(feature for text in documents for feature in set(lexical_features(text)))
+    return {feature: math.log((1 + len(documents)) / (1 + count)) + 1 for feature, count in counts.items()}
 
 
-def by_hand(text, label, idf, default):
-    """Match and coverage of a document and a label, as the docstring of `Postings` says."""
+def compute_terms(text, label, idf, default):
+    """Computes match and coverage of a document and a label by the docstring of `Postings`."""
     document, match, coverage = Counter(lexical_features(text)), 0.0, 0.0
-    described = [one for one in lexical_features(label.description) if one % 2 == 0]
+    description = [feature for feature in lexical_features(label.description) if feature % 2 == 0]
     names = [lexical_features(name) for name in (label.name, *label.synonyms)]
-    for ids, share in [(described, 0.6), *((ids, 1.0) for ids in names)]:
-        squares = {one: idf.get(one, default) ** 2 for one in set(ids)}
-        kept = {one for one, square in squares.items() if square >= 0.1 * max(squares.values())}
+    for ids, share in [(description, 0.6), *((ids, 1.0) for ids in names)]:
+        squares = {feature: idf.get(feature, default) ** 2 for feature in set(ids)}
+        used = {feature for feature, square in squares.items() if square >= 0.1 * max(squares.values())}
         total = sum(squares.values()) ** 0.6 if squares else 1.0
-        found = sum(document[one] / (document[one] + 1) * squares[one] for one in kept)
-        match = max(match, share * found / total)
-        words = {one for one in kept if one % 2 == 0}
+        matched = sum(document[feature] / (document[feature] + 1) * squares[feature] for feature in used)
+        match = max(match, share * matched / total)
+        words = {feature for feature in used if feature % 2 == 0}
         coverage = max(coverage, float(share == 1 and bool(words) and words <= set(document)))
     return match, coverage
 
 
 @pytest.fixture
-def made(make_model):
+def make_lexical(make_model):
     def make(**options):
         options = {"lexical": True, "term_weights": WEIGHTS} | options
         model, processor = make_model(**options)
@@ -87,21 +87,21 @@ def codes_of(model, inputs):
         return model.gile.project_texts(inputs["input_ids"], inputs["attention_mask"])
 
 
-def test_the_terms_equal_the_formulas_of_the_docstring(made):
-    model, processor = made()
-    idf, default = only_in(TEXTS), math.log(1 + len(TEXTS)) + 1
-    # Below 50 words, in proportion to the length.
+def test_the_terms_equal_the_formulas_of_the_docstring(make_lexical):
+    model, processor = make_lexical()
+    idf, default = idf_of(TEXTS), math.log(1 + len(TEXTS)) + 1
+    # Below 50 words, terms are proportional to the length.
     lengths = torch.tensor([sum(number % 2 == 0 for number in lexical_features(text)) for text in TEXTS])
     assert lengths.max() < 50
-    whole = torch.tensor([[by_hand(text, label, idf, default) for label in LABELS] for text in TEXTS])
-    expected = whole * (lengths / 50)[:, None, None]
+    full = torch.tensor([[compute_terms(text, label, idf, default) for label in LABELS] for text in TEXTS])
+    expected = full * (lengths / 50)[:, None, None]
     ids = inputs_of(processor)["lexical_ids"]
-    found = model.stored_postings().terms(ids)[:2].movedim(0, -1)
-    torch.testing.assert_close(found, expected)
+    actual = model.stored_postings().terms(ids)[:2].movedim(0, -1)
+    torch.testing.assert_close(actual, expected)
     assert expected[:, :, 1].nonzero().tolist() == [[0, 0], [2, 1]]
-    assert whole[3, 2, 0] > 0.3  # parts of compounds
+    assert full[3, 2, 0] > 0.3  # parts of compounds
     long = inputs_of(processor, [TEXTS[0] + " x" * 50])["lexical_ids"]
-    torch.testing.assert_close(model.stored_postings().terms(long)[:2].movedim(0, -1)[0], whole[0])
+    torch.testing.assert_close(model.stored_postings().terms(long)[:2].movedim(0, -1)[0], full[0])
     scores = model.stored_postings().scores(ids)
     torch.testing.assert_close(scores, 1.5 * expected[:, :, 0] + 0.75 * expected[:, :, 1])
 
@@ -115,8 +115,8 @@ def test_words_in_most_documents_are_ignored():
     assert postings.terms(torch.tensor([lexical_ids("of the")]))[1].bool().tolist() == [[False, True]]
 
 
-def test_scores_do_not_depend_on_other_texts(made):
-    model, processor = made()
+def test_scores_do_not_depend_on_other_texts(make_lexical):
+    model, processor = make_lexical()
     ids, postings = inputs_of(processor)["lexical_ids"], model.stored_postings()
     scores = postings.scores(ids)
     for row, text in enumerate(TEXTS):
@@ -126,9 +126,9 @@ def test_scores_do_not_depend_on_other_texts(made):
     assert nothing.scores(ids).eq(0).all()
 
 
-def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(made, tmp_path):
+def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_lexical, tmp_path):
     weights = WEIGHTS | {"seen": {"match": 0.5}}
-    model, processor = made(label_rows=True, term_weights=weights)
+    model, processor = make_lexical(label_rows=True, term_weights=weights)
     inputs = inputs_of(processor)
     with torch.no_grad():
         model.gile.label_rows.weight[1] = 1.0
@@ -143,47 +143,47 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(made, t
         trained = model.train()(inputs["input_ids"]).logits
         torch.testing.assert_close(trained, without)
     model.eval().save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path)
-    assert not again.gile.output_layer.lexical.idf.requires_grad
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert not reloaded.gile.output_layer.lexical.idf.requires_grad
     with torch.no_grad():
-        assert torch.equal(again(**inputs).logits, logits)
+        assert torch.equal(reloaded(**inputs).logits, logits)
     with pytest.raises(ValueError, match=r"pass lexical_ids, \(B, F\), which the processor"):
-        again(inputs["input_ids"])
-    again.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
+        reloaded(inputs["input_ids"])
+    reloaded.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
 
 
-def test_stock_text_classification_uses_words_with_the_processor(made, tmp_path):
-    model, processor = made(problem_type="multi_label_classification")
+def test_stock_text_classification_uses_words_with_the_processor(make_lexical, tmp_path):
+    model, processor = make_lexical(problem_type="multi_label_classification")
     LabelScoringPipeline(model, processor=processor).save_pretrained(tmp_path)
     with torch.no_grad():
         expected = model(**inputs_of(processor)).logits.sigmoid()
     read = AutoProcessor.from_pretrained(tmp_path)
     answers = pipeline("text-classification", model=str(tmp_path), tokenizer=read, top_k=None)(TEXTS)
     for answer, scores in zip(answers, expected, strict=True):
-        assert {one["label"]: one["score"] for one in answer} == pytest.approx(
+        assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(
             dict(zip(LABELS.names, scores.tolist(), strict=True)), rel=1e-5
         )
     with pytest.raises(ValueError, match="for pipeline 'text-classification', pass tokenizer=<this processor>"):
         pipeline("text-classification", model=str(tmp_path))(TEXTS[0])
 
 
-def test_towers_score_with_the_postings_of_any_labels(made):
-    model, processor = made()
+def test_towers_score_with_the_postings_of_any_labels(make_lexical):
+    model, processor = make_lexical()
     inputs = inputs_of(processor)
     words = processor(label_text=LABELS.texts, return_tensors="pt")
     with torch.no_grad():
         expected = model(**inputs).logits
         dense = model.gile(**inputs, **words).logits
-        found = model.gile(**inputs, **words, postings=model.gile.postings(LABELS)).logits
-    torch.testing.assert_close(found, expected)
+        actual = model.gile(**inputs, **words, postings=model.gile.postings(LABELS)).logits
+    torch.testing.assert_close(actual, expected)
     assert not torch.allclose(dense, expected)
     model.config.term_weights = {"unseen": {"match": 0.0, "coverage": 0.0}}
     assert model.gile.postings(LABELS) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_scores_have_the_precision_of_the_model(made, dtype):
-    model, processor = made()
+def test_scores_have_the_precision_of_the_model(make_lexical, dtype):
+    model, processor = make_lexical()
     inputs = inputs_of(processor)
     with torch.no_grad():
         expected = model(**inputs).logits
@@ -192,8 +192,8 @@ def test_scores_have_the_precision_of_the_model(made, dtype):
     torch.testing.assert_close(logits.float(), expected, rtol=0.05, atol=0.05)
 
 
-def test_an_index_contains_the_words_of_its_labels(made, tmp_path):
-    model, processor = made(label_rows=True)
+def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
+    model, processor = make_lexical(label_rows=True)
     inputs = inputs_of(processor)
     ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
     index = LabelIndex.build(model, processor)
@@ -201,22 +201,22 @@ def test_an_index_contains_the_words_of_its_labels(made, tmp_path):
         expected = model(**inputs).logits
     torch.testing.assert_close(index.scores(codes, lexical_ids=ids), expected)
     index.save_pretrained(tmp_path)
-    again = LabelIndex.from_pretrained(tmp_path)
-    assert torch.equal(again.scores(codes, lexical_ids=ids), index.scores(codes, lexical_ids=ids))
+    reloaded = LabelIndex.from_pretrained(tmp_path)
+    assert torch.equal(reloaded.scores(codes, lexical_ids=ids), index.scores(codes, lexical_ids=ids))
     columns = torch.tensor([4, 1])
-    torch.testing.assert_close(again.scores(codes, columns, ids), expected[:, columns])
+    torch.testing.assert_close(reloaded.scores(codes, columns, ids), expected[:, columns])
     for k in (1, 2, 4):
-        best = again.top_k(codes, k, lexical_ids=ids)
+        best = reloaded.top_k(codes, k, lexical_ids=ids)
         torch.testing.assert_close(best.scores, expected.topk(k).values)
         torch.testing.assert_close(expected.gather(1, best.columns), best.scores)
     with pytest.raises(ValueError, match="pass lexical_ids"):
-        again.top_k(codes, 2)
+        reloaded.top_k(codes, 2)
     with pytest.raises(ValueError, match="pass lexical_ids"):
-        again.scores(codes, lexical_ids=ids[:1])
+        reloaded.scores(codes, lexical_ids=ids[:1])
 
 
-def test_postings_that_point_outside_the_index_are_refused(made, tmp_path):
-    model, processor = made()
+def test_postings_that_point_outside_the_index_are_refused(make_lexical, tmp_path):
+    model, processor = make_lexical()
     index = LabelIndex.build(model, processor)
     for name, wrong in (("labels", index.postings.labels + 1), ("texts", index.postings.texts - 1)):
         index.postings = index.postings._replace(**{name: wrong})
@@ -226,8 +226,8 @@ def test_postings_that_point_outside_the_index_are_refused(made, tmp_path):
         index = LabelIndex.build(model, processor)
 
 
-def test_label_changes_update_the_words_of_an_index(made):
-    model, processor = made(label_rows=True)
+def test_label_changes_update_the_words_of_an_index(make_lexical):
+    model, processor = make_lexical(label_rows=True)
     inputs = inputs_of(processor)
     ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
     index = LabelIndex.build(model, processor, LABELS)
@@ -244,7 +244,7 @@ def test_label_changes_update_the_words_of_an_index(made):
     )
 
 
-def test_a_search_by_codes_gives_exact_scores_of_its_candidates(made):
+def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
     class Search:
         def __len__(self):
             return 5
@@ -252,7 +252,7 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(made):
         def candidates(self, text_codes, k):
             return torch.tensor([[4, 0, 1], [1, -1, 3], [0, 2, 1], [2, 3, 4], [0, 1, -1]])
 
-    model, processor = made()
+    model, processor = make_lexical()
     inputs = inputs_of(processor)
     ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
     index = LabelIndex.build(model, processor)
@@ -260,13 +260,13 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(made):
     scores, columns = index.top_k(codes, 2, approximate=True, lexical_ids=ids)
     torch.testing.assert_close(scores, index.scores(codes, lexical_ids=ids).gather(1, columns))
     assert set(columns[3].tolist()) <= {2, 3, 4}
-    exact = index.top_k(codes, 3, approximate=True, lexical_ids=ids)  # of two documents there are too few
+    exact = index.top_k(codes, 3, approximate=True, lexical_ids=ids)  # two documents have too few candidates
     torch.testing.assert_close(exact.scores[[1, 4]], index.top_k(codes, 3, lexical_ids=ids).scores[[1, 4]])
 
 
 @pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
-def test_the_pipeline_counts_all_words_of_a_text(made, long_texts):
-    model, processor = made(label_rows=True, max_words=3)
+def test_the_pipeline_counts_all_words_of_a_text(make_lexical, long_texts):
+    model, processor = make_lexical(label_rows=True, max_words=3)
     pipe = LabelScoringPipeline(model=model, processor=processor)
     inputs = inputs_of(processor)
     candidates = LabelSet([LABELS[4], LABELS[0], Label("new", "infant blood")])
@@ -275,73 +275,73 @@ def test_the_pipeline_counts_all_words_of_a_text(made, long_texts):
         expected = index.scores(codes_of(model, inputs), lexical_ids=inputs["lexical_ids"])
         for top_k, threshold in ((None, None), (2, None), (None, "stored")):
             options = {"long_texts": long_texts, "multi_label": True, "top_k": top_k, "threshold": threshold}
-            for place, answer in enumerate(pipe(TEXTS, labels, **options)):
-                if long_texts != "cut" and place == 0:
+            for position, answer in enumerate(pipe(TEXTS, labels, **options)):
+                if long_texts != "cut" and position == 0:
                     continue
-                scores = dict(zip(index.label_set.names, expected[place].sigmoid().tolist(), strict=True))
+                scores = dict(zip(index.label_set.names, expected[position].sigmoid().tolist(), strict=True))
                 assert answer["scores"] == pytest.approx([scores[name] for name in answer["labels"]], abs=1e-5)
                 assert answer["scores"] == sorted(answer["scores"], reverse=True)
 
 
-def test_calibrated_answers_count_words(made):
-    model, processor = made(label_rows=True)
+def test_calibrated_answers_count_words(make_lexical):
+    model, processor = make_lexical(label_rows=True)
     platt = {"method": "platt", "scale": 0.5, "offset": 0.25}
     model.config.calibration = {"seen": platt, "unseen": platt | {"offset": -1.0}}
     model.label_set = LabelSet([*LABELS[:2], Label("g", "Herzschwäche", seen=True), *LABELS[3:]])
     pipe = LabelScoringPipeline(model=model, processor=processor)
     every, best = (pipe(TEXTS, multi_label=True, top_k=k) for k in (None, 2))
-    for one, other in zip(every, best, strict=True):
-        assert other["labels"] == one["labels"][:2]
-        assert other["scores"] == pytest.approx(one["scores"][:2], abs=1e-6)
+    for answer, top in zip(every, best, strict=True):
+        assert top["labels"] == answer["labels"][:2]
+        assert top["scores"] == pytest.approx(answer["scores"][:2], abs=1e-6)
 
 
-def test_few_scores_exist_at_once(made, monkeypatch):
-    model, processor = made()
+def test_few_scores_exist_at_once(make_lexical, monkeypatch):
+    model, processor = make_lexical()
     inputs = inputs_of(processor)
     index, codes = LabelIndex.build(model, processor), codes_of(model, inputs)
     expected = index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"])
     monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 1)
-    for one, other in zip(index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"]), expected, strict=True):
-        torch.testing.assert_close(one, other)
+    for actual, wanted in zip(index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"]), expected, strict=True):
+        torch.testing.assert_close(actual, wanted)
 
 
-def test_a_processor_returns_lexical_ids_if_its_model_needs_them(made, tmp_path):
-    model, processor = made()
+def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, tmp_path):
+    model, processor = make_lexical()
     processor.save_pretrained(tmp_path)
-    again = GileProcessor.from_pretrained(tmp_path)
-    assert again(iter(TEXTS))["lexical_ids"] == list(map(lexical_ids, TEXTS))
-    padded = again("Iron in milk", return_tensors="pt")["lexical_ids"]
+    reloaded = GileProcessor.from_pretrained(tmp_path)
+    assert reloaded(iter(TEXTS))["lexical_ids"] == list(map(lexical_ids, TEXTS))
+    padded = reloaded("Iron in milk", return_tensors="pt")["lexical_ids"]
     assert padded.tolist() == [lexical_ids("Iron in milk")]
-    assert "lexical_ids" not in again(label_text=["Iron"])
-    again.lexical = False
-    assert "lexical_ids" not in again(TEXTS)
+    assert "lexical_ids" not in reloaded(label_text=["Iron"])
+    reloaded.lexical = False
+    assert "lexical_ids" not in reloaded(TEXTS)
     with pytest.raises(ValueError, match="create the processor with lexical=True"):
-        again.check_fits(model.config)
+        reloaded.check_fits(model.config)
 
 
-def test_encoded_datasets_and_batches_contain_lexical_ids(made):
-    model, processor = made()
+def test_encoded_datasets_and_batches_contain_lexical_ids(make_lexical):
+    model, processor = make_lexical()
     rows = Dataset.from_dict({"text": TEXTS, "labels": [["h"], [], ["i"], ["g"], []]})
     encoded = encode_dataset(rows, processor, LABELS)
     assert encoded.features["lexical_ids"].feature.dtype == "int32"
-    batch = GileDataCollator(processor)([encoded[place] for place in range(5)])
+    batch = GileDataCollator(processor)([encoded[position] for position in range(5)])
     assert torch.equal(batch["lexical_ids"], inputs_of(processor)["lexical_ids"])
     index, metric = LabelIndex.build(model, processor), LabelMetrics(5)
-    found = evaluate_index(index, model, [batch], metric)
+    actual = evaluate_index(index, model, [batch], metric)
     metric.reset()
     with torch.no_grad():
         metric.update(model(**inputs_of(processor)).logits, batch["labels"])
-    assert found == metric.compute()
+    assert actual == metric.compute()
 
 
-def test_documents_of_sentences_have_the_words_of_all_sentences(made):
-    _, processor = made(text_encoder_type="han")
+def test_documents_of_sentences_have_the_words_of_all_sentences(make_lexical):
+    _, processor = make_lexical(text_encoder_type="han")
     as_text, as_sentences = processor(["Iron. Milk."]), processor([["Iron.", "Milk."]])
     assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [lexical_ids("iron milk")]
 
 
-def test_word_weights_change_the_fingerprint(made):
-    model, _ = made()
+def test_word_weights_change_the_fingerprint(make_lexical):
+    model, _ = make_lexical()
     before = fingerprint(model)
     model.config.term_weights = {"unseen": {"match": 0.5}}
     assert fingerprint(model) != before
@@ -354,17 +354,17 @@ def test_lexical_weights_without_lexical_terms_are_refused(make_model, tmp_path)
     with pytest.raises(StrictDataclassError, match="a linear unit reads no labels"):
         GileConfig(output_layer="linear", lexical=True)
     model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)  # a trained model may learn to
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)  # also for a trained model
     processor.lexical = True
-    set_lexical_weights(again, map(lexical_ids, TEXTS))
+    set_lexical_weights(reloaded, map(lexical_ids, TEXTS))
     with torch.no_grad():
         inputs = inputs_of(processor)
-        added = again(**inputs).logits - model(**inputs).logits
-    torch.testing.assert_close(added, again.stored_postings().scores(inputs["lexical_ids"]), rtol=1e-4, atol=1e-5)
+        added = reloaded(**inputs).logits - model(**inputs).logits
+    torch.testing.assert_close(added, reloaded.stored_postings().scores(inputs["lexical_ids"]), rtol=1e-4, atol=1e-5)
 
 
-def test_labels_without_a_label_set_use_the_words_of_their_names(made):
-    model, processor = made()
+def test_labels_without_a_label_set_use_the_words_of_their_names(make_lexical):
+    model, processor = make_lexical()
     ids = inputs_of(processor)["lexical_ids"]
     model.label_set = None
     names = model.gile.postings([Label(name, name) for name in LABELS.names])
@@ -377,21 +377,21 @@ def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained)
     with torch.no_grad():
         model.gile.label_rows.weight[3:] = 0.0
     names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
-    texts = [f"{one} {other}." for one in names for other in names] * 8
+    texts = [f"{first} {second}." for first in names for second in names] * 8
     inputs = processor(texts, return_tensors="pt")
     true = {"unseen": {"joint": 0.5, "match": 1.0, "coverage": 3.0, "offset": -1.0}}
     with torch.no_grad():
         model.config.term_weights = true
-        drawn = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
-    labels = torch.where(drawn, torch.tensor([3, 4]), -100)
-    found = fit_unseen_weights(model, [{**inputs, "labels": labels}], [3, 4])
-    assert model.config.term_weights == {"unseen": found}
-    assert found.keys() == {"joint", "match", "coverage", "offset"}
+        sampled = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
+    labels = torch.where(sampled, torch.tensor([3, 4]), -100)
+    actual = fit_unseen_weights(model, [{**inputs, "labels": labels}], [3, 4])
+    assert model.config.term_weights == {"unseen": actual}
+    assert actual.keys() == {"joint", "match", "coverage", "offset"}
     with torch.no_grad():
         fitted = model(**inputs).logits[:, 3:].sigmoid()
         model.config.term_weights = true
         expected = model(**inputs).logits[:, 3:].sigmoid()
-    assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
+    assert fitted.mean(0).tolist() == pytest.approx(sampled.float().mean(0).tolist(), abs=0.1)
     assert (fitted - expected).abs().mean() < 0.06
     with pytest.raises(ValueError, match="was seen in training"):
         fit_unseen_weights(model, [], [0])
@@ -404,8 +404,8 @@ def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained)
     assert model.config.term_weights == before
 
 
-def test_a_base_model_loads_its_word_weights(made, tmp_path):
-    model, _ = made()
+def test_a_base_model_loads_its_word_weights(make_lexical, tmp_path):
+    model, _ = make_lexical()
     model.save_pretrained(tmp_path)
     towers = GileModel.from_pretrained(tmp_path)
     assert torch.equal(towers.output_layer.lexical.idf, model.gile.output_layer.lexical.idf)

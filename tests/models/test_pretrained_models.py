@@ -52,15 +52,15 @@ def encoder_config(name):
 
 
 def pool_texts(model, input_ids, attention_mask):
-    """Return pooled document vectors, as `add_pooled_embeds` stores them."""
+    """Returns pooled document vectors, as stored by `add_pooled_embeds`."""
     return model.gile.text_encoder.pool(input_ids, attention_mask.bool())[0]
 
 
 def pooled_by_hand(encoder, input_ids, mask, pooling="mean"):
-    """Return the expected pooling, computed text by text and without padding."""
+    """Returns the expected pooling, computed separately for each text without padding."""
     vectors = []
-    for ids, there in zip(input_ids, mask.bool(), strict=True):
-        hidden = encoder(input_ids=ids[there][None]).last_hidden_state[0]
+    for ids, is_token in zip(input_ids, mask.bool(), strict=True):
+        hidden = encoder(input_ids=ids[is_token][None]).last_hidden_state[0]
         vectors.append(hidden[0] if pooling == "cls" else hidden.sum(0) if pooling == "sum" else hidden.mean(0))
     return functional.normalize(torch.stack(vectors), dim=-1) * len(vectors[0]) ** 0.5
 
@@ -70,7 +70,7 @@ def batch_of(processor, texts=TEXTS):
 
 
 def step(model, processor, **inputs):
-    """The loss of a training step and the gradients it leaves."""
+    """Returns the loss and the gradients of a training step."""
     model.train().zero_grad()
     loss = model(**{**batch_of(processor), "labels": GOLD, **inputs}).loss
     loss.backward()
@@ -89,13 +89,13 @@ def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_p
     model.save_pretrained(tmp_path / "model")
     shutil.rmtree(tmp_path / "encoder")
     assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text()
-    again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
-    assert again.state_dict().keys() == model.state_dict().keys()
-    for weight, before in zip(again.state_dict().values(), model.state_dict().values(), strict=True):
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    assert reloaded.state_dict().keys() == model.state_dict().keys()
+    for weight, before in zip(reloaded.state_dict().values(), model.state_dict().values(), strict=True):
         assert torch.equal(weight, before)
-    assert torch.equal(again(**inputs).logits, logits)
-    assert fingerprint(again) == fingerprint(model)
-    _, gradients = step(again, processor)
+    assert torch.equal(reloaded(**inputs).logits, logits)
+    assert fingerprint(reloaded) == fingerprint(model)
+    _, gradients = step(reloaded, processor)
     assert gradients.keys() == dict(model.named_parameters()).keys()
 
 
@@ -106,8 +106,8 @@ def test_poolings_equal_hand_computed_hidden_states(encoder_folder, make_pretrai
     inputs = batch_of(processor)
     with torch.no_grad():
         expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"], pooling)
-        found, (weights,) = model.gile.embed_texts(**inputs)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        vectors, (weights,) = model.gile.embed_texts(**inputs)
+    torch.testing.assert_close(vectors, expected, rtol=1e-4, atol=1e-5)
     expected_weights = inputs["attention_mask"].float()
     if pooling == "cls":
         expected_weights[:, 1:] = 0
@@ -118,11 +118,11 @@ def test_a_hierarchical_model_attends_to_separately_encoded_windows(encoder_fold
     model, processor = make_pretrained("hierarchical_transformer")
     encoder = AutoModel.from_pretrained(encoder_folder()).eval()
     inputs = batch_of(processor, ["The heart pumps less. Blood of infants. Milk: breast milk, iron.", "Iron."])
-    there = inputs["attention_mask"].any(-1)
-    assert there.sum(-1).tolist() == [3, 1]
+    has_tokens = inputs["attention_mask"].any(-1)
+    assert has_tokens.sum(-1).tolist() == [3, 1]
     with torch.no_grad():
         document, (_, attention) = model.gile.embed_texts(**inputs)
-        windows = pooled_by_hand(encoder, inputs["input_ids"][there], inputs["attention_mask"][there])
+        windows = pooled_by_hand(encoder, inputs["input_ids"][has_tokens], inputs["attention_mask"][has_tokens])
     torch.testing.assert_close(attention.sum(-1), torch.ones(2))
     mixed = functional.normalize(attention[0] @ windows[:3], dim=0) * 12**0.5
     torch.testing.assert_close(document, torch.stack([mixed, windows[3]]), rtol=1e-4, atol=1e-5)
@@ -150,7 +150,7 @@ def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatc
     attentions = model(**batch_of(processor), output_attentions=True).attentions
     read = []
     model.gile.text_encoder.transformer.register_forward_pre_hook(
-        lambda _, __, given: read.append(given["attention_mask"]), with_kwargs=True
+        lambda _, __, inputs: read.append(inputs["attention_mask"]), with_kwargs=True
     )
     monkeypatch.setattr(text_encoders_gile, "TOKENS_AT_ONCE", 20)
     loss, got = step(model, processor)
@@ -160,8 +160,8 @@ def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatc
     torch.testing.assert_close(loss, expected_loss)
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient, rtol=1e-4, atol=1e-5)
-    found = model(**batch_of(processor), output_attentions=True).attentions
-    for weights, before in zip(found, attentions, strict=True):
+    actual = model(**batch_of(processor), output_attentions=True).attentions
+    for weights, before in zip(actual, attentions, strict=True):
         torch.testing.assert_close(weights, before)
 
 
@@ -181,8 +181,8 @@ def test_the_encoder_uses_the_requested_attention_implementation(tmp_path, encod
     model = model_from_text_encoder(encoder_folder(), text_encoder_options={"attn_implementation": attention})
     assert model.gile.text_encoder.transformer.config._attn_implementation == attention
     model.save_pretrained(tmp_path / "model")
-    again = GileModel.from_pretrained(tmp_path / "model", attn_implementation=attention)
-    assert again.text_encoder.transformer.config._attn_implementation == attention
+    reloaded = GileModel.from_pretrained(tmp_path / "model", attn_implementation=attention)
+    assert reloaded.text_encoder.transformer.config._attn_implementation == attention
 
 
 def test_label_vectors_may_be_normalized_means_of_input_embeddings(make_pretrained):
@@ -200,20 +200,20 @@ def test_a_model_can_be_built_from_its_configuration_on_the_meta_device(make_pre
         empty = GileForSequenceClassification(GileConfig.from_dict(json.loads(model.config.to_json_string())))
     assert all(weight.is_meta for weight in empty.state_dict().values())
     shapes = {name: weight.shape for name, weight in empty.state_dict().items() if name != "label_input_ids"}
-    assert shapes == {name: one.shape for name, one in model.state_dict().items() if name != "label_input_ids"}
+    assert shapes == {name: weight.shape for name, weight in model.state_dict().items() if name != "label_input_ids"}
 
 
 class TestTypes:
-    """Weights of 16 bits, and computing in them."""
+    """Weights in 16 bits, and training with autocast."""
 
     def test_the_model_has_the_dtype_of_the_encoder(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(text_encoder_options={"dtype": torch.bfloat16}, **EVERYTHING)
         assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
         model.save_pretrained(tmp_path / "model")
-        again = GileForSequenceClassification.from_pretrained(tmp_path / "model", dtype=torch.float32).eval()
-        assert {weight.dtype for weight in again.parameters()} == {torch.float32}
+        reloaded = GileForSequenceClassification.from_pretrained(tmp_path / "model", dtype=torch.float32).eval()
+        assert {weight.dtype for weight in reloaded.parameters()} == {torch.float32}
         torch.testing.assert_close(
-            again(**batch_of(processor)).logits.bfloat16(), model(**batch_of(processor)).logits, rtol=0.1, atol=0.2
+            reloaded(**batch_of(processor)).logits.bfloat16(), model(**batch_of(processor)).logits, rtol=0.1, atol=0.2
         )
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -238,7 +238,7 @@ class TestTypes:
         with torch.autocast("cpu", torch.bfloat16):
             loss, gradients = step(model, processor)
         assert loss.isfinite()
-        assert all(one.isfinite().all() for one in gradients.values())
+        assert all(gradient.isfinite().all() for gradient in gradients.values())
 
     def test_codes_cached_under_autocast_are_not_reused_without_it(self, make_pretrained):
         model, processor = make_pretrained(freeze_text_encoder=True)
@@ -265,21 +265,21 @@ def test_vectors_of_documents_and_labels_have_a_root_mean_square_of_one(
 
 
 class TestFrozen:
-    """An encoder that training leaves as it is."""
+    """Encoders that are not trained."""
 
     @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
     def test_a_frozen_encoder_has_no_gradient_and_no_dropout(self, tmp_path, make_pretrained, label_encoder_type):
         model, processor = make_pretrained(freeze_text_encoder=True, label_encoder_type=label_encoder_type)
         model.save_pretrained(tmp_path / "model")
-        for one in (model, GileForSequenceClassification.from_pretrained(tmp_path / "model")):
-            _, gradients = step(one, processor)
-            trained = {name for name, weight in one.named_parameters() if weight.requires_grad}
+        for candidate in (model, GileForSequenceClassification.from_pretrained(tmp_path / "model")):
+            _, gradients = step(candidate, processor)
+            trained = {name for name, weight in candidate.named_parameters() if weight.requires_grad}
             assert gradients.keys() == trained
             assert not any("transformer" in name for name in trained)
-            assert not any(module.training for module in one.gile.text_encoder.transformer.modules())
-            assert one.training
-            assert one.gile.text_encoder.training
-            assert torch.equal(one(**batch_of(processor)).logits, one(**batch_of(processor)).logits)
+            assert not any(module.training for module in candidate.gile.text_encoder.transformer.modules())
+            assert candidate.training
+            assert candidate.gile.text_encoder.training
+            assert torch.equal(candidate(**batch_of(processor)).logits, candidate(**batch_of(processor)).logits)
 
     def test_a_frozen_encoder_has_no_dropout_before_the_first_train_call(self, make_pretrained):
         model, _ = make_pretrained(freeze_text_encoder=True)
@@ -291,7 +291,7 @@ class TestFrozen:
         model, processor = make_pretrained(freeze_text_encoder=True)
         calls = []
         pool = kept_labels.pool_labels
-        monkeypatch.setattr(kept_labels, "pool_labels", lambda *given: (calls.append(1), pool(*given))[1])
+        monkeypatch.setattr(kept_labels, "pool_labels", lambda *arguments: (calls.append(1), pool(*arguments))[1])
         for _ in range(3):
             step(model, processor)
         model.eval()
@@ -329,7 +329,7 @@ class TestFrozen:
 
 
 class TestPooledEmbeds:
-    """Document vectors of a frozen encoder, computed once."""
+    """Precomputed document vectors of a frozen encoder."""
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("bag_size", [0, 5])
@@ -338,10 +338,10 @@ class TestPooledEmbeds:
         inputs = batch_of(processor)
         pooled = pool_texts(model, **inputs)
         assert pooled.shape == (3, *inputs["input_ids"].shape[1:-1], 12)
-        whole, expected = step(model, processor)
+        full_loss, expected = step(model, processor)
         words = inputs if bag_size else dict.fromkeys(inputs)
-        given, got = step(model, processor, **words, pooled_embeds=pooled)
-        torch.testing.assert_close(given, whole)
+        loss, got = step(model, processor, **words, pooled_embeds=pooled)
+        torch.testing.assert_close(loss, full_loss)
         assert got.keys() == expected.keys()
         for name, gradient in expected.items():
             torch.testing.assert_close(got[name], gradient)
@@ -381,17 +381,17 @@ def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
     model.loss_function = GileLoss(refresh_steps=3)
     encoder, read = model.gile.text_encoder, []
     encoder.transformer.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
-    kept = []
+    encodings = []
     for _ in range(7):
         step(model, processor)
-        kept.append(model.loss_function._refreshed[2])
-        with torch.no_grad():  # as an optimizer does
+        encodings.append(model.loss_function._refreshed[2])
+        with torch.no_grad():  # like an optimizer
             encoder.transformer.embeddings.word_embeddings.weight.add_(0.3)
     documents, labels = (True, True), (False, False)
     assert read == [documents, labels, documents, documents] * 2 + [documents, labels]
-    assert [torch.equal(one, two) for one, two in pairwise(kept)] == [True, True, False] * 2
+    assert [torch.equal(first, second) for first, second in pairwise(encodings)] == [True, True, False] * 2
     model.eval()
-    with torch.no_grad():  # exact, whatever was kept
+    with torch.no_grad():  # exact, despite stale encodings
         towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
         torch.testing.assert_close(model(**batch_of(processor)).logits, towers)
 
@@ -409,7 +409,7 @@ STEPS = {
 
 @pytest.mark.parametrize("options", STEPS.values(), ids=STEPS)
 def test_chunked_losses_give_all_trained_weights_the_same_gradients(make_pretrained, options):
-    # Processes that share a step (DDP) wait for the gradient of every weight.
+    # With DDP, processes wait for the gradients of all weights.
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     refresh_steps = options.get("refresh_steps", 0)
     fields = {name: value for name, value in options.items() if name != "refresh_steps"}
@@ -418,11 +418,11 @@ def test_chunked_losses_give_all_trained_weights_the_same_gradients(make_pretrai
     trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
     for loss in ("cross_entropy", "decoupled_softmax"):
         model.loss_function = GileLoss(loss, refresh_steps=refresh_steps)
-        whole, expected = step(model, processor)
+        full_loss, expected = step(model, processor)
         assert expected.keys() == trained
         model.loss_function = GileLoss(loss, refresh_steps=refresh_steps, chunk_size=2)
         chunked, got = step(model, processor)
-        torch.testing.assert_close(chunked, whole, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(chunked, full_loss, rtol=1e-10, atol=1e-10)
         assert got.keys() == trained
         for name, gradient in expected.items():
             torch.testing.assert_close(
@@ -439,9 +439,9 @@ def test_gradient_checkpointing_keeps_gradients(make_pretrained, loss):
     model.gile.text_encoder.transformer.encoder.layer[0].attention.register_forward_hook(lambda *_: runs.append(1))
     _, expected = step(model, processor)
     before = len(runs)
-    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()  # the older name
+    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()  # the deprecated name
     _, got = step(model, processor)
-    assert len(runs) - before > before  # once more, in the backward pass
+    assert len(runs) - before > before  # recomputed in the backward pass
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient)
 
@@ -455,7 +455,7 @@ def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrai
         sharing="none",
         languages=["english", "german"],
         label_rows=True,
-        labels=LabelSet([Label(one, name, language=own) for one, name, own in labels]),
+        labels=LabelSet([Label(label_id, name, language=language) for label_id, name, language in labels]),
     )
     inputs = processor(TEXTS[:2], language=["german", "english"], return_tensors="pt")
     language = torch.tensor([1, 0])
@@ -467,11 +467,11 @@ def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrai
         index = LabelIndex.build(model, processor, language="german")
         texts = model.gile.project_texts(**alone, language="german")
         torch.testing.assert_close(index.scores(texts)[0], logits[0, 2:])
-        # A label that stands in two languages is found in its own.
-        named = LabelSet(
+        # A label that exists in two languages matches the label in its language.
+        same_names = LabelSet(
             [Label("x", "iron", language="german"), Label("y", "a"), Label("z", "iron", language="english")]
         )
-        other = LabelIndex.build(model, processor, named, language="german")
+        other = LabelIndex.build(model, processor, same_names, language="german")
         torch.testing.assert_close(other.scores(texts)[0, :2], logits[0, 2:])
         english = model.gile.score(texts, model.project_stored_labels(language="german"), "german")
         torch.testing.assert_close(other.scores(texts)[0, 2], english[0, 0])
@@ -504,10 +504,10 @@ def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, nam
     assert all(entry["loss"] < 1e3 for entry in trainer.state.log_history if "loss" in entry)
     assert not torch.equal(model.gile.output_layer.classifier.weight, before)
     trainer.save_model(str(tmp_path / "model"))
-    again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
     model.eval()
     with torch.no_grad():
-        assert torch.equal(again(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
+        assert torch.equal(reloaded(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
 
 
 def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_pretrained):
@@ -519,7 +519,7 @@ def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_p
     stock = pipeline(
         "text-classification", model=str(tmp_path / "model"), tokenizer=str(tmp_path / "model"), top_k=None
     )
-    scores = {one["label"]: one["score"] for one in stock(TEXTS[:1])[0]}
+    scores = {entry["label"]: entry["score"] for entry in stock(TEXTS[:1])[0]}
     assert [scores[name] for name in model.label_set.names] == pytest.approx(expected[0].tolist(), abs=1e-5)
     assert AutoTokenizer.from_pretrained(tmp_path / "model").model_input_names == ["input_ids", "attention_mask"]
 
@@ -543,14 +543,14 @@ def test_the_input_embeddings_are_those_of_the_encoder(make_pretrained):
     model.set_input_embeddings(table)
     assert model.get_input_embeddings() is model.gile.text_encoder.transformer.embeddings.word_embeddings is table
     assert model.resize_token_embeddings(29) is table
-    for given, named in (([31], {}), ([], {"new_num_tokens": 31})):
+    for args, kwargs in (([31], {}), ([], {"new_num_tokens": 31})):
         with pytest.raises(ValueError, match="the number of tokens of a pretrained encoder or a bag cannot be changed"):
-            model.resize_token_embeddings(*given, **named)
+            model.resize_token_embeddings(*args, **kwargs)
 
 
 def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encoder_folder):
     assert model_from_text_encoder(encoder_folder()).config.text_config.max_words == 41
-    for name, limit in {"Roberta": 40, "MPNet": 39}.items():  # they count from behind the place of the padding
+    for name, limit in {"Roberta": 40, "MPNet": 39}.items():  # their positions start after the padding index
         folder = encoder_folder(encoder_config(name))
         model = model_from_text_encoder(folder).eval()
         assert model.config.text_config.max_words == limit

@@ -100,7 +100,7 @@ def test_no_token_of_a_document_that_fits_is_lost_in_windows(pieces):
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
         lengths = torch.randint(1, 12, (7,), generator=generator).tolist()
-        sentences = [" ".join(["milk", "iron", "a"][place % 3] for place in range(length)) for length in lengths]
+        sentences = [" ".join(["milk", "iron", "a"][index % 3] for index in range(length)) for length in lengths]
         (document,) = processor([sentences])["input_ids"]
         inside = [token for window in document for token in window[1:-1]]
         assert inside == pieces(" ".join(sentences), add_special_tokens=False)["input_ids"]
@@ -145,13 +145,14 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     processor = GileProcessor.for_config(pieces, config_of(kind, max_words=11, max_sentence_words=7))
     processor.save_pretrained(tmp_path)
     config_of(kind).save_pretrained(tmp_path)
-    again = AutoProcessor.from_pretrained(tmp_path)
-    assert again([text])["input_ids"] == processor([text])["input_ids"]
+    reloaded = AutoProcessor.from_pretrained(tmp_path)
+    assert reloaded([text])["input_ids"] == processor([text])["input_ids"]
     assert (
-        again(label_text=["Milk: iron"])["label_input_ids"] == processor(label_text=["Milk: iron"])["label_input_ids"]
+        reloaded(label_text=["Milk: iron"])["label_input_ids"]
+        == processor(label_text=["Milk: iron"])["label_input_ids"]
     )
     limits = {name: getattr(processor, name) for name in ("reads_sentences", "max_words", "max_sentence_words")}
-    assert limits == {name: getattr(again, name) for name in limits}
+    assert limits == {name: getattr(reloaded, name) for name in limits}
 
 
 def test_custom_tokenizers_are_saved_unchanged(tmp_path, pieces):
@@ -160,8 +161,8 @@ def test_custom_tokenizers_are_saved_unchanged(tmp_path, pieces):
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
     GileProcessor(tokenizer).save_pretrained(tmp_path)
-    again = GileProcessor.from_pretrained(tmp_path)
-    assert again(["Milk failing."])["input_ids"] == [ids("milk", "fail", "##ing", ".")]
+    reloaded = GileProcessor.from_pretrained(tmp_path)
+    assert reloaded(["Milk failing."])["input_ids"] == [ids("milk", "fail", "##ing", ".")]
 
 
 def test_the_tokenizer_alone_gives_the_same_ids_as_the_processor(tmp_path, pieces):
@@ -177,9 +178,9 @@ def test_the_tokenizer_alone_gives_the_same_ids_as_the_processor(tmp_path, piece
 
 def test_all_languages_share_a_tokenizer(pieces):
     processor = GileProcessor(pieces, languages=["english", "german"])
-    one = GileProcessor(pieces)
+    monolingual = GileProcessor(pieces)
     texts = ["milk", "iron"]
-    assert processor(texts, language=["german", "english"])["input_ids"] == one(texts)["input_ids"]
+    assert processor(texts, language=["german", "english"])["input_ids"] == monolingual(texts)["input_ids"]
     with pytest.raises(ValueError, match="has the languages english, german: pass the language"):
         processor(texts)
 
@@ -232,7 +233,7 @@ def test_words_keep_their_spelling_despite_tokenizer_normalization(flat):
     assert other == [None, None]
     (first, second) = flat.pieces(["Breast-milk FAILING zebra"], written=True)[0]
     assert first == piece
-    assert second == [None, (3, "FAILING"), (4, "zebra"), None]  # FAIL in one piece, ##ING in the next
+    assert second == [None, (3, "FAILING"), (4, "zebra"), None]  # FAIL in a piece, ##ING in the next
 
 
 def test_words_of_byte_tokenizers_have_no_leading_space():
@@ -246,7 +247,9 @@ def test_words_of_byte_tokenizers_have_no_leading_space():
     pieces = processor.pieces(["Größe, ok"], written=True)[0]
     assert [len(piece) for piece in pieces] == [9, 2]
     words = [word for piece in pieces for word in piece]
-    assert [word for number, (place, word) in enumerate(words) if number == 0 or words[number - 1][0] != place] == [
+    assert [
+        word for number, (position, word) in enumerate(words) if number == 0 or words[number - 1][0] != position
+    ] == [
         "Größe",
         ",",
         "ok",
@@ -262,7 +265,7 @@ def test_words_end_at_spaces_if_the_tokenizer_does_not_split_texts():
     ((piece,),) = GileProcessor(fast).pieces("breast  milk\niron", written=True)
     words = dict(piece)
     assert [word for word in words.values() if word] == ["breast", "milk", "iron"]
-    assert [place for place, _ in piece][:7] == [0] * 7
+    assert [position for position, _ in piece][:7] == [0] * 7
 
 
 def test_a_tokenizer_written_in_python_shows_its_tokens(pieces):
@@ -345,9 +348,9 @@ def test_a_prompted_text_is_tokenized_as_a_single_string(add_space, tokens):
     scheme = "always" if add_space else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>")
-    whole = wrapped("query: milk")["input_ids"]
-    assert wrapped.convert_ids_to_tokens(whole) == tokens
-    assert GileProcessor(wrapped, text_prompt="query: ")(["milk"])["input_ids"] == [whole]
+    prompted = wrapped("query: milk")["input_ids"]
+    assert wrapped.convert_ids_to_tokens(prompted) == tokens
+    assert GileProcessor(wrapped, text_prompt="query: ")(["milk"])["input_ids"] == [prompted]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Terms beside the joint embedding: the bag, cosines, label rows, deeper projections."""
+"""Terms other than the joint embedding: the bag, cosines, label rows, deeper projections."""
 
 import math
 from collections import Counter
@@ -60,14 +60,14 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     fast = layer.score(layer.project_texts(texts), layer.project_labels(labels, label_rows=rows))
     literal = literal_scores(layer, texts, labels, label_rows=rows)
     torch.testing.assert_close(fast, literal, rtol=1e-10, atol=1e-10)
-    inputs = [one for one in (texts, labels, rows, *layer.parameters()) if one is not None]
+    inputs = [tensor for tensor in (texts, labels, rows, *layer.parameters()) if tensor is not None]
     upstream = torch.randn(B, L, dtype=torch.double)
-    for one, other in zip(
+    for actual, expected in zip(
         torch.autograd.grad((fast * upstream).sum(), inputs),
         torch.autograd.grad((literal * upstream).sum(), inputs),
         strict=True,
     ):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
     assert layer.cosine or layer.rows
 
 
@@ -101,13 +101,13 @@ def test_the_terms_equal_the_formulas_of_the_docstring():
     config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
     layer = randomized(JointInputLabelEmbedding(config))
     h, e, r = torch.randn(5), torch.randn(5), torch.randn(6)
-    given = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=r[None]))
+    score = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=r[None]))
     joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
     scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
     expected = layer.classifier.weight @ joint + layer.classifier.bias + r[:5] @ scaled + r[5]
-    for place, part in enumerate((slice(0, 2), slice(2, 5))):
-        expected += layer.cosine.factors.scale[place] * functional.cosine_similarity(h[part], e[part], dim=0)
-    torch.testing.assert_close(given[0], expected)
+    for index, part in enumerate((slice(0, 2), slice(2, 5))):
+        expected += layer.cosine.factors.scale[index] * functional.cosine_similarity(h[part], e[part], dim=0)
+    torch.testing.assert_close(score[0], expected)
 
 
 def test_deeper_projections_add_residual_layers_on_both_sides():
@@ -115,8 +115,8 @@ def test_deeper_projections_add_residual_layers_on_both_sides():
     layer = randomized(JointInputLabelEmbedding(GileConfig(hidden_size=7, joint_size=5, joint_layers=3)))
     vector = torch.randn(1, 100)
     code = torch.relu(layer.label_projection(vector))
-    for one in layer.label_layers:
-        code = code + torch.relu(one(code))
+    for residual in layer.label_layers:
+        code = code + torch.relu(residual(code))
     assert len(layer.label_layers) == len(layer.input_layers) == 2
     torch.testing.assert_close(layer.project_labels(vector), code)
 
@@ -149,7 +149,7 @@ class TestBag:
         assert vectors[[0, 2]].eq(0).all()
         vectors.sum().backward()
         assert bag.vectors.weight.grad[5].abs().sum() > 0
-        assert all(one.grad.isfinite().all() for one in bag.parameters())
+        assert all(weight.grad.isfinite().all() for weight in bag.parameters())
         assert bag(texts[:1], texts[:1] != 0).eq(0).all()
 
     def test_sparse_gradients_equal_dense_gradients(self, bag):
@@ -159,9 +159,9 @@ class TestBag:
             torch.autograd.grad((bag(texts, texts != 0) * upstream).sum(), list(bag.parameters()))
             for bag.vectors.sparse, bag.log_weights.sparse in ((False, False), (True, True))
         )
-        for one, other in zip(dense, sparse, strict=True):
-            assert other.is_sparse
-            torch.testing.assert_close(other.to_dense(), one)
+        for expected, gradient in zip(dense, sparse, strict=True):
+            assert gradient.is_sparse
+            torch.testing.assert_close(gradient.to_dense(), expected)
 
     def test_a_bag_starts_as_the_cosine_of_tf_idf_vectors(self):
         config = GileConfig(vocab_size=19, bag_size=4001, cosine_score=True, embedding_size=3)
@@ -225,10 +225,10 @@ class TestLabelRows:
         assert torch.equal(model.gile.label_rows.weight, torch.stack([torch.zeros(16), rows[4], rows[0]]))
         assert model.gile.label_rows.weight.requires_grad
         with torch.no_grad():
-            found = model(**texts_of(processor)).logits
+            actual = model(**texts_of(processor)).logits
             new = model.gile(**processor(TEXTS, label_text=["pumps"], return_tensors="pt")).logits
-        torch.testing.assert_close(found[:, 1:], scores[:, [4, 0]])
-        torch.testing.assert_close(found[:, :1], new)
+        torch.testing.assert_close(actual[:, 1:], scores[:, [4, 0]])
+        torch.testing.assert_close(actual[:, :1], new)
 
     def test_reordering_labels_keeps_the_row_parameter(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
@@ -242,21 +242,21 @@ class TestLabelRows:
         model, processor = make_pretrained(label_rows=True)
         stored = model.label_set
         by_text = Label("elsewhere", stored[1].name, stored[1].description)
-        others = LabelSet([by_text, Label("unseen", "pumps"), stored[3], Label("Iron", "iron of blood")])
-        index = LabelIndex.build(model, processor, others)
+        mixed = LabelSet([by_text, Label("unseen", "pumps"), stored[3], Label("Iron", "iron of blood")])
+        index = LabelIndex.build(model, processor, mixed)
         with torch.no_grad():
             texts = model.gile.project_texts(**texts_of(processor))
             scores = model(**texts_of(processor)).logits
-            words = processor(label_text=others.texts, return_tensors="pt")["label_input_ids"]
+            words = processor(label_text=mixed.texts, return_tensors="pt")["label_input_ids"]
             unseen = model.gile.score(texts, model.gile.project_labels(words))
-            found = index.scores(texts)
-        torch.testing.assert_close(found[:, [0, 2]], scores[:, [1, 3]])
-        torch.testing.assert_close(found[:, 1], unseen[:, 1])
-        # The id decides: another text of a known label keeps what was learned of it.
-        own = model.get_label_rows([stored[2]])
-        expected = model.gile.score(texts, model.gile.project_labels(words[3:], label_rows=own))
-        torch.testing.assert_close(found[:, 3:], expected)
-        assert not torch.allclose(found[:, 3], unseen[:, 3])
+            actual = index.scores(texts)
+        torch.testing.assert_close(actual[:, [0, 2]], scores[:, [1, 3]])
+        torch.testing.assert_close(actual[:, 1], unseen[:, 1])
+        # Labels are matched by id: a known label with a new text keeps its row.
+        row = model.get_label_rows([stored[2]])
+        expected = model.gile.score(texts, model.gile.project_labels(words[3:], label_rows=row))
+        torch.testing.assert_close(actual[:, 3:], expected)
+        assert not torch.allclose(actual[:, 3], unseen[:, 3])
 
     def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True, cosine_score=True)
@@ -264,10 +264,10 @@ class TestLabelRows:
         stored = pipe(TEXTS)
         meanings = {label.name: label.description for label in model.label_set}
         for candidates in (meanings, model.label_set, [*model.label_set, Label("x", "pumps")], LabelIndex.build(model)):
-            named = pipe(TEXTS, candidate_labels=candidates)
-            for one, other in zip(stored, named, strict=True):
+            by_name = pipe(TEXTS, candidate_labels=candidates)
+            for answer, other in zip(stored, by_name, strict=True):
                 scores = dict(zip(other["labels"], other["scores"], strict=True))
-                assert [scores[name] for name in one["labels"]] == pytest.approx(one["scores"], abs=1e-6)
+                assert [scores[name] for name in answer["labels"]] == pytest.approx(answer["scores"], abs=1e-6)
 
     def test_row_dropout_scores_some_labels_without_their_row(self, make_pretrained):
         exact = BertConfig(
@@ -280,31 +280,31 @@ class TestLabelRows:
             attention_probs_dropout_prob=0.0,
         )
         labels = LabelSet.from_names(
-            [" ".join(["iron"] * (1 + one // 7) + ["milk"] * (1 + one % 7)) for one in range(49)]
+            [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
         )
         model, processor = make_pretrained(label_rows=True, encoder=exact, labels=labels)
         model.loss_function = loss = GileLoss(row_dropout=0.3)
         inputs = texts_of(processor)
         codes = model.gile.project_texts(**inputs).detach()
 
-        def scores_of_a_step():
+        def score_step():
             return model.gile.score(codes, loss._label_codes(model, None, None))
 
         with torch.no_grad():
-            whole = model(**inputs).logits
-            without = model.gile(**processor(TEXTS, label_text=labels.texts, return_tensors="pt")).logits
+            with_rows = model(**inputs).logits
+            without_rows = model.gile(**processor(TEXTS, label_text=labels.texts, return_tensors="pt")).logits
             model.train()
-            torch.testing.assert_close(scores_of_a_step(), whole)  # no gradient, no training step
+            torch.testing.assert_close(score_step(), with_rows)  # without gradients, no row is dropped
         torch.manual_seed(0)
         dropped = 0
         for _ in range(20):
-            logits = scores_of_a_step()
-            gone = torch.isclose(logits, without, rtol=1e-4, atol=1e-4).all(0)
-            kept = torch.isclose(logits, whole, rtol=1e-4, atol=1e-4).all(0)
-            assert (gone ^ kept).all()
-            dropped += int(gone.sum())
+            logits = score_step()
+            is_dropped = torch.isclose(logits, without_rows, rtol=1e-4, atol=1e-4).all(0)
+            is_unchanged = torch.isclose(logits, with_rows, rtol=1e-4, atol=1e-4).all(0)
+            assert (is_dropped ^ is_unchanged).all()
+            dropped += int(is_dropped.sum())
         assert dropped / (20 * 49) == pytest.approx(0.3, abs=0.05)
-        torch.testing.assert_close(model(**inputs).logits, whole)
+        torch.testing.assert_close(model(**inputs).logits, with_rows)
 
     def test_row_dropout_works_in_chunks(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
@@ -344,8 +344,8 @@ def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, t
 def test_initialization_fields_apply_to_new_weights(make_model, tmp_path):
     model, _ = make_model(hidden_size=7)
     model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
-    assert again.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
+    assert reloaded.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
 
 
 def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pretrained):

@@ -1,4 +1,4 @@
-"""Small configurations that ask for huge models, and non-finite numbers."""
+"""Small configurations of huge models, and non-finite numbers."""
 
 import json
 import resource
@@ -38,7 +38,10 @@ def test_an_excessive_size_is_refused_by_name(fields, message):
     [
         ({"num_labels": 10**9}, r"num_labels is 1000000000, .* set GileConfig.largest\['num_labels'\]"),
         ({"num_labels": "5"}, "num_labels must be a whole number"),
-        ({"id2label": ["a", "b"]}, "id2label a mapping|'id2label' expected a dict"),  # of older Transformers
+        (
+            {"id2label": ["a", "b"]},
+            "id2label a mapping|'id2label' expected a dict",
+        ),  # from older versions of Transformers
         ({"text_encoder_config": {**ENCODER, "num_hidden_layers": 10**7}}, "text_encoder_config.num_hidden_layers is"),
         ({"text_encoder_config": {**ENCODER, "num_labels": 10**9}}, "text_encoder_config.num_labels is 1000000000"),
         ({"text_encoder_config": {**ENCODER, "hidden_size": 2**40}}, "text_encoder_config.hidden_size is"),
@@ -74,7 +77,7 @@ def test_non_finite_numbers_are_refused_in_every_field(value):
         ),
         ({"bag_size": 2**31}, "bag_size is 2147483648"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000"),
-        ({"label_length": 2**16, "id2label": {str(one): str(one) for one in range(9000)}}, "numbers of label_input_id"),
+        ({"label_length": 2**16, "id2label": {str(j): str(j) for j in range(9000)}}, "numbers of label_input_id"),
         ({"joint_size": 17}, "sizes of weights differ from config.json"),
         ({"joint_size": "many"}, "config.json is not the configuration of a GILE model: .*joint_size"),
         ({"calibration": {"seen": {"method": "platt", "scale": float("nan"), "offset": 0}}}, "scale must be a finite"),
@@ -96,6 +99,6 @@ def test_loading_a_small_folder_takes_little_memory(tmp_path, make_model, fields
 def test_parts_missing_from_saved_weights_are_initialized(tmp_path, make_model):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
-    assert not again.gile.label_rows.weight.any()
-    assert torch.equal(again.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
+    assert not reloaded.gile.label_rows.weight.any()
+    assert torch.equal(reloaded.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)

@@ -26,19 +26,19 @@ KINDS = ("wan", "han", "transformer")
 
 @pytest.fixture
 def make():
-    """Makes a tiny classifier of three stored labels, in evaluation mode."""
+    """Creates a tiny classifier with three stored labels, in evaluation mode."""
 
     def make_classifier(kind, **fields):
         if kind == "transformer":
             encoder = BertConfig(**BERT)
-            own = {"text_encoder_config": encoder, "pooling": "mean", "max_words": 41, "max_label_words": 2}
-            own["label_encoder_type"] = "text_encoder"
+            encoder_fields = {"text_encoder_config": encoder, "pooling": "mean", "max_words": 41, "max_label_words": 2}
+            encoder_fields["label_encoder_type"] = "text_encoder"
         else:
-            own = {"vocab_size": 29, "embedding_size": 7, "hidden_size": 5, "attention_size": 3}
+            encoder_fields = {"vocab_size": 29, "embedding_size": 7, "hidden_size": 5, "attention_size": 3}
         if "output_layer" not in fields:
-            own["joint_size"] = 6
+            encoder_fields["joint_size"] = 6
         torch.manual_seed(0)
-        config = GileConfig(text_encoder_type=kind, num_labels=3, label_length=2, **own, **fields)
+        config = GileConfig(text_encoder_type=kind, num_labels=3, label_length=2, **encoder_fields, **fields)
         model = GileForSequenceClassification(config)
         model.label_input_ids.copy_(WORDS)
         with torch.no_grad():  # biases start at zero
@@ -51,7 +51,7 @@ def make():
 
 
 def documents(kind, documents=3, sentences=2, words=5):
-    """Random documents; the last has no words, the first is padded."""
+    """Returns random documents; the last has no words, the first is padded."""
     shape = (documents, sentences, words) if kind == "han" else (documents, words)
     torch.manual_seed(1)
     ids = torch.randint(1, 29, shape)
@@ -81,7 +81,7 @@ def test_unknown_forward_arguments_are_refused(make):
 def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, model_class):
     model = model_class(make(kind).config)
     assert model.supports_gradient_checkpointing is (kind == "transformer")
-    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)  # the older name
+    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)  # old name
     if kind == "transformer":
         enable()
         assert any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
@@ -94,11 +94,11 @@ def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, m
 def test_tuple_outputs_equal_named_outputs(make, kind):
     model, inputs = make(kind), documents(kind)
     for part, labels in ((model, {}), (model.gile, {"label_input_ids": WORDS})):
-        named = part(**inputs, **labels, output_attentions=True, return_dict=True)
+        output = part(**inputs, **labels, output_attentions=True, return_dict=True)
         plain = part(**inputs, **labels, output_attentions=True, return_dict=False)
-        assert len(plain) == len(named.to_tuple())
-        for one, other in zip(plain, named.to_tuple(), strict=True):
-            torch.testing.assert_close(one, other)
+        assert len(plain) == len(output.to_tuple())
+        for expected, actual in zip(plain, output.to_tuple(), strict=True):
+            torch.testing.assert_close(expected, actual)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -132,7 +132,7 @@ class Scores(TextTower):
 
 
 def exported(module, inputs):
-    """An exported program of any number and length of documents."""
+    """Exports a program for any number and length of documents."""
     sizes = dict.fromkeys(range(inputs["input_ids"].dim()), torch.export.Dim.DYNAMIC)
     arguments = tuple(inputs.values())
     return torch.export.export(module, arguments, dynamic_shapes=(sizes, sizes)).module()
@@ -152,7 +152,7 @@ def exported(module, inputs):
 def test_exported_programs_equal_the_models_at_any_size(make, part, kind, fields):
     model = make(kind, **fields)
     with torch.inference_mode():
-        model(**documents(kind))  # and keep the codes of labels
+        model(**documents(kind))  # and cache the label codes
     program, module = exported(part(model), documents(kind)), part(model)
     for sizes in ((3, 2, 5), (2, 3, 7), (5, 1, 4)):
         inputs = tuple(documents(kind, *sizes).values())
@@ -188,7 +188,7 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of what dynamo traces on its way
+@pytest.mark.filterwarnings("ignore::UserWarning")  # from code that dynamo traces
 @pytest.mark.parametrize("kind", ["wan", "transformer"])
 @pytest.mark.parametrize("is_training", [True, False], ids=["training", "evaluation"])
 def test_compiled_models_are_traced_once(make, kind, is_training):
@@ -208,11 +208,11 @@ def test_compiled_models_are_traced_once(make, kind, is_training):
             if is_training:
                 output.loss.backward()
             counts.append(len(graphs))
-    assert counts[1] == counts[-1]  # the second step has gradients to add to
+    assert counts[1] == counts[-1]  # the second step accumulates gradients
 
 
 def with_adapters(model, **options):
-    """A model with adapters of random weights, and what peft wraps around it."""
+    """Adds adapters with random weights; returns the model as wrapped by peft."""
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, **options))
     torch.manual_seed(3)
     with torch.no_grad():
@@ -225,7 +225,7 @@ def with_adapters(model, **options):
 HEAD = ["input_projection", "label_projection"]
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # which peft asks for
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # required by peft
 @pytest.mark.parametrize(
     ("kind", "fields", "targets"),
     [
@@ -244,7 +244,7 @@ def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targe
     adapted = with_adapters(model, task_type=peft.TaskType.SEQ_CLS, target_modules=targets)
     adapted.train()(**inputs, labels=torch.tensor([[0, 1], [2, -100], [1, -100]])).loss.backward()
     for name, parameter in adapted.named_parameters():
-        # A linear layer that attention calls, and the head, which SEQ_CLS trains as a whole.
+        # A linear layer in attention, and the head, which SEQ_CLS trains completely.
         assert not parameter.requires_grad or parameter.grad is not None, name
     adapted.eval()
     with torch.no_grad():
@@ -272,7 +272,7 @@ def test_chunked_losses_give_adapters_the_same_gradients(make):
 
 
 def test_adapters_of_the_final_weights_are_refused(make):
-    # They stand in codes, which no adapter of a product could change; modules_to_save trains them.
+    # These weights are parts of codes, which low-rank adapters do not support; modules_to_save trains them.
     with pytest.raises(ValueError, match=r"Target module ClassificationUnit\(\) is not supported"):
         peft.get_peft_model(make("wan"), peft.LoraConfig(target_modules=["classifier"]))
 

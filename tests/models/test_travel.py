@@ -19,7 +19,7 @@ from hf_gile import GileConfig, GileForSequenceClassification, LabelSet
 MODELS = Path(hf_gile.__file__).parent / "models"
 TEXTS = ["Breast milk and iron. The heart.", ""]
 
-# Run with an import of hf_gile made impossible, wherever it is installed.
+# Run in a process that cannot import hf_gile.
 CLEAN_ROOM = """
 import sys
 sys.modules["hf_gile"] = None
@@ -42,18 +42,18 @@ for task in (None, "zero-shot-classification"):
     pipe = pipeline(task, model=folder, **trust)
     assert type(pipe).__name__ == "LabelScoringPipeline"
     answer = pipe(texts, candidate_labels=labels, batch_size=2)
-    order = [[one["labels"].index(name) for name in labels.names] for one in answer]
-    answers.append(torch.tensor([[one["scores"][i] for i in row] for one, row in zip(answer, order)]))
+    order = [[entry["labels"].index(name) for name in labels.names] for entry in answer]
+    answers.append(torch.tensor([[entry["scores"][i] for i in row] for entry, row in zip(answer, order)]))
 pipe = pipeline("zero-shot-classification", model=classifier, processor=processor)
 assert type(pipe).__name__ == "LabelScoringPipeline"
 assert pipe(texts, candidate_labels=labels, batch_size=2) == answer
 save_file({"stored": stored, "towers": towers, "inferred": answers[0], "named": answers[1]}, out)
-# Saved again from here, the model still carries its code.
+# A model saved by this process still contains its code.
 classifier.save_pretrained(out + ".again")
 """
 
 
-def in_a_clean_room(folder, out):
+def score_without_hf_gile(folder, out):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(out.parent / "home")}
     command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(folder), str(out), *TEXTS]
@@ -70,15 +70,15 @@ def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path,
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     with torch.no_grad():
-        here = model(**processor(TEXTS, return_tensors="pt")).logits
-    there = in_a_clean_room(folder, tmp_path / "logits.safetensors")
-    assert torch.equal(there["stored"], here)
-    assert torch.equal(there["towers"], here)
-    assert torch.equal(there["inferred"], here.sigmoid())
-    assert torch.equal(there["named"], here.sigmoid())
-    again = tmp_path / "logits.safetensors.again"
+        local = model(**processor(TEXTS, return_tensors="pt")).logits
+    remote = score_without_hf_gile(folder, tmp_path / "logits.safetensors")
+    assert torch.equal(remote["stored"], local)
+    assert torch.equal(remote["towers"], local)
+    assert torch.equal(remote["inferred"], local.sigmoid())
+    assert torch.equal(remote["named"], local.sigmoid())
+    resaved = tmp_path / "logits.safetensors.again"
     assert {path.name for path in folder.iterdir() if path.suffix == ".py"} == {
-        path.name for path in again.iterdir() if path.suffix == ".py"
+        path.name for path in resaved.iterdir() if path.suffix == ".py"
     }
 
 
@@ -93,12 +93,12 @@ def test_models_over_pretrained_encoders_are_self_contained(tmp_path, make_pretr
     with torch.no_grad():
         stored = model(**texts).logits
         towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-    there = in_a_clean_room(folder, tmp_path / "logits.safetensors")
-    assert torch.equal(there["stored"], stored)
-    assert torch.equal(there["towers"], towers)
-    assert not torch.equal(stored, towers)  # which have no rows
-    torch.testing.assert_close(there["inferred"], stored.sigmoid())
-    assert torch.equal(there["named"], there["inferred"])
+    remote = score_without_hf_gile(folder, tmp_path / "logits.safetensors")
+    assert torch.equal(remote["stored"], stored)
+    assert torch.equal(remote["towers"], towers)
+    assert not torch.equal(stored, towers)  # the towers have no rows
+    torch.testing.assert_close(remote["inferred"], stored.sigmoid())
+    assert torch.equal(remote["named"], remote["inferred"])
 
 
 def test_every_file_of_the_folder_travels_except_the_published_graph(tmp_path, make_model):
@@ -133,12 +133,12 @@ def test_with_hf_gile_installed_auto_classes_need_no_remote_code(tmp_path, make_
     model, processor = make_model()
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
-    assert type(again) is GileForSequenceClassification
-    assert again.label_set == model.label_set
+    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert type(reloaded) is GileForSequenceClassification
+    assert reloaded.label_set == model.label_set
     assert type(AutoProcessor.from_pretrained(tmp_path)) is hf_gile.GileProcessor
     inputs = processor(TEXTS, return_tensors="pt")
-    assert torch.equal(again(**inputs).logits, model(**inputs).logits)
+    assert torch.equal(reloaded(**inputs).logits, model(**inputs).logits)
 
 
 def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_model, label_set):
@@ -182,16 +182,16 @@ def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
     model.save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     weights = load_file(file)
-    kept = {name: tensor for name, tensor in weights.items() if "attention" not in name and "label_proj" not in name}
-    assert len(kept) == len(weights) - 5
-    save_file(kept, file, metadata={"format": "pt"})
-    again, report = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    partial = {name: tensor for name, tensor in weights.items() if "attention" not in name and "label_proj" not in name}
+    assert len(partial) == len(weights) - 5
+    save_file(partial, file, metadata={"format": "pt"})
+    reloaded, report = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert len(report["missing_keys"]) == 5
-    for name, tensor in again.state_dict().items():
+    for name, tensor in reloaded.state_dict().items():
         assert tensor.isfinite().all()
         assert tensor.abs().max() < 100
-        if name in kept:
-            assert torch.equal(tensor, kept[name])
+        if name in partial:
+            assert torch.equal(tensor, partial[name])
 
 
 def test_a_model_saved_by_newer_code_is_refused(tmp_path, make_model):

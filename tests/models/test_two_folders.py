@@ -1,4 +1,4 @@
-"""Two model folders with the same name, loaded in one process, run separate code."""
+"""Two model folders with the same name, loaded in the same process, run separate code."""
 
 import shutil
 import sys
@@ -23,7 +23,7 @@ def remote_modules():
 
 @pytest.fixture
 def without_package(monkeypatch, tmp_path):
-    """Takes the registration of hf_gile back, as in a process that has not imported it."""
+    """Removes the registration of hf_gile, as in a process that has not imported it."""
     monkeypatch.delitem(CONFIG_MAPPING._extra_content, "gile")
     for config in [config for config in PROCESSOR_MAPPING._extra_content if issubclass(config, GileConfig)]:
         monkeypatch.delitem(PROCESSOR_MAPPING._extra_content, config)
@@ -51,10 +51,10 @@ def test_two_model_folders_run_separate_code(without_package, make_model, tmp_pa
         options = {"pretrained_model_name_or_path": str(tmp_path / name / "model"), "trust_remote_code": True}
         pipe = pipeline("zero-shot-classification", options["pretrained_model_name_or_path"], trust_remote_code=True)
         models = [auto.from_pretrained(**options) for auto in (AutoConfig, AutoModel)] + [pipe.model]
-        # A processor and a pipeline have no need of all files.
-        for one in [*models, pipe.processor, pipe]:
-            module = sys.modules[type(one).__module__]
+        # A processor and a pipeline do not use all files.
+        for loaded in [*models, pipe.processor, pipe]:
+            module = sys.modules[type(loaded).__module__]
             assert module.__name__.startswith("transformers_modules.model.")
             for file in (Path(module.__file__).with_name(file) for file in changed):
-                if file.is_file() or one in models:
-                    assert file.read_text().endswith(f"FOLDER = {name!r}\n"), type(one).__name__
+                if file.is_file() or loaded in models:
+                    assert file.read_text().endswith(f"FOLDER = {name!r}\n"), type(loaded).__name__

@@ -17,7 +17,7 @@ resource = pytest.importorskip("resource")
 
 @contextmanager
 def largest_file(size):
-    """Has this process write no larger files, as on a disk that is nearly full."""
+    """Limits the file size of this process, as on a disk that is nearly full."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -39,7 +39,7 @@ def test_a_failed_save_of_labels_keeps_the_old_file(tmp_path, suffix, save, load
     path = tmp_path / f"labels{suffix}"
     old = LabelSet.from_names(["Iron"])
     save(old, path)
-    more = [Label(f"D{one}", f"label {one}") for one in range(3000)]
+    more = [Label(f"D{j}", f"label {j}") for j in range(3000)]
     labels = old.add(*more, Label("bad", "b")).update("bad", **bad)
     with pytest.raises(ValueError, match=rf"labels\{suffix}: label 'bad' cannot be written: it has a lone surrogate"):
         save(labels, path)

@@ -22,7 +22,7 @@ def model(request):
 
 
 def document(model, words):
-    """One document of words, as one sentence for a HAN."""
+    """Returns a document of words, as a single sentence for a HAN."""
     words = torch.tensor(words)[None]
     return words if model.config.text_config.text_encoder_type == "wan" else words[None]
 
@@ -51,9 +51,9 @@ def test_padding_sentences_do_not_change_the_encoding():
 
 def test_masked_words_are_ignored(model):
     mask = document(model, [1, 1, 0]).bool()
-    one = encode(model, document(model, [3, 4, 9]), attention_mask=mask)
+    masked = encode(model, document(model, [3, 4, 9]), attention_mask=mask)
     other = encode(model, document(model, [3, 4, 17]), attention_mask=mask)
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    torch.testing.assert_close(masked, other, rtol=0, atol=0)
 
 
 def test_other_documents_in_a_batch_do_not_change_the_encoding(model):
@@ -101,7 +101,7 @@ def test_attention_pooling_equals_equation_2():
 
 
 def test_repeated_words_count_each_time(model):
-    # Words are encoded once for each distinct one; written out as vectors, every place is encoded on its own.
+    # Ids are encoded once per distinct word; word vectors are encoded separately at every position.
     input_ids = document(model, [3, 4, 3, 3, 5])
     vectors = model.get_input_embeddings()(input_ids)
     torch.testing.assert_close(encode(model, input_ids), encode(model, None, inputs_embeds=vectors))
