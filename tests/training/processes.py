@@ -1,8 +1,8 @@
-"""Run by test_processes.py: train three steps as one of several processes, and save the weights of the first.
+"""Script of test_processes.py: trains three steps in each process, and saves the weights of the first process.
 
-python processes.py OUT MODE..., each MODE of the words one (no processes), ddp or fsdp, shared (labels shared by the
-processes), logits (no chunks), and softmax or decoupled; with trainer, by a Trainer whose last batches are not even; or
-"differ", for steps that the processes do not agree on, whose errors are written to a file of the process.
+python processes.py OUT MODE... trains each MODE, a combination of words: single (a single process), ddp or fsdp; shared
+(labels shared by the processes); logits (no chunks); softmax or decoupled; trainer (a Trainer with an uneven last
+batch). "differ" runs steps with different inputs in the processes, and writes the errors to a file per process.
 """
 
 import sys
@@ -53,7 +53,7 @@ def make_loss(mode):
 def train(mode):
     model = make_model(mode)
     rank, size, accelerator, wrapped = 0, 1, None, model
-    if "one" not in mode:
+    if "single" not in mode:
         accelerator = Accelerator(cpu=True)
         rank, size = accelerator.process_index, accelerator.num_processes
         assert size == 2
@@ -61,7 +61,7 @@ def train(mode):
     if "ddp" in mode:
         wrapped = accelerator.prepare(model)
     elif "fsdp" in mode:
-        # What accelerate calls on GPUs; on CPUs it takes an FSDP plugin and runs DDP.
+        # Called by accelerate on GPUs; on CPUs it ignores the FSDP plugin and runs DDP.
         fully_shard(model, mesh=init_device_mesh("cpu", (size,)))
         assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
@@ -71,35 +71,35 @@ def train(mode):
         words = torch.randint(2, model.config.text_config.vocab_size, (DOCUMENTS, 6), generator=generator)
         gold = torch.stack([torch.randperm(len(NAMES), generator=generator)[:3] for _ in range(DOCUMENTS)])
         gold[3, 1:] = -100
-        own = slice(rank * DOCUMENTS // size, (rank + 1) * DOCUMENTS // size)
-        loss = wrapped(input_ids=words[own], labels=gold[own, 0] if "softmax" in mode else gold[own]).loss
+        local = slice(rank * DOCUMENTS // size, (rank + 1) * DOCUMENTS // size)
+        loss = wrapped(input_ids=words[local], labels=gold[local, 0] if "softmax" in mode else gold[local]).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.detach() if accelerator is None else accelerator.gather(loss.detach()).mean())
-    whole = {
+    weights = {
         name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         for name, tensor in model.state_dict().items()
     }
-    return rank, {**{name: tensor.contiguous() for name, tensor in whole.items()}, "losses": torch.stack(losses)}
+    return rank, {**{name: tensor.contiguous() for name, tensor in weights.items()}, "losses": torch.stack(losses)}
 
 
 def train_with_trainer(mode):
-    """Two steps, of 8 and of 5 documents: for two processes 4 and 4, then 4 and 1."""
+    """Trains two steps with 8 and 5 documents: with two processes 4 and 4, then 4 and 1."""
     arguments = TrainingArguments(
         "unused",
-        per_device_train_batch_size=8 if "one" in mode else 4,
+        per_device_train_batch_size=8 if "single" in mode else 4,
         train_sampling_strategy="sequential",
         num_train_epochs=1,
         optim="sgd",
         learning_rate=0.1,
-        accelerator_config={"even_batches": False},  # or the last batch is filled up with documents, twice
+        accelerator_config={"even_batches": False},  # otherwise documents are repeated in the last batch
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
     )
-    assert arguments.world_size == (1 if "one" in mode else 2)
+    assert arguments.world_size == (1 if "single" in mode else 2)
     model = make_model(mode)
     model.loss_function = make_loss(mode)
     generator = torch.Generator().manual_seed(1)
@@ -116,7 +116,7 @@ def train_with_trainer(mode):
 
 
 def differ(folder):
-    """Steps in which the second process has another batch or other labels than the first."""
+    """Runs steps in which the processes have different batches or labels."""
     accelerator = Accelerator(cpu=True)
     second = accelerator.process_index == 1
     model = make_model(["shared"])
@@ -149,10 +149,10 @@ def main(folder, modes):
             if rank == 0:
                 save_file(weights, folder / f"{mode}.safetensors")
     if distributed.is_initialized():
-        # A process that ends with threads of the group at work now and then aborts.
+        # A process that exits while threads of the group are running sometimes aborts.
         distributed.barrier()
         distributed.destroy_process_group()
 
 
-if __name__ == "__main__":  # doctests import every file
+if __name__ == "__main__":  # doctests import all files
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -21,7 +21,7 @@ UNSEEN = 6
 
 
 class Scripted(GileForSequenceClassification):
-    """A model that answers a document, which is a number, with a row of a table of logits."""
+    """A model whose logits for a document, which is a number, are a row of a table."""
 
     table: torch.Tensor
     batches_read = 0
@@ -33,22 +33,22 @@ class Scripted(GileForSequenceClassification):
 
 
 def scores(seed, documents=307, num_labels=SEEN + UNSEEN):
-    """True probabilities, gold labels by them, and the logits of a model that is too sure of unseen labels."""
+    """Returns logits that are overconfident for unseen labels, and gold labels drawn from true probabilities."""
     random = torch.Generator().manual_seed(seed)
     true = 2 * torch.randn(documents, num_labels, generator=random) - 2
     gold = torch.rand(true.shape, generator=random) < true.sigmoid()
-    surer = torch.arange(num_labels) >= SEEN
-    return torch.where(surer, 2 * true + 3, 1.3 * true), gold
+    overconfident = torch.arange(num_labels) >= SEEN
+    return torch.where(overconfident, 2 * true + 3, 1.3 * true), gold
 
 
 @pytest.fixture
 def scripted(make_model):
-    """A scripted model of some logits, with its labels stored, and batches of all of its documents."""
+    """Creates a scripted model with stored labels from logits, and batches of its documents."""
 
     def make(logits, gold, problem_type="multi_label_classification", seen=SEEN):
         tiny, processor = make_model(problem_type=problem_type)
         number = logits.shape[1]
-        labels = LabelSet(Label(f"id{place}", f"name {place}", seen=place < seen) for place in range(number))
+        labels = LabelSet(Label(f"id{column}", f"name {column}", seen=column < seen) for column in range(number))
         model = Scripted(tiny.config)
         model.set_labels(labels, processor)
         model.table = logits
@@ -83,9 +83,9 @@ def test_calibration_holds_on_other_documents(scripted, method):
     for group in ("seen", "unseen"):
         for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
             was, now = before[f"{group}_{name}"], after[f"{group}_{name}"]
-            # Of 15 bins of some thousand cells: chance is about sqrt(15 p (1 - p) / 9000).
+            # With 15 bins of about a thousand cells, the random error is about sqrt(15 p (1 - p) / 9000).
             assert now < 0.02 < was
-            # The documents it was fitted on tell the same.
+            # The documents of the fit give the same result.
             assert figures[f"{group}_{name}_before"] == pytest.approx(was, abs=0.02)
             assert figures[f"{group}_{name}_after"] == pytest.approx(now, abs=0.02)
 
@@ -104,18 +104,18 @@ def test_calibrate_reports_the_same_figures_as_the_metrics(scripted):
     figures = calibrate(model, batches, label_thresholds=False)
     seen = model.stored_labels.seen()
     after = calibrated(logits, seen, model.config.calibration)
-    for when, own in {"before": logits, "after": after}.items():
-        exact = measured(own, gold, seen=seen)
+    for when, scored in {"before": logits, "after": after}.items():
+        exact = measured(scored, gold, seen=seen)
         for group in ("seen", "unseen"):
             for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
-                # Logits are counted to three digits: a cell in a thousand is counted in the next bin.
+                # Logits are rounded to three digits: a cell in a thousand falls into the next bin.
                 assert figures[f"{group}_{name}_{when}"] == pytest.approx(exact[f"{group}_{name}"], abs=2e-3)
-    for own, threshold, name in [
+    for scored, threshold, name in [
         (logits, 0.5, "micro_f1_before"),
         (after, model.stored_labels.thresholds(), "micro_f1"),
     ]:
         metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=threshold)
-        metrics.update(own, gold)
+        metrics.update(scored, gold)
         for group in ("seen", "unseen"):
             assert figures[f"{group}_{name}"] == pytest.approx(metrics.compute()[f"{group}_micro_f1"], abs=1e-12)
     for group in ("seen", "unseen"):
@@ -128,37 +128,37 @@ def test_calibrate_reports_the_same_figures_as_the_metrics(scripted):
 
 def test_label_thresholds_are_stored_in_the_label_set_and_on_disk(scripted, tmp_path):
     logits, gold = scores(seed=4, documents=1001)
-    logits = logits + torch.linspace(-8, 8, SEEN + UNSEEN)  # which one calibration for all cannot undo
+    logits = logits + torch.linspace(-8, 8, SEEN + UNSEEN)  # which a common calibration cannot undo
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, method="platt")
-    own = [label.threshold for label in model.label_set]
-    assert figures["seen_label_thresholds"] + figures["unseen_label_thresholds"] == sum(one is not None for one in own)
-    assert sum(one is not None for one in own) > SEEN
+    label_thresholds = [label.threshold for label in model.label_set]
+    number = sum(threshold is not None for threshold in label_thresholds)
+    assert figures["seen_label_thresholds"] + figures["unseen_label_thresholds"] == number > SEEN
     seen = model.stored_labels.seen()
     more, right = scores(seed=5, documents=1001)
     more = calibrated(more + torch.linspace(-8, 8, SEEN + UNSEEN), seen, model.config.calibration)
-    found = {}
+    results = {}
     for name, thresholds in {
-        "own": model.stored_labels.thresholds(),
-        "common": torch.tensor([model.config.thresholds["seen" if one else "unseen"] for one in seen]),
+        "individual": model.stored_labels.thresholds(),
+        "common": torch.tensor([model.config.thresholds["seen" if is_seen else "unseen"] for is_seen in seen]),
     }.items():
         metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=thresholds)
         metrics.update(more, right)
-        found[name] = metrics.compute()
+        results[name] = metrics.compute()
     for group in ("seen", "unseen"):
-        assert found["own"][f"{group}_micro_f1"] > found["common"][f"{group}_micro_f1"] + 0.02
-        for name, end in {"common": "", "own": "_of_label_thresholds"}.items():
+        assert results["individual"][f"{group}_micro_f1"] > results["common"][f"{group}_micro_f1"] + 0.02
+        for name, end in {"common": "", "individual": "_of_label_thresholds"}.items():
             for figure in ("micro_f1", "macro_f1"):
                 held_out = figures[f"{group}_held_out_{figure}{end}"]
-                assert held_out == pytest.approx(found[name][f"{group}_{figure}"], abs=0.03)
+                assert held_out == pytest.approx(results[name][f"{group}_{figure}"], abs=0.03)
     model.save_pretrained(tmp_path)
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
-    assert again.config.calibration == model.config.calibration
-    assert again.config.thresholds == model.config.thresholds
-    assert torch.equal(again.stored_labels.thresholds(), model.stored_labels.thresholds())
-    # A second call leaves nothing of the first.
+    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert reloaded.config.calibration == model.config.calibration
+    assert reloaded.config.thresholds == model.config.thresholds
+    assert torch.equal(reloaded.stored_labels.thresholds(), model.stored_labels.thresholds())
+    # A second call replaces all results of the first.
     calibrate(model, batches, label_thresholds=False, columns=range(5))
-    assert [label.threshold for label in model.label_set] == [None] * 5 + own[5:]
+    assert [label.threshold for label in model.label_set] == [None] * 5 + label_thresholds[5:]
 
 
 def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
@@ -167,12 +167,12 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
     model, batches = scripted(logits, gold)
     model.label_set = model.label_set.update("id16", threshold=0.9).update("id1", threshold=0.9)
     calibrate(model, batches, method="platt", label_thresholds=False)
-    found = model.config.calibration
-    assert model.label_set[16].threshold == 0.9  # nothing was said of it
+    calibration = model.config.calibration
+    assert model.label_set[16].threshold == 0.9  # not a candidate
     assert model.label_set[1].threshold is None
     model.config.calibration = {}
     calibrate(model, iter(batches), method="platt", columns=[*range(SEEN + 2)], label_thresholds=False)
-    assert model.config.calibration == found
+    assert model.config.calibration == calibration
     with pytest.raises(ValueError, match="pass a DataLoader or a list, not a generator; or the candidate labels"):
         calibrate(model, iter(batches), method="platt")
     gold[:, SEEN:] = False
@@ -191,18 +191,18 @@ def test_documents_without_unseen_labels_keep_the_unseen_calibration(scripted):
     alone, seen_only = scripted(logits[:100], gold[:100])
     calibrate(alone, seen_only, method="platt")
     calibrate(model, seen_only, method="platt")
-    for both, own, earlier in zip(
+    for combined, new, earlier in zip(
         (model.config.calibration, model.config.thresholds),
         (alone.config.calibration, alone.config.thresholds),
         before,
         strict=True,
     ):
-        assert both == {"seen": own["seen"], "unseen": earlier["unseen"]}
-        assert own["seen"] != earlier["seen"]
+        assert combined == {"seen": new["seen"], "unseen": earlier["unseen"]}
+        assert new["seen"] != earlier["seen"]
 
 
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("documents", [0, 49, 60, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 29))])
+@pytest.mark.parametrize("documents", [0, 49, 60, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 29))])
 def test_few_documents_with_unseen_labels_share_the_seen_calibration(scripted, documents, single):
     logits, gold = scores(seed=16)
     gold[:, SEEN:] = False
@@ -227,7 +227,7 @@ def test_few_documents_with_unseen_labels_share_the_seen_calibration(scripted, d
         assert torch.equal(ours.argsort(dim=1), logits.argsort(dim=1))
     if not enough and not single:
         unseen = model.stored_labels.thresholds()[~model.stored_labels.seen()].tolist()
-        assert unseen[-1] == pytest.approx(0.9)  # what was set of a label stays
+        assert unseen[-1] == pytest.approx(0.9)  # thresholds of single labels do not change
         assert unseen[:-1] == pytest.approx([model.config.thresholds["seen"]] * (UNSEEN - 1))
 
 
@@ -244,7 +244,7 @@ def test_a_well_calibrated_group_stays_uncalibrated(scripted):
     generator = torch.Generator().manual_seed(8)
     logits = torch.randn(307, SEEN + UNSEEN, generator=generator) * 2 - 1
     gold = torch.rand(logits.shape, generator=generator) < logits.sigmoid()
-    logits[:, SEEN:] *= 3  # the seen ones are right
+    logits[:, SEEN:] *= 3  # logits of seen labels are correct
     model, batches = scripted(logits, gold)
     calibrate(model, batches, method="spline")
     seen = model.stored_labels.seen()
@@ -258,10 +258,10 @@ def test_documents_are_scored_once_in_any_order(scripted):
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, method="platt")
     assert model.batches_read == len(batches)
-    found, labels = model.config.calibration, model.label_set
-    one = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
-    assert calibrate(model, [one], method="platt") == figures
-    assert model.config.calibration == found
+    calibration, labels = model.config.calibration, model.label_set
+    whole = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+    assert calibrate(model, [whole], method="platt") == figures
+    assert model.config.calibration == calibration
     assert model.label_set == labels
 
 
@@ -279,38 +279,38 @@ def test_excluded_labels_do_not_affect_calibration(scripted):
     logits, gold = scores(seed=9)
     model, batches = scripted(torch.cat([logits, torch.full_like(logits, -torch.inf)]), torch.cat([gold, gold & False]))
     calibrate(model, batches, method="platt")
-    both = model.config.calibration, model.config.thresholds
+    before = model.config.calibration, model.config.thresholds
     model, batches = scripted(logits, gold)
     calibrate(model, batches, method="platt")
-    assert (model.config.calibration, model.config.thresholds) == both
+    assert (model.config.calibration, model.config.thresholds) == before
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_exclusive_labels_are_calibrated_by_their_softmax(scripted, both):
-    def drawn(seed):
+@pytest.mark.parametrize("has_unseen", [False, True])
+def test_exclusive_labels_are_calibrated_by_their_softmax(scripted, has_unseen):
+    def draw(seed):
         random = torch.Generator().manual_seed(seed)
         true = 2 * torch.randn(1501, 7, generator=random)
         gold = torch.multinomial(true.softmax(-1), 1, generator=random)
         logits = 3 * true
-        if both:
+        if has_unseen:
             logits[:, 5:] += 4
         return logits, torch.zeros(true.shape, dtype=torch.bool).scatter_(1, gold, True)
 
-    model, batches = scripted(*drawn(1), problem_type="single_label_classification", seen=5 if both else 7)
+    model, batches = scripted(*draw(1), problem_type="single_label_classification", seen=5 if has_unseen else 7)
     for batch in batches:
         batch["labels"] = batch["labels"][:, 0]
     figures = calibrate(model, batches)
-    own = model.config.calibration
-    assert own["seen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
-    assert set(own) == ({"seen", "unseen"} if both else {"seen"})
-    if both:
-        assert own["unseen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
-        assert own["unseen"]["offset"] - own["seen"]["offset"] == pytest.approx(-4 / 3, abs=0.3)
-    logits, gold = drawn(2)
+    calibration = model.config.calibration
+    assert calibration["seen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
+    assert set(calibration) == ({"seen", "unseen"} if has_unseen else {"seen"})
+    if has_unseen:
+        assert calibration["unseen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
+        assert calibration["unseen"]["offset"] - calibration["seen"]["offset"] == pytest.approx(-4 / 3, abs=0.3)
+    logits, gold = draw(2)
     seen = model.stored_labels.seen()
-    for when, scores in {"before": logits, "after": calibrated(logits, seen, own)}.items():
-        exact = measured(scores.double().softmax(-1).logit(), gold, seen=seen if both else None)
-        name = "seen_expected_calibration_error" if both else "expected_calibration_error"
+    for when, scores in {"before": logits, "after": calibrated(logits, seen, calibration)}.items():
+        exact = measured(scores.double().softmax(-1).logit(), gold, seen=seen if has_unseen else None)
+        name = "seen_expected_calibration_error" if has_unseen else "expected_calibration_error"
         assert exact[name] < 0.02 if when == "after" else exact[name] > 0.02
         group = "seen_expected_calibration_error"
         assert figures[f"{group}_{when}"] == pytest.approx(exact[name], abs=0.015)
@@ -325,14 +325,14 @@ def test_a_softmax_is_fitted_on_a_subset_of_many_documents(scripted, monkeypatch
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
     calibrate(model, batches)
-    whole = model.config.calibration["seen"]["scale"]
+    full_scale = model.config.calibration["seen"]["scale"]
     monkeypatch.setattr("hf_gile.training.calibration.fitting._MAX_LOGITS", 200 * SEEN)
     figures = calibrate(model, batches)
     assert figures["documents"] == 307
     halves, halved = scripted(logits[::2], gold[::2], problem_type="single_label_classification")
     calibrate(halves, halved)
     assert model.config.calibration == halves.config.calibration
-    assert model.config.calibration["seen"]["scale"] != whole
+    assert model.config.calibration["seen"]["scale"] != full_scale
 
 
 def test_a_real_model_is_calibrated_on_collated_batches(make_model, label_set):
@@ -368,12 +368,12 @@ def test_multilingual_documents_are_calibrated_with_labels_of_their_language():
     model = GileForSequenceClassification(config)
     names = {"english": ["iron", "milk"], "german": ["eisen", "milch"]}
     model.set_labels(
-        LabelSet(Label(one, one, language=language, seen=True) for language in texts for one in names[language]),
+        LabelSet(Label(name, name, language=language, seen=True) for language in texts for name in names[language]),
         processor,
     )
     rows = [
-        {"input_ids": processor(text, language=language)["input_ids"][0], "language": language, "labels": [place]}
-        for text, language, place in [
+        {"input_ids": processor(text, language=language)["input_ids"][0], "language": language, "labels": [column]}
+        for text, language, column in [
             ("iron and milk", "english", 0),
             ("milk", "english", 1),
             ("eisen und milch", "german", 3),
@@ -381,7 +381,7 @@ def test_multilingual_documents_are_calibrated_with_labels_of_their_language():
         ]
     ]
     calibrate(model, [GileDataCollator(processor)(rows * 5)])
-    # Two candidates for each of the 20 documents, and one of them gold: as often right as wrong.
+    # Each of the 20 documents has two candidates, of which half are gold.
     counts = ScoreCounts(torch.ones(4, dtype=torch.bool))
     batch = GileDataCollator(processor)(rows * 5)
     gold = batch.pop("labels")
@@ -404,7 +404,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
 def test_a_calibration_that_fails_validation_is_dropped(scripted, factor, is_kept):
     generator = torch.Generator().manual_seed(8)
     logits = torch.randn(61, 17, generator=generator) * 2 - 1
-    multi_hot = torch.rand(61, 17, generator=generator) < logits.sigmoid()  # the logits are right; times 3 they are not
+    multi_hot = torch.rand(61, 17, generator=generator) < logits.sigmoid()  # the logits are correct before * 3
     model, batches = scripted(logits * factor, multi_hot)
     model.config.calibration = {"seen": {"method": "platt", "scale": 5.0, "offset": 5.0}}
     calibrate(model, batches, method="spline")
@@ -470,31 +470,31 @@ def counted(logits, gold):
 
 
 @pytest.mark.parametrize(
-    "factor", [0.01, 1000.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.1, 1.0, 100.0))]
+    "factor", [0.01, 1000.0, *(pytest.param(factor, marks=pytest.mark.slow) for factor in (0.1, 1.0, 100.0))]
 )
 def test_calibration_handles_logits_of_any_scale(factor):
-    def drawn(seed):
+    def draw(seed):
         random = torch.Generator().manual_seed(seed)
         true = torch.randn(1009, 31, generator=random)
         return factor * true, torch.rand(true.shape, generator=random) < (2 * true - 3).sigmoid()
 
-    logits, gold = drawn(1)
-    found = fit(counted(logits, gold))
-    own = torch.where(found.label_thresholds.isnan(), found.thresholds["seen"], found.label_thresholds)
-    others, right = drawn(2)
-    probabilities = calibrated(others, torch.ones(31, dtype=torch.bool), found.calibration)
+    logits, gold = draw(1)
+    fitted = fit(counted(logits, gold))
+    individual = torch.where(fitted.label_thresholds.isnan(), fitted.thresholds["seen"], fitted.label_thresholds)
+    test_logits, right = draw(2)
+    probabilities = calibrated(test_logits, torch.ones(31, dtype=torch.bool), fitted.calibration)
     assert measured(probabilities, right)["expected_calibration_error"] < 0.01
-    for thresholds in (torch.full((31,), found.thresholds["seen"]), own.float()):
+    for thresholds in (torch.full((31,), fitted.thresholds["seen"]), individual.float()):
         metrics = LabelMetrics(31, threshold=thresholds)
         metrics.update(probabilities, right)
-        assert metrics.compute()["micro_f1"] > 0.53  # 0.55 is the best there is
+        assert metrics.compute()["micro_f1"] > 0.53  # the best possible value is 0.55
 
 
 def test_exclusive_labels_get_no_thresholds(scripted):
     logits, gold = scores(seed=10, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
-    model.config.thresholds = {"seen": 0.9}  # of an earlier version of the model
+    model.config.thresholds = {"seen": 0.9}  # from an earlier version of the model
     model.label_set = model.label_set.update(model.label_set.ids[0], threshold=0.2)
     figures = calibrate(model, batches)
     assert model.config.thresholds == {}
@@ -504,15 +504,15 @@ def test_exclusive_labels_get_no_thresholds(scripted):
 
 
 def test_the_threshold_of_separable_labels_lies_between_their_scores(scripted):
-    def drawn(seed, margin):
+    def draw(seed, margin):
         random = torch.Generator().manual_seed(seed)
         gold = torch.zeros(61, 5, dtype=torch.bool)
         gold.scatter_(1, torch.randint(5, (61, 1), generator=random), True)
         return torch.where(gold, margin, -margin) + torch.randn(gold.shape, generator=random), gold
 
-    model, batches = scripted(*drawn(1, 20.0), seen=5)
+    model, batches = scripted(*draw(1, 20.0), seen=5)
     assert calibrate(model, batches, method="platt")["seen_micro_f1"] == 1
-    logits, gold = drawn(2, 9.0)  # other documents, of which it is less sure, and as right
+    logits, gold = draw(2, 9.0)  # other documents, with less confident but equally correct logits
     logits = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
     assert torch.equal(logits.sigmoid() >= model.stored_labels.thresholds(), gold)
 
@@ -530,19 +530,19 @@ def test_scores_at_a_threshold_near_one_reach_it(scripted):
 
 def test_exclusive_labels_may_have_several_languages(scripted):
     logits, gold = scores(seed=13, documents=211, num_labels=6)
-    one = torch.zeros_like(gold)
+    single = torch.zeros_like(gold)
     rows = torch.arange(211)
-    one[rows, logits[:, :3].argmax(1)] = True
-    one[rows[::5]], one[rows[::5], 1] = False, True
-    model, batches = scripted(logits[:, :3], one[:, :3], problem_type="single_label_classification", seen=3)
+    single[rows, logits[:, :3].argmax(1)] = True
+    single[rows[::5]], single[rows[::5], 1] = False, True
+    model, batches = scripted(logits[:, :3], single[:, :3], problem_type="single_label_classification", seen=3)
     calibrate(model, batches)
     alone = model.config.calibration["seen"]
-    # The same labels once more in another language, of documents of their own; and a gold label that is no candidate.
+    # The same labels in another language with other documents, and a gold label that is not a candidate.
     none = torch.full((211, 3), -torch.inf)
     first, second = torch.cat([logits[:, :3], none], 1), torch.cat([none, logits[:, :3]], 1)
-    gold = torch.cat([one, one.roll(3, dims=1), one[:1].roll(3, dims=1)])
-    both = torch.cat([first, second, first[:1]])
-    model, batches = scripted(both, gold, problem_type="single_label_classification", seen=6)
+    gold = torch.cat([single, single.roll(3, dims=1), single[:1].roll(3, dims=1)])
+    all_logits = torch.cat([first, second, first[:1]])
+    model, batches = scripted(all_logits, gold, problem_type="single_label_classification", seen=6)
     calibrate(model, batches)
     assert model.config.calibration["seen"]["scale"] == pytest.approx(alone["scale"], rel=0.01)
 
@@ -552,28 +552,28 @@ def test_subsampled_documents_are_released_from_memory(scripted, monkeypatch):
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
     monkeypatch.setattr("hf_gile.training.calibration.fitting._MAX_LOGITS", 20 * SEEN)
-    answered, forward = [], Scripted.forward
+    outputs, forward = [], Scripted.forward
 
-    def watched(self, **inputs):
+    def forward_and_count(self, **inputs):
         output = forward(self, **inputs)
-        answered.append(weakref.ref(output.logits.untyped_storage()))
-        assert sum(one() is not None for one in answered) <= 2  # this batch, and the one before
+        outputs.append(weakref.ref(output.logits.untyped_storage()))
+        assert sum(reference() is not None for reference in outputs) <= 2  # this batch and the previous batch
         return output
 
-    monkeypatch.setattr(Scripted, "forward", watched)
+    monkeypatch.setattr(Scripted, "forward", forward_and_count)
     calibrate(model, batches, method="platt")
-    assert len(answered) == len(batches)
+    assert len(outputs) == len(batches)
 
 
 def recalls(model, logits, gold, group):
-    """The share of gold labels of each document that reach the threshold of their group."""
+    """Returns the share of gold labels of each document that reach the threshold of their group."""
     columns = model.stored_labels.seen() == (group == "seen")
     logits, gold = (
         calibrated(logits, model.stored_labels.seen(), model.config.calibration)[:, columns],
         gold[:, columns],
     )
-    given = (logits.sigmoid() >= model.config.thresholds[group]) & gold
-    return (given.sum(1) / gold.sum(1))[gold.any(1)]
+    assigned = (logits.sigmoid() >= model.config.thresholds[group]) & gold
+    return (assigned.sum(1) / gold.sum(1))[gold.any(1)]
 
 
 @pytest.mark.parametrize("recall", [0.6, 0.8])
@@ -581,15 +581,15 @@ def test_the_promised_recall_holds_on_other_documents(scripted, recall):
     model, batches = scripted(*scores(seed=1, documents=900))
     figures = calibrate(model, batches, objective=f"recall@{recall}")
     assert {label.threshold for label in model.label_set} == {None}
-    others = scores(seed=2, documents=2000)
+    test_documents = scores(seed=2, documents=2000)
     for group in ("seen", "unseen"):
         assert figures[f"{group}_promised_recall"] == recall
-        measured = recalls(model, *others, group).mean().item()
+        measured = recalls(model, *test_documents, group).mean().item()
         assert measured == pytest.approx(recall, abs=0.04)
         columns = model.stored_labels.seen() == (group == "seen")
-        own = calibrated(scores(1, 900)[0], model.stored_labels.seen(), model.config.calibration)[:, columns].sigmoid()
-        given = (own >= model.config.thresholds[group]).sum(1).float().mean().item()
-        assert figures[f"{group}_labels_per_document"] == pytest.approx(given, rel=0.02)
+        probabilities = calibrated(scores(1, 900)[0], model.stored_labels.seen(), model.config.calibration).sigmoid()
+        assigned = (probabilities[:, columns] >= model.config.thresholds[group]).sum(1).float().mean().item()
+        assert figures[f"{group}_labels_per_document"] == pytest.approx(assigned, rel=0.02)
 
 
 def test_the_promised_threshold_is_the_highest_valid_threshold():
@@ -597,8 +597,8 @@ def test_the_promised_threshold_is_the_highest_valid_threshold():
     gold = [torch.rand(int(number), generator=draws) for number in torch.randint(1, 5, (60,), generator=draws)]
     threshold = promised_threshold(gold, 0.8)
 
-    def risk(least):
-        lost = sum((own < least).double().mean().item() for own in gold)
+    def risk(threshold):
+        lost = sum((row < threshold).double().mean().item() for row in gold)
         return (lost + 1) / (len(gold) + 1)
 
     values = torch.cat(gold).sort().values

@@ -15,7 +15,7 @@ from hf_gile.training.calibration.score_counts import BINS, VALUES, round_to_bin
 
 @pytest.fixture(scope="module")
 def digits():
-    """Log probabilities of a naive Bayes classifier, which is too sure, on other digits than those it was fitted on."""
+    """Returns log probabilities of a naive Bayes classifier, which is overconfident, for held-out digits."""
     images, digits = load_digits(return_X_y=True)
     model = GaussianNB(var_smoothing=1e-2).fit(images[::2], digits[::2])
     return model.predict_joint_log_proba(images[1::2]), digits[1::2]
@@ -23,28 +23,28 @@ def digits():
 
 @pytest.fixture(scope="module")
 def cells(digits):
-    """Logits of each digit on its own, and whether it is right."""
+    """Returns an independent logit for each digit, and whether it is correct."""
     joint, gold = digits
-    others = np.stack([np.logaddexp.reduce(np.delete(joint, one, axis=1), axis=1) for one in range(10)], axis=1)
-    return (joint - others).ravel(), (gold[:, None] == np.arange(10)).ravel()
+    rest = np.stack([np.logaddexp.reduce(np.delete(joint, digit, axis=1), axis=1) for digit in range(10)], axis=1)
+    return (joint - rest).ravel(), (gold[:, None] == np.arange(10)).ravel()
 
 
 def counted(logits, gold):
-    places = round_to_bins(torch.from_numpy(logits))
-    return [torch.bincount(own, minlength=BINS) for own in (places, places[torch.from_numpy(gold)])]
+    bins = round_to_bins(torch.from_numpy(logits))
+    return [torch.bincount(occurrences, minlength=BINS) for occurrences in (bins, bins[torch.from_numpy(gold)])]
 
 
-def apply(own, logits):
+def apply(calibration, logits):
     logits = torch.from_numpy(logits)
-    check_calibration({"seen": own})
-    return calibrated(logits, torch.ones(logits.shape[-1], dtype=torch.bool), {"seen": own}).sigmoid().numpy()
+    check_calibration({"seen": calibration})
+    return calibrated(logits, torch.ones(logits.shape[-1], dtype=torch.bool), {"seen": calibration}).sigmoid().numpy()
 
 
 def test_a_fit_on_counts_equals_logistic_regression_on_all_cells(cells):
     logits, gold = cells
     ours = fit_calibration("platt", VALUES, *counted(logits, gold))
     theirs = LogisticRegression(C=np.inf, tol=1e-10).fit(logits[:, None], gold)
-    # Logits are rounded by up to 2^-12 of their size, and the prior is worth less than one of the 898 gold labels.
+    # Rounding changes logits by at most 2^-12 of their size; the prior weighs less than one of 898 gold labels.
     assert ours["scale"] == pytest.approx(theirs.coef_[0, 0], rel=2e-3)
     assert ours["scale"] < 0.5
     assert ours["offset"] == pytest.approx(theirs.intercept_[0], abs=2e-3)
@@ -55,9 +55,9 @@ def test_a_fit_on_counts_equals_logistic_regression_on_all_cells(cells):
 def test_separable_scores_have_a_finite_fit():
     for method in ("platt", "spline"):
         apart = fit_calibration(method, torch.tensor([-3.0, 3.0]), torch.tensor([50, 50]), torch.tensor([0, 50]))
-        found = apply(apart, np.array([-3.0, 3.0]))
-        assert 0 < found[0] < 0.02
-        assert 0.98 < found[1] < 1
+        probabilities = apply(apart, np.array([-3.0, 3.0]))
+        assert 0 < probabilities[0] < 0.02
+        assert 0.98 < probabilities[1] < 1
         for cells, gold in (([7], [7]), ([7, 3], [0, 1]), ([1, 9, 9], [0, 1, 8]), ([3, 1], [2, 0])):
             values = torch.arange(len(cells)).float()
             check_calibration({"seen": fit_calibration(method, values, torch.tensor(cells), torch.tensor(gold))})
@@ -90,7 +90,7 @@ def test_scores_that_are_worse_than_chance_keep_their_order():
 
 
 def test_a_softmax_is_fitted_as_a_whole(digits):
-    joint, gold = (torch.from_numpy(own) for own in digits)
+    joint, gold = (torch.from_numpy(array) for array in digits)
 
     def loss(logits):
         return torch.nn.functional.cross_entropy(logits, gold).item()
@@ -100,10 +100,10 @@ def test_a_softmax_is_fitted_as_a_whole(digits):
     best = loss(calibrated(joint, seen, ours))
     scale = ours["seen"]["scale"]
     assert scale < 0.5
-    assert all(best <= loss(joint * other) + 1e-5 for other in np.geomspace(0.01, 1, 301))  # the prior is worth 1e-5
-    assert ours["seen"]["offset"] == pytest.approx(0.0, abs=1e-6)  # a constant changes nothing
+    assert all(best <= loss(joint * other) + 1e-5 for other in np.geomspace(0.01, 1, 301))  # up to the prior
+    assert ours["seen"]["offset"] == pytest.approx(0.0, abs=1e-6)  # a constant has no effect
     seen = torch.arange(10) < 7
-    shifted = torch.where(seen, joint, 2 * joint + 30)  # of labels of which it is surer
+    shifted = torch.where(seen, joint, 2 * joint + 30)  # for more confident labels
     both = fit_softmax_calibration(shifted, gold, seen)
     assert both["unseen"]["scale"] == pytest.approx(both["seen"]["scale"] / 2, rel=0.2)
     assert both["unseen"]["offset"] - both["seen"]["offset"] < -1

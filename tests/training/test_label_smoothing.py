@@ -8,7 +8,7 @@ from hf_gile.models.losses_gile import label_loss
 from hf_gile.training import GileDataCollator, GileLoss, LabelSampler
 
 
-def trainer(tmp_path, model, processor, labels, **options):
+def make_trainer(tmp_path, model, processor, labels, **options):
     arguments = TrainingArguments(
         output_dir=str(tmp_path),
         label_smoothing_factor=0.1,
@@ -29,15 +29,15 @@ def trainer(tmp_path, model, processor, labels, **options):
 
 def test_single_label_smoothing_equals_torch(tmp_path, make_model):
     model, processor = make_model(problem_type="single_label_classification")
-    own = trainer(tmp_path, model, processor, [1, 2, 0])
-    batch = next(iter(own.get_train_dataloader()))
+    trainer = make_trainer(tmp_path, model, processor, [1, 2, 0])
+    batch = next(iter(trainer.get_train_dataloader()))
     expected = cross_entropy(model.train()(batch["input_ids"]).logits, batch["labels"], label_smoothing=0.1)
-    assert own.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
-    own.train()
+    assert trainer.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
+    trainer.train()
 
 
 @pytest.mark.parametrize(
-    ("problem_type", "loss", "labels", "sampled", "why"),
+    ("problem_type", "loss", "labels", "sampled", "setting"),
     [
         (None, label_loss, [[1, 2], [2], []], False, "problem_type, which is not set"),
         (None, label_loss, [1, 2, 0], False, "problem_type, which is not set"),
@@ -47,22 +47,22 @@ def test_single_label_smoothing_equals_torch(tmp_path, make_model):
     ids=["several labels", "single labels", "sampled", "chunks"],
 )
 def test_label_smoothing_refuses_losses_that_it_would_replace(
-    tmp_path, make_model, problem_type, loss, labels, sampled, why
+    tmp_path, make_model, problem_type, loss, labels, sampled, setting
 ):
     model, processor = make_model(problem_type=problem_type)
     model.loss_function = loss
-    own = trainer(tmp_path, model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
-    with pytest.raises(ValueError, match=f"its loss depends on {why}: set label_smoothing_factor=0"):
-        own.train()
+    trainer = make_trainer(tmp_path, model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
+    with pytest.raises(ValueError, match=f"its loss depends on {setting}: set label_smoothing_factor=0"):
+        trainer.train()
 
 
 def test_multi_label_models_ignore_smoothing_with_a_warning(tmp_path, make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     with pytest.warns(UserWarning, match="Label smoothing is not compatible with multi-label classification"):
-        own = trainer(tmp_path, model, processor, [[1, 2], [2], []])
-    batch = next(iter(own.get_train_dataloader()))
+        trainer = make_trainer(tmp_path, model, processor, [[1, 2], [2], []])
+    batch = next(iter(trainer.get_train_dataloader()))
     expected = model.train()(batch["input_ids"], labels=batch["labels"]).loss
-    assert own.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert trainer.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_a_custom_loop_may_call_the_model_without_labels(make_model):

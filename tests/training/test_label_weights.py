@@ -49,7 +49,7 @@ def test_propensity_weights_follow_inverse_propensities():
 
 
 def test_the_convex_weight_is_unbiased_for_the_zero_one_loss():
-    # 1/p times the loss of a gold label, and 1 - 1/p times that of one that is not, but for a constant.
+    # 1/p times the loss of a gold label, and 1 - 1/p times that of a negative, up to a constant.
     scores = torch.tensor([-2.0, 3.0])
     wrong = (scores < 0).double()
     for inverse, weight in zip(
@@ -63,12 +63,12 @@ def test_inverse_propensities_compensate_for_missing_labels():
     generator = torch.Generator().manual_seed(0)
     p = torch.tensor([0.2, 0.5, 0.9], dtype=torch.double)
     true = (torch.rand(40_000, 3, generator=generator) < 0.3).double()
-    given = true * (torch.rand(true.shape, generator=generator) < p)
+    observed = true * (torch.rand(true.shape, generator=generator) < p)
     scores = torch.randn(3, dtype=torch.double, generator=generator).expand_as(true)
-    # The terms of gold labels: those of all labels, less those of labels that are not gold.
+    # The terms of gold labels: those of all labels minus those of negatives.
     ones = torch.ones(3, dtype=torch.double)
     expected = binary_cross_entropy(scores, true, None, ones) - binary_cross_entropy(scores, true, None, 0 * ones)
-    got = binary_cross_entropy(scores, given, None, 1 / p) - binary_cross_entropy(scores, given, None, 0 * ones)
+    got = binary_cross_entropy(scores, observed, None, 1 / p) - binary_cross_entropy(scores, observed, None, 0 * ones)
     assert got.item() == pytest.approx(expected.item(), rel=0.05)
-    short = binary_cross_entropy(scores, given, None, ones) - binary_cross_entropy(scores, given, None, 0 * ones)
+    short = binary_cross_entropy(scores, observed, None, ones) - binary_cross_entropy(scores, observed, None, 0 * ones)
     assert short.item() < 0.8 * expected.item()

@@ -78,8 +78,8 @@ def test_a_merged_model_is_an_ordinary_model_with_the_same_scores(make, tmp_path
     model.save_pretrained(tmp_path / "merged")
     processor.save_pretrained(tmp_path / "merged")
     assert not [name for name in load_file(tmp_path / "merged" / "model.safetensors") if "lora" in name]
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
-    assert torch.allclose(again(**batch).logits, adapted, atol=1e-4)
+    merged = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
+    assert torch.allclose(merged(**batch).logits, adapted, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -101,18 +101,18 @@ def test_a_merged_model_needs_neither_peft_nor_hf_gile(make, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = torch.tensor([float(word) for word in done.stdout.split()]).view(adapted.shape)
-    assert torch.allclose(found, adapted, atol=1e-4)
+    logits = torch.tensor([float(word) for word in done.stdout.split()]).view(adapted.shape)
+    assert torch.allclose(logits, adapted, atol=1e-4)
 
 
 @pytest.mark.slow
 def test_training_with_adapters_resumes_where_it_stopped(make, tmp_path):
-    whole = make(folder="whole", max_steps=6)
-    whole.train()
+    uninterrupted = make(folder="whole", max_steps=6)
+    uninterrupted.train()
     make(folder="part", max_steps=6, save_strategy="steps", save_steps=4).train()
     part = make(folder="part", max_steps=6)
     part.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-4"))
-    for name, weight in whole.model.state_dict().items():
+    for name, weight in uninterrupted.model.state_dict().items():
         assert torch.allclose(part.model.state_dict()[name], weight, atol=1e-6), name
 
 

@@ -24,27 +24,27 @@ LABELS = LabelSet(
 
 
 def numbered(size):
-    return [{"input_ids": [place]} for place in range(size)]
+    return [{"input_ids": [row]} for row in range(size)]
 
 
 def test_every_row_has_a_document_of_each_language():
     rows = MultilingualDataset({"english": numbered(7), "german": numbered(3)})
     assert len(rows) == 7
-    assert [[one["language"] for one in rows[row]] for row in range(7)] == [["english", "german"]] * 7
+    assert [[document["language"] for document in rows[row]] for row in range(7)] == [["english", "german"]] * 7
     assert sorted(rows[row][0]["input_ids"][0] for row in range(7)) == list(range(7))
     german = [rows[row][1]["input_ids"][0] for row in range(7)]
     assert sorted(german[:3]) == sorted(german[3:6]) == [0, 1, 2]
 
 
 def test_rows_depend_only_on_seed_and_epoch():
-    def drawn(seed, epoch):
+    def draw(seed, epoch):
         rows = MultilingualDataset({"english": numbered(50)}, rounds=20, seed=seed)
         rows.set_epoch(epoch)
         return [rows[row][0]["input_ids"][0] for row in range(20)]
 
-    assert drawn(0, 3) == drawn(0, 3)
-    assert len({tuple(drawn(*each)) for each in ((0, 3), (0, 4), (1, 3))}) == 3
-    assert len(set(drawn(0, 3))) == 20
+    assert draw(0, 3) == draw(0, 3)
+    assert len({tuple(draw(*each)) for each in ((0, 3), (0, 4), (1, 3))}) == 3
+    assert len(set(draw(0, 3))) == 20
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,10 @@ def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
     model.loss_function = GileLoss()
     parts = {}
     for language, words in WORDS.items():
-        ids = [f"{language}:{words[place % 3]}" for place in range(12)]
-        rows = Dataset.from_dict({"text": [one.partition(":")[2] for one in ids], "labels": [[one] for one in ids]})
+        ids = [f"{language}:{words[row % 3]}" for row in range(12)]
+        rows = Dataset.from_dict(
+            {"text": [label_id.partition(":")[2] for label_id in ids], "labels": [[label_id] for label_id in ids]}
+        )
         parts[language] = encode_dataset(rows, processor, LABELS, language=language)
     train, sampler = MultilingualDataset(parts), LabelSampler(len(LABELS), num_negatives=3)
     trainer = Trainer(

@@ -1,4 +1,4 @@
-"""Tools to train over a pretrained encoder: vectors made once, weights of tokens, learning rates by layer."""
+"""Training with a pretrained encoder: precomputed vectors, token weights, learning rates by layer."""
 
 import math
 
@@ -73,7 +73,7 @@ def test_precomputed_vectors_give_the_same_scores(make, fields):
     assert batch["pooled_embeds"].shape[-1] == 12
     with torch.no_grad():
         expected = model(**plain).logits
-        model.gile.text_encoder.transformer.forward = None  # it may not run again
+        model.gile.text_encoder.transformer.forward = None  # must not run again
         assert torch.allclose(model(**batch).logits, expected, atol=1e-5)
 
 
@@ -139,7 +139,7 @@ def test_precomputed_vectors_of_a_trained_encoder_are_refused(make, fields):
 
 
 def rate_of(groups, parameter):
-    return next(group["lr"] for group in groups if any(own is parameter for own in group["params"]))
+    return next(group["lr"] for group in groups if any(member is parameter for member in group["params"]))
 
 
 def test_lower_layers_have_lower_learning_rates(make):
@@ -151,14 +151,14 @@ def test_lower_layers_have_lower_learning_rates(make):
     assert rate_of(groups, layers[0].output.dense.bias) == pytest.approx(5e-4)
     assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == pytest.approx(2.5e-4)
     assert rate_of(groups, model.gile.bag.vectors.weight) == 1e-2
-    given = [parameter for group in groups for parameter in group["params"]]
-    assert len(given) == len({id(own) for own in given}) == len(list(model.parameters()))
-    kept = [own for group in groups if group["weight_decay"] == 0 for own in group["params"]]
-    assert any(own is model.gile.label_rows.weight for own in kept)
+    grouped = [parameter for group in groups for parameter in group["params"]]
+    assert len(grouped) == len({id(parameter) for parameter in grouped}) == len(list(model.parameters()))
+    undecayed = [parameter for group in groups if group["weight_decay"] == 0 for parameter in group["params"]]
+    assert any(parameter is model.gile.label_rows.weight for parameter in undecayed)
     for group in groups:
         if group["weight_decay"]:
             assert group["weight_decay"] == 0.1
-            assert all(own.dim() > 1 for own in group["params"])
+            assert all(parameter.dim() > 1 for parameter in group["params"])
 
 
 SIZES = {"num_attention_heads": 2, "intermediate_size": 17, "vocab_size": 31, "hidden_size": 12}
@@ -199,8 +199,8 @@ def test_layers_of_encoders_outside_transformers_are_recognized(make):
 
 def test_frozen_weights_are_omitted_and_invalid_rates_refused(make):
     model, *_ = make(freeze_text_encoder=True)
-    own = {id(own) for group in parameter_groups(model, 1e-2) for own in group["params"]}
-    assert own == {id(one) for one in model.parameters() if one.requires_grad}
+    grouped = {id(parameter) for group in parameter_groups(model, 1e-2) for parameter in group["params"]}
+    assert grouped == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
     with pytest.raises(ValueError, match="layer_decay must be above 0 and at most 1, got 0"):
         parameter_groups(model, 1e-2, layer_decay=0)
     with pytest.raises(ValueError, match="text_encoder_learning_rate must be positive, got 0"):

@@ -1,4 +1,4 @@
-"""Two processes train the model of one: with all labels in each, or with the labels shared among them."""
+"""Two processes train the same model as a single process, with all labels in each or with shared labels."""
 
 import os
 import subprocess
@@ -30,9 +30,9 @@ def run(*arguments, processes):
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """Weights and losses after three steps, by mode."""
+    """Returns weights and losses after three steps, by mode."""
     folder = tmp_path_factory.mktemp("weights")
-    run(folder, *(f"one-logits-{loss}" for loss in LOSSES), processes=1)
+    run(folder, *(f"single-logits-{loss}" for loss in LOSSES), processes=1)
     for modes in MODES.values():
         run(folder, *modes, processes=2)
     return {file.stem: load_file(file) for file in folder.iterdir()}
@@ -40,7 +40,7 @@ def weights(tmp_path_factory):
 
 @pytest.mark.parametrize("mode", MODES["ddp"] + MODES["fsdp"])
 def test_two_processes_reach_the_weights_of_a_single_process(weights, mode):
-    expected = weights[f"one-logits-{mode.rpartition('-')[2]}"]
+    expected = weights[f"single-logits-{mode.rpartition('-')[2]}"]
     assert weights[mode].keys() == expected.keys()
     for name, tensor in expected.items():
         torch.testing.assert_close(weights[mode][name], tensor, rtol=1e-10, atol=1e-10)
@@ -50,12 +50,12 @@ def test_two_processes_reach_the_weights_of_a_single_process(weights, mode):
 @pytest.mark.slow
 def test_an_uneven_last_batch_does_not_change_the_trained_weights(tmp_path):
     kinds = [f"{labels}-{loss}" for labels in ("logits", "chunks") for loss in LOSSES]
-    run(tmp_path, *(f"one-trainer-{kind}" for kind in kinds), processes=1)
+    run(tmp_path, *(f"single-trainer-{kind}" for kind in kinds), processes=1)
     run(tmp_path, *(f"ddp-trainer-{kind}" for kind in kinds), processes=2)
     for kind in kinds:
-        expected, found = (load_file(tmp_path / f"{who}-trainer-{kind}.safetensors") for who in ("one", "ddp"))
+        expected, actual = (load_file(tmp_path / f"{mode}-trainer-{kind}.safetensors") for mode in ("single", "ddp"))
         for name, tensor in expected.items():
-            torch.testing.assert_close(found[name], tensor, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(actual[name], tensor, rtol=1e-10, atol=1e-10)
 
 
 def test_processes_that_share_labels_must_have_equal_inputs(tmp_path):
@@ -66,4 +66,4 @@ def test_processes_that_share_labels_must_have_equal_inputs(tmp_path):
     assert first[:5] == second[:5]
     for line, message in zip(first, messages, strict=False):
         assert message in line
-    assert all(float(line) > 0 for line in (first[5], second[5]))  # padded to the width of the widest
+    assert all(float(line) > 0 for line in (first[5], second[5]))  # padded to the widest batch

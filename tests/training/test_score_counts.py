@@ -21,7 +21,7 @@ SEEN = torch.arange(11) % 3 != 1
 def batch(seed, documents=23, num_labels=11):
     random = torch.Generator().manual_seed(seed)
     logits = 4 * torch.randn(documents, num_labels, generator=random) - 2
-    logits[:3, :2] = -torch.inf  # no candidates, some of them gold
+    logits[:3, :2] = -torch.inf  # excluded labels, some of which are gold
     logits[3, :2] = torch.finfo(torch.float32).min
     gold = torch.rand(logits.shape, generator=random) < 0.2
     gold[0, 0] = True
@@ -44,10 +44,8 @@ def test_logits_are_rounded_to_the_nearest_float16():
     assert torch.equal(VALUES[round_to_bins(logits)], expected)
     assert torch.equal(round_to_bins(VALUES), torch.arange(BINS, dtype=torch.int32))
     assert (VALUES.diff() > 0).all()
-    nearer = (
-        torch.where(VALUES[1:] > 0, 0.999, 1.001) * LOWER_BOUNDS[1:]
-    )  # below its beginning, a logit is not rounded to it
-    near_zero = LOWER_BOUNDS[1:].abs() < 1e-4  # where 0.1 percent is less than a float32 can tell
+    nearer = torch.where(VALUES[1:] > 0, 0.999, 1.001) * LOWER_BOUNDS[1:]  # rounded to the next lower value
+    near_zero = LOWER_BOUNDS[1:].abs() < 1e-4  # where 0.1 percent is below the resolution of float32
     assert ((round_to_bins(nearer) < torch.arange(1, BINS)) | near_zero).all()
 
 
@@ -57,19 +55,19 @@ def test_counts_equal_a_literal_loop():
     assert counts.documents == 23
     for half in range(2):
         chosen = assign_halves(torch.arange(23)) == half
-        own, right = logits[chosen], gold[chosen]
-        candidate = own > torch.finfo(torch.float32).min
+        scores, right = logits[chosen], gold[chosen]
+        candidate = scores > torch.finfo(torch.float32).min
         assert torch.equal(counts.num_gold[half], right.sum(0))
         for group, labels in enumerate((~SEEN, SEEN)):
-            for found, mask in ((counts.cells, candidate), (counts.gold, candidate & right)):
-                values = own[:, labels][mask[:, labels]]
-                assert torch.equal(found[half, group], torch.bincount(round_to_bins(values), minlength=BINS))
+            for actual, mask in ((counts.cells, candidate), (counts.gold, candidate & right)):
+                values = scores[:, labels][mask[:, labels]]
+                assert torch.equal(actual[half, group], torch.bincount(round_to_bins(values), minlength=BINS))
         for label in range(11):
-            for found, mask in ((counts.label_cells, candidate), (counts.label_gold, candidate & right)):
-                values = own[:, label][mask[:, label]]
+            for actual, mask in ((counts.label_cells, candidate), (counts.label_gold, candidate & right)):
+                values = scores[:, label][mask[:, label]]
                 above = [int((values >= edge).sum()) for edge in EDGES]
-                assert above_edges(found[half])[label].tolist() == [len(values), *above, 0]
-                assert int(found[half, label].sum()) == len(values)
+                assert above_edges(actual[half])[label].tolist() == [len(values), *above, 0]
+                assert int(actual[half, label].sum()) == len(values)
     for group, labels in enumerate((~SEEN, SEEN)):
         best = [
             (value, is_gold)
@@ -87,17 +85,17 @@ def test_both_halves_are_balanced_for_periodic_data():
     halves = assign_halves(torch.arange(10_000))
     for period in (1, 2, 3, 4, 7, 64):
         for start in range(period):
-            own = halves[start::period]
-            # Five standard deviations of coins.
-            assert abs(int(own.sum()) - len(own) / 2) < 2.5 * len(own) ** 0.5
+            sample = halves[start::period]
+            # Five standard deviations of fair coin tosses.
+            assert abs(int(sample.sum()) - len(sample) / 2) < 2.5 * len(sample) ** 0.5
 
 
 def test_counts_do_not_depend_on_batches():
     logits, _, columns = batch(seed=2)
-    whole = vars(counted(logits, columns, 23))
+    expected = vars(counted(logits, columns, 23))
     for size in (1, 4, 7):
         for name, value in vars(counted(logits, columns, size, chunk_size=3)).items():
-            assert name == "chunk_size" or torch.equal(torch.as_tensor(value), torch.as_tensor(whole[name]))
+            assert name == "chunk_size" or torch.equal(torch.as_tensor(value), torch.as_tensor(expected[name]))
 
 
 def test_documents_are_spread_evenly_between_edges():
@@ -108,10 +106,10 @@ def test_documents_are_spread_evenly_between_edges():
     def above(logit):
         return counts_above(edges, torch.full((11,), logit))
 
-    for place, edge in enumerate(EDGES.tolist()):
-        assert torch.equal(above(edge), edges[:, place + 1].double())
-    for place, (edge, after) in enumerate(itertools.pairwise(EDGES.tolist()), start=1):
-        torch.testing.assert_close(above((edge + after) / 2), edges[:, [place, place + 1]].double().mean(1))
+    for index, edge in enumerate(EDGES.tolist()):
+        assert torch.equal(above(edge), edges[:, index + 1].double())
+    for index, (edge, after) in enumerate(itertools.pairwise(EDGES.tolist()), start=1):
+        torch.testing.assert_close(above((edge + after) / 2), edges[:, [index, index + 1]].double().mean(1))
     assert torch.equal(above(-99.0), edges[:, 0].double())
     assert not above(99.0).any()
     steps = [above(logit) for logit in np.sort(np.random.default_rng(0).uniform(-70, 70, 997)).tolist()]

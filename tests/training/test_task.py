@@ -1,4 +1,4 @@
-"""Documents and labels to train on: kinds of problems, held-out labels, what chooses the epoch."""
+"""Training tasks: problem types, held-out labels, and the metric for model selection."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from hf_gile.training.task import TextTask, as_read, check_metric, hold_out, met
 
 def test_texts_come_from_a_column_or_a_function():
     rows = {"train": Dataset.from_dict({"a": ["x", "y"], "b": ["z", "w"]})}
-    labels = LabelSet.from_names(["one"])
+    labels = LabelSet.from_names(["iron"])
     assert list(TextTask(rows, labels, "b").texts("train", 1)) == ["z"]
     assert list(TextTask(rows, labels, lambda row: row["a"] + row["b"]).texts("train")) == ["xz", "yw"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "gold", "expected"),
+    ("requested", "gold", "expected"),
     [
         (None, [["a"], ["b"]], "single_label_classification"),
         (None, [["a"], ["b", "a"]], "multi_label_classification"),
@@ -24,9 +24,9 @@ def test_texts_come_from_a_column_or_a_function():
         ("multi_label_classification", [["a"], ["b"]], "multi_label_classification"),
     ],
 )
-def test_the_problem_type_follows_from_the_documents(wanted, gold, expected):
+def test_the_problem_type_follows_from_the_documents(requested, gold, expected):
     parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
-    assert problem_type_of(parts, "tags", wanted) == expected
+    assert problem_type_of(parts, "tags", requested) == expected
 
 
 def test_several_labels_are_refused_in_a_single_label_problem():
@@ -59,7 +59,7 @@ def test_held_out_labels_are_reproducible_and_follow_seen_labels():
     assert {label.id for label in held[23:28]} == ids
     assert all(label.count == 0 and not label.seen for label in held[23:])
     assert all(label.seen and label.count for label in held[:23])
-    assert not ids & {"D2", "D3", "D4"}  # too rare to be found again
+    assert not ids & {"D2", "D3", "D4"}  # too rare to be held out
     assert hold_out(LabelSet(reversed(labels)), 5)[1] == ids
     with pytest.raises(ValueError, match="held_out_labels 26: only 25 of 28 seen labels"):
         hold_out(labels, 26)

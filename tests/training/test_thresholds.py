@@ -27,7 +27,7 @@ def sparse(gold):
 
 
 def brute_force(scores, gold):
-    """Every distinct probability, the highest first."""
+    """Tries all distinct probabilities, highest first."""
     probabilities = torch.tensor(scores).sigmoid().numpy()
     tried = []
     for threshold in np.unique(probabilities):
@@ -72,21 +72,21 @@ def test_label_metrics_find_no_better_threshold_nearby(dtype):
     best = tune_threshold(scores, gold)
     assert micro_f1(best) == tuned(scores, gold)["tuned_micro_f1"]
     wide = scores if dtype == torch.float64 else scores.float()
-    others = [*wide.sigmoid().unique().tolist(), *np.linspace(0.0, 1.0, 37)]
-    assert micro_f1(best) == max(micro_f1(other) for other in others)
-    assert micro_f1(best + 1e-6) < micro_f1(best)  # it is the probability of a gold label
-    assert max(micro_f1(other) for other in others if other > best) < micro_f1(best)  # and of equal ones the highest
+    candidates = [*wide.sigmoid().unique().tolist(), *np.linspace(0.0, 1.0, 37)]
+    assert micro_f1(best) == max(micro_f1(other) for other in candidates)
+    assert micro_f1(best + 1e-6) < micro_f1(best)  # the probability of a gold label
+    assert max(micro_f1(other) for other in candidates if other > best) < micro_f1(best)  # ties: the highest
 
 
 @pytest.mark.parametrize("max_cells", [1, 200, 1 << 22])
 def test_the_threshold_does_not_depend_on_batches_or_order(max_cells):
     scores, gold = batch(seed=2, ties=False)
-    whole = tuned(scores, gold, max_cells=max_cells)
-    assert (whole["threshold_resolution"] > 0) == (max_cells < scores.size)
+    expected = tuned(scores, gold, max_cells=max_cells)
+    assert (expected["threshold_resolution"] > 0) == (max_cells < scores.size)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(len(scores))
         options = {"batch_size": 2 * seed + 1, "chunk_size": seed + 1, "max_cells": max_cells}
-        assert tuned(scores[order], gold[order], **options) == whole
+        assert tuned(scores[order], gold[order], **options) == expected
 
 
 def test_no_other_bin_edge_gives_a_better_threshold():
@@ -200,13 +200,13 @@ class TinyModel(nn.Module):
 def test_merged_tuners_equal_a_single_tuner(limits):
     torch.manual_seed(0)
     scores, labels = torch.randn(20, 13), torch.randint(13, (20, 1))
-    first, second, whole = (ThresholdTuner(13, max_cells=limit) for limit in limits)
+    first, second, single = (ThresholdTuner(13, max_cells=limit) for limit in limits)
     first.update(scores[:8], labels[:8])
     second.update(scores[8:], labels[8:])
-    whole.update(scores, labels)
+    single.update(scores, labels)
     before = second.compute()
     first.merge(second)
-    assert first.compute() == whole.compute()
+    assert first.compute() == single.compute()
     assert second.compute() == before
     with pytest.raises(ValueError, match="only with the same labels, got 13 and 12"):
         first.merge(ThresholdTuner(12))
@@ -252,7 +252,7 @@ def test_paper_threshold_returns_the_fixed_thresholds_of_the_paper():
 
 
 def groups(seed=3, documents=61):
-    """Logits of 7 seen and 5 unseen labels, far surer of the unseen ones; and gold labels of both."""
+    """Returns logits of 7 seen and 5 unseen labels, which are overconfident for unseen labels, and gold labels."""
     random = np.random.default_rng(seed)
     scores, gold = random.standard_normal((documents, 12)).astype(np.float32), random.random((documents, 12)) < 0.3
     scores += 3 * gold
@@ -265,17 +265,17 @@ def test_unseen_labels_without_documents_do_not_affect_the_threshold():
     gold[:, 7:] = False
     alone = tuned(scores[:, :7], gold[:, :7])
     assert tuned(scores, sparse(gold), batch_size=7, seen=seen) == alone
-    assert abs(tuned(scores, gold)["threshold"] - alone["threshold"]) > 0.05  # what they would do
-    order = np.random.default_rng(1).permutation(12)  # seen labels need not stand first
+    assert abs(tuned(scores, gold)["threshold"] - alone["threshold"]) > 0.05  # without the mask, they affect it
+    order = np.random.default_rng(1).permutation(12)  # seen labels need not be first
     assert tuned(scores[:, order], sparse(gold[:, order]), seen=seen[order]) == alone
 
 
 def test_unseen_labels_with_enough_documents_get_a_separate_threshold():
     scores, gold, seen = groups(documents=MIN_GOLD + 5)
-    found = tuned(scores, sparse(gold), batch_size=7, seen=seen)
-    apart = {name.removeprefix("unseen_"): value for name, value in found.items() if name.startswith("unseen_")}
+    actual = tuned(scores, sparse(gold), batch_size=7, seen=seen)
+    apart = {name.removeprefix("unseen_"): value for name, value in actual.items() if name.startswith("unseen_")}
     assert apart == tuned(scores[:, 7:], gold[:, 7:])
-    assert {name: found[name] for name in apart} == tuned(scores[:, :7], gold[:, :7])
+    assert {name: actual[name] for name in apart} == tuned(scores[:, :7], gold[:, :7])
     few = gold.copy()
     few[MIN_DOCUMENTS - 1 :, 7:] = False
     assert tuned(scores, sparse(few), seen=seen) == tuned(scores[:, :7], few[:, :7])

@@ -16,7 +16,7 @@ TOPICS = {"Iron": "iron diet", "Milk, Human": "breast milk", "Blood": "blood dra
 def rows():
     names = list(TOPICS)
     gold = [[names[i % 4]] if i % 3 else [names[i % 4], names[(i + 1) % 4]] for i in range(44)]
-    return Dataset.from_dict({"text": [" and ".join(TOPICS[name] for name in one) for one in gold], "labels": gold})
+    return Dataset.from_dict({"text": [" and ".join(TOPICS[name] for name in names) for names in gold], "labels": gold})
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_resumed_training_reaches_bitwise_identical_weights(make_trainer, tmp_pa
         sampler = LabelSampler(5, num_negatives=1, per_document=per_document)
         return make_trainer(sampler=sampler, max_steps=9, **options)
 
-    whole = final_weights(make(folder="whole"))
+    expected = final_weights(make(folder="whole"))
     make(folder="part", save_strategy="steps", save_steps=4).train()
     resumed = final_weights(make(folder="part"), resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-4"))
-    for name, tensor in whole.items():
+    for name, tensor in expected.items():
         assert torch.equal(resumed[name], tensor), name
 
 
@@ -103,7 +103,7 @@ def test_a_stream_can_be_trained_with_sampled_labels(make_trainer):
 
 
 class Recorder(LabelSampler):
-    """Keeps the epochs it was told."""
+    """Records the epochs passed to it."""
 
     def __init__(self):
         super().__init__(5, num_negatives=1)
@@ -131,7 +131,7 @@ def test_epoch_numbers_continue_after_resuming(make_trainer, tmp_path, stream):
 
 
 def test_gradients_are_averaged_over_accumulated_steps(make_trainer):
-    # Two halves of a batch, accumulated, train like the whole batch when each is averaged over its documents.
+    # Two accumulated halves of a batch train like the whole batch, if losses are averaged over documents.
     norms = []
     for size, steps in ((8, 1), (4, 2)):
         trainer = make_trainer(max_steps=1, gradient_accumulation_steps=steps, logging_steps=1, max_grad_norm=1e9)
@@ -162,7 +162,7 @@ QUICK = ("sigmoid", "softmax in chunks, sampled")
 )
 def test_accumulated_unequal_batches_train_like_a_single_batch(tmp_path, make_model, label_set, name):
     single, sampled = name.startswith("softmax"), "sampled" in name
-    data = rows().select(range(5))  # as batches 3 and 2 documents, of one or two gold labels
+    data = rows().select(range(5))  # batches of 3 and 2 documents with one or two gold labels
     if single:
         data = data.map(lambda row: {"labels": row["labels"][:1]})
     weights = []
@@ -172,7 +172,7 @@ def test_accumulated_unequal_batches_train_like_a_single_batch(tmp_path, make_mo
         dataset = encode_dataset(data, processor, label_set)
         if not single and size == 5:
             assert [len(gold) for gold in dataset["labels"]] == [2, 1, 1, 2, 1]
-        # All gold columns, for the sample is to be the same in batches that are not.
+        # The sample contains all gold columns, so that it is the same in all batches.
         columns = sorted({column for gold in dataset["labels"] for column in gold})
         sampler = LabelSampler(5, columns=columns, label_weights=[1, 2, 3, 4, 5]) if sampled else None
         arguments = TrainingArguments(
@@ -209,7 +209,7 @@ def test_accumulation_accepts_multi_hot_labels_but_refuses_gold_columns(make_mod
     zeros_and_ones = torch.tensor([[1.0, 1, 0, 0, 0], [0, 0, 1, 0, 0]])
     ours, all_batches = {"labels": zeros_and_ones}, 3 * 5
     torch.testing.assert_close(model(**inputs, **ours, num_items_in_batch=all_batches).loss, mean * 2 / 3)
-    torch.testing.assert_close(model(**inputs, labels=gold, num_items_in_batch=3).loss, mean)  # there is no other batch
+    torch.testing.assert_close(model(**inputs, labels=gold, num_items_in_batch=3).loss, mean)  # a single batch
     with pytest.raises(ValueError, match="use a GileDataCollator, or add shift_labels"):
         model(**inputs, labels=gold, num_items_in_batch=4)
     with pytest.raises(TypeError, match="unexpected keyword argument 'label'"):
@@ -245,7 +245,7 @@ def test_excluded_labels_are_ignored_in_training_and_evaluation(make_trainer, ma
         trainer.train()
         assert trainer.state.log_history[-1]["train_loss"] < torch.inf
         assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
-    # "Infant", the only candidate that is not gold, may come first; the other topics never do.
+    # "Infant", the only candidate that is not gold, may be the best label; the other topics may not.
     trainer.compute_metrics = LabelMetrics(len(label_set), top_k=[3])
     figures = trainer.evaluate(dataset)
     assert figures["eval_recall_at_3"] == 1.0

@@ -1,4 +1,4 @@
-"""Losses over weighted columns, by hand and beside the plain ones."""
+"""Losses over weighted columns equal literal formulas and plain losses."""
 
 import pytest
 import torch
@@ -60,9 +60,9 @@ def test_positive_weights_affect_only_gold_labels(logits):
 def test_positive_weights_do_not_affect_excluded_labels(logits):
     targets = multi_hot(LABELS, L)
     masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
-    positive, kept = torch.full((L,), 5.0), [column for column in range(L) if column != 7]
+    positive, rest = torch.full((L,), 5.0), [column for column in range(L) if column != 7]
     loss = binary_cross_entropy(masked, targets, None, positive)
-    torch.testing.assert_close(loss, binary_cross_entropy(logits[:, kept], targets[:, kept], None, positive[kept]))
+    torch.testing.assert_close(loss, binary_cross_entropy(logits[:, rest], targets[:, rest], None, positive[rest]))
     loss.backward()
     assert masked.grad.isfinite().all()
     assert not masked.grad[:, 7].any()
@@ -84,7 +84,7 @@ def test_only_binary_cross_entropy_accepts_positive_weights(loss):
 
 
 def test_softmax_weights_equal_repeated_columns(logits):
-    # A column of weight three counts like itself three times.
+    # A column of weight three counts like three equal columns.
     targets = multi_hot(torch.tensor([[0], [1], [0]]), 3)
     repeated = torch.cat([logits[:, :3], logits[:, 2:3], logits[:, 2:3]], dim=1)
     padded = torch.nn.functional.pad(targets, (0, 2))
@@ -93,24 +93,26 @@ def test_softmax_weights_equal_repeated_columns(logits):
     )
 
 
-# Of four documents: weights of 1, of 0 but for the gold labels, of 0 alone, and labels that are no candidates.
+# Four documents: all weights 1, 0 except for gold labels, all 0, and labels that are not candidates.
 SPARSE_WEIGHTS = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
 NO_CANDIDATES = torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 0]]).bool()
 GOLD = {
     "none": [[-100]] * 4,
     "some": [[0, 1], [0, 1], [-100, -100], [-100, 1]],
     "all": [[0, 1, 2, 3], [0, 1, -100, -100], [0, 1, 2, -100], [-100, 0, 1, 3]],
-    "one each": [[2], [1], [0], [1]],
+    "single labels": [[2], [1], [0], [1]],
 }
 
 
 @pytest.mark.parametrize("gold", GOLD)
-@pytest.mark.parametrize("weights", [None, SPARSE_WEIGHTS, torch.tensor([0.0, 2, 0, 1])], ids=["none", "own", "shared"])
+@pytest.mark.parametrize(
+    "weights", [None, SPARSE_WEIGHTS, torch.tensor([0.0, 2, 0, 1])], ids=["none", "each", "shared"]
+)
 @pytest.mark.parametrize("masked", [False, True], ids=["all candidates", "some"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_and_gradients_are_finite_with_zero_weights(loss, masked, weights, gold):
-    if loss == "cross_entropy" and gold != "one each":
-        pytest.skip("softmax takes one gold label a document")
+    if loss == "cross_entropy" and gold != "single labels":
+        pytest.skip("a softmax needs a single gold label per document")
     scores = torch.randn(4, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
     logits = scores.masked_fill(NO_CANDIDATES, torch.finfo(scores.dtype).min) if masked else scores
     targets = multi_hot(torch.tensor(GOLD[gold]), 4)
@@ -127,7 +129,7 @@ def test_decoupled_softmax_compares_each_gold_label_with_non_gold_labels(logits,
     target = multi_hot(LABELS, L)
     expected = 0.0
     for row, gold in enumerate(([2, 5], [16], [])):
-        others = sum(weights[column] * logits[row, column].exp() for column in range(L) if column not in gold)
-        expected += sum(-(logits[row, column].exp() / (logits[row, column].exp() + others)).log() for column in gold)
+        negatives = sum(weights[column] * logits[row, column].exp() for column in range(L) if column not in gold)
+        expected += sum(-(logits[row, column].exp() / (logits[row, column].exp() + negatives)).log() for column in gold)
     loss = decoupled_softmax(logits, target, weights if weighted else None)
     assert loss.item() == pytest.approx(expected.item() / B)

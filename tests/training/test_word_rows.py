@@ -18,8 +18,8 @@ def documents(number=40, seed=0):
     return [" ".join(rng.choice(WORDS, 12)) for _ in range(number)]
 
 
-def filled(text):
-    """x without its idf, by the formula."""
+def weigh_counts(text):
+    """Computes x without its idf, by the formula."""
     x = np.zeros(LEXICAL_BUCKETS)
     for number in lexical_ids(text):
         count = number // LEXICAL_BUCKETS + 1
@@ -28,10 +28,10 @@ def filled(text):
 
 
 def features(texts):
-    rows = np.stack([filled(text) for text in texts])
-    found = (rows > 0).sum(0)
-    rows = rows[:, found >= 2] * (np.log((1 + len(texts)) / (1 + found[found >= 2])) + 1)
-    return rows / np.sqrt((rows**2).sum() / len(rows)), np.flatnonzero(found >= 2)
+    rows = np.stack([weigh_counts(text) for text in texts])
+    df = (rows > 0).sum(0)
+    rows = rows[:, df >= 2] * (np.log((1 + len(texts)) / (1 + df[df >= 2])) + 1)
+    return rows / np.sqrt((rows**2).sum() / len(rows)), np.flatnonzero(df >= 2)
 
 
 @pytest.mark.parametrize("solved_at_once", [4000, 10])
@@ -56,19 +56,19 @@ def test_rows_keep_the_words_with_the_largest_weights(monkeypatch):
     texts = documents()
     gold = torch.tensor([[int("w3 " in text)] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
-    whole = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)
+    full = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)
     monkeypatch.setattr(word_rows, "_ROW_WORDS", 1)
     pruned = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)[1]
     word = lexical_ids("w3")[0]
     assert pruned.indices.tolist() == [word]
-    assert pruned[0, word] == pytest.approx(whole[1, word], rel=1e-4)
+    assert pruned[0, word] == pytest.approx(full[1, word], rel=1e-4)
 
 
 def test_rare_labels_have_shorter_rows(monkeypatch):
     texts = documents()
     regression = WordRegression(map(lexical_ids, texts))
     targets = gold_matrix(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
-    whole = regression.fit(torch.arange(40), targets, 1.0)
+    full = regression.fit(torch.arange(40), targets, 1.0)
     monkeypatch.setattr(word_rows, "_ALL_WORDS", 20)
     monkeypatch.setattr(word_rows, "_LABELS_AT_ONCE", 1)
     pruned = regression.fit(torch.arange(40), targets, 1.0)
@@ -76,31 +76,31 @@ def test_rare_labels_have_shorter_rows(monkeypatch):
     assert frequent == pytest.approx(2 * rare, abs=1)
     assert 15 < frequent + rare <= 20
     assert none == 0
-    for row, stays in zip(whole[:2], pruned[:2], strict=True):
-        assert sorted(abs(stays.data)) == pytest.approx(sorted(abs(row.data))[-stays.nnz :])
+    for row, remaining in zip(full[:2], pruned[:2], strict=True):
+        assert sorted(abs(remaining.data)) == pytest.approx(sorted(abs(row.data))[-remaining.nnz :])
 
 
 def test_large_sets_are_fitted_on_whole_words_only(monkeypatch):
     texts = [text.replace("w", "steamboat") for text in documents()]
     monkeypatch.setattr(word_rows, "_COSTLY", 0)
-    ones = gold_matrix(torch.zeros(40, 1).long(), 1)
-    rows = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), ones, 1.0)
+    targets = gold_matrix(torch.zeros(40, 1).long(), 1)
+    rows = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), targets, 1.0)
     assert rows.nnz
     assert not (rows.indices % 2).any()
 
 
 def test_labels_without_documents_use_documents_that_name_them():
     gold = torch.tensor([[0, 0], [-100, -100], [2, 0]])
-    named = csr_matrix([[0.0, 0.5, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    name_matches = csr_matrix([[0.0, 0.5, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     assert gold_matrix(gold, 3).toarray().tolist() == [[1, 0, 0], [0, 0, 0], [1, 0, 1]]
-    assert gold_matrix(gold, 3, named).toarray().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+    assert gold_matrix(gold, 3, name_matches).toarray().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
 
 
 def test_rows_are_looked_up_by_label():
     rows = WordRows(torch.tensor([2, 0, 1]), torch.tensor([7, 9, 7]), torch.tensor([0.1, 0.2, 0.3]))
-    ids, places, weights = rows(torch.tensor([2, -1, 0, 1]))
+    ids, positions, weights = rows(torch.tensor([2, -1, 0, 1]))
     assert ids.tolist() == [7, 7, 9]
-    assert places.tolist() == [0, 2, 2]
+    assert positions.tolist() == [0, 2, 2]
     torch.testing.assert_close(weights, torch.tensor([0.3, 0.1, 0.2]))
 
 
@@ -125,7 +125,7 @@ def test_postings_add_word_rows_by_the_formula():
     )
     expected = torch.zeros(5, 3)
     for row, text in enumerate(texts):
-        x = torch.from_numpy(filled(text)).float()
+        x = torch.from_numpy(weigh_counts(text)).float()
         for column in range(3):
             share = (x[rows[column].indices] * torch.from_numpy(rows[column].data)).sum()
             expected[row, column] = (1 + 200 * share.clamp(min=0)).log()
