@@ -21,6 +21,8 @@ from ..metrics import ranking_metrics
 from ..models import GileConfig
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings
+from .calibration.raising import SharedRanking
+from .calibration.thresholds import tells_enough
 from .starting import set_lexical_weights
 from .word_rows import WordRegression, gold_matrix
 
@@ -47,9 +49,6 @@ _COSTLY = 2_000_000_000
 
 _LARGEST = 20_000_000_000
 """Size of N x L x P that is fitted within minutes."""
-
-_RAISE, _LOST = 0.25, 0.02
-"""Step of the offset of unseen labels, and the allowed relative loss in average precision of seen labels."""
 
 _FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 2048
 """Of more documents, the L2 of rows of words is chosen on so many labels."""
@@ -378,9 +377,9 @@ def fit_term_weights(
 
 
 def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
-    """Raises the offset of unseen labels: by likelihood alone, few of them reach the top of a ranking.
+    """Raises the offset of unseen labels, see `SharedRanking`: by likelihood alone, few of them reach the top.
 
-    Average precision of the seen gold labels among all candidates, without the unseen gold ones, may fall by `_LOST`.
+    It measures the average precision of the seen gold labels among all candidates, without the unseen gold ones.
 
     Args:
         examples: Documents and their terms, with labels of both groups.
@@ -389,22 +388,14 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
     Returns:
         The offset of unseen labels, at least that of the weights.
     """
-    numbers = _by_group(weights)
-    scored: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, masks of gold labels and of seen labels
+    numbers, ranking = _by_group(weights), SharedRanking()
     for example in examples:
         for terms, block in example.blocks(len(example.seen) * len(numbers)):
-            is_gold = block.targets(len(example.seen))[0] > 0
-            scores = _weighted(terms, example.seen, numbers).masked_fill(is_gold & ~example.seen, -torch.inf)
-            scored.append((scores, is_gold & example.seen, example.seen))
-
-    def precision(raised: float) -> float:
-        rankings = (ranking_metrics(scores + raised * ~seen, is_gold) for scores, is_gold, seen in scored)
-        return torch.cat([ranking["average_precision"] for ranking in rankings]).nanmean().item()
-
-    least, steps = (1 - _LOST) * precision(0), 0
-    while steps < 16 and precision((steps + 1) * _RAISE) >= least:
-        steps += 1
-    return weights["unseen"].get("offset", 0.0) + steps * _RAISE
+            is_unseen_gold = (block.targets(len(example.seen))[0] > 0) & ~example.seen
+            scores = _weighted(terms, example.seen, numbers).masked_fill(is_unseen_gold, -torch.inf)
+            is_seen_gold = (block.gold >= 0) & example.seen[block.gold.clamp(min=0)]
+            ranking.update(scores, block.gold.masked_fill(~is_seen_gold, PADDING), example.seen)
+    return weights["unseen"].get("offset", 0.0) + ranking.best_raise()
 
 
 def _by_group(weights: TermWeights) -> dict[tuple[str, str], Tensor]:
@@ -559,8 +550,9 @@ def fit_head(
     Seen labels are those with training documents. L2 of rows is chosen on validation documents, and if there are
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
     with the documents that have no other labels: from these, the weights of terms for unseen labels are fitted. No
-    held-out label is more frequent than the mean, as an unused label will not be in every second document. If some
-    labels are unseen, weights of seen labels are fitted together with them, and otherwise without them.
+    held-out label is more frequent than the mean, as an unused label will not be in every second document. Validation
+    documents with labels that no training document has count as well. If some labels are unseen, weights of seen labels
+    are fitted together with them, and otherwise without them.
 
     Args:
         train: N documents for fitting.
@@ -618,9 +610,26 @@ def fit_head(
         fixed.append("seen")
     if held:
         examples = [fold.example(seen) for fold in held]
+        if (documents := _with_unseen(whole, validation)) is not None:
+            examples.append(documents)
         prior, chosen["loss"] = fit_term_weights(examples, prior, one_label, fixed)
         prior["unseen"]["offset"] = raise_unseen(examples, prior)
     return Head(whole.rows, *whole.bilinear, prior, chosen, whole.words)
+
+
+def _with_unseen(whole: _Fold, validation: Documents) -> Example | None:
+    """Returns validation documents and all labels, if enough of these documents have labels without training documents.
+
+    Such labels are rarer than those held out, and harder to score.
+    """
+    number = len(whole.labels)
+    read = validation.take(validation.vectors.any(1)).take(slice(max(_FEW, _EXAMPLE_SCORES // number)))
+    is_unseen = (read.gold >= 0) & ~whole.seen[read.gold.clamp(min=0)]
+    if not tells_enough(int(is_unseen.any(1).sum()), int(is_unseen.sum())):
+        return None
+    fold = replace(whole, others=read)
+    fold.rows, fold.bilinear = whole.rows, whole.bilinear
+    return fold.example(torch.ones(number, dtype=torch.bool))
 
 
 def _prior(one_label: bool, compares: bool, has_words: bool) -> TermWeights:

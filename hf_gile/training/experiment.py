@@ -296,7 +296,7 @@ def calibrate_on(
     collator: Any = GileDataCollator(trainer.processing_class)
     size = trainer.args.per_device_eval_batch_size
     batches: Any = DataLoader(documents, size, collate_fn=collator)
-    return calibrate(trainer.model, batches, method=method, columns=columns, bf16=trainer.args.bf16)
+    return calibrate(trainer.model, batches, method=method, columns=columns, raise_unseen=True, bf16=trainer.args.bf16)
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:

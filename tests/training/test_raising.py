@@ -1,0 +1,86 @@
+"""Unseen labels are raised in a ranking that they share with seen labels."""
+
+import pytest
+import torch
+
+from hf_gile.metrics import ranking_metrics
+from hf_gile.models.search_gile import calibrated
+from hf_gile.training.calibration.raising import SharedRanking, lift, lift_calibration
+
+LABELS, SEEN = 40, torch.arange(40) < 25
+
+
+def documents(number=300, seed=0):
+    """Logits that are too low for unseen labels, and gold labels."""
+    generator = torch.Generator().manual_seed(seed)
+    true = 3 * torch.randn(number, LABELS, generator=generator) - 4
+    is_gold = torch.rand(number, LABELS, generator=generator) < true.sigmoid()
+    order = torch.where(is_gold, torch.arange(LABELS), LABELS).sort(1).values[:, : int(is_gold.sum(1).max())]
+    return true - 3.0 * ~SEEN, order.masked_fill(order == LABELS, -100), is_gold
+
+
+def ranking_of(logits, gold):
+    ranking = SharedRanking()
+    assert list(ranking.collect(zip(logits.split(64), gold.split(64), strict=True), SEEN))
+    return ranking
+
+
+@pytest.mark.parametrize("raised", [0.0, 1.0, 3.0, 9.0])
+def test_the_average_precision_equals_that_of_the_raised_scores(raised):
+    logits, gold, is_gold = documents()
+    expected = ranking_metrics(logits + raised * ~SEEN, is_gold)["average_precision"].nanmean().item()
+    precision = ranking_of(logits, gold).average_precision(unseen=lambda logits: logits + raised)
+    assert precision == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_best_raise_undoes_a_handicap_and_costs_little():
+    logits, gold, _ = documents()
+    ranking = ranking_of(logits, gold)
+    raised = ranking.best_raise()
+    assert 3.0 <= raised <= 4.0
+    before, after = ranking.average_precision(), ranking.average_precision(unseen=lambda logits: logits + raised)
+    assert after >= 0.98 * before
+
+
+@pytest.mark.parametrize("seen", [torch.ones(LABELS, dtype=torch.bool), torch.zeros(LABELS, dtype=torch.bool)])
+def test_a_single_group_is_not_raised(seen):
+    logits, gold, _ = documents(20)
+    ranking = SharedRanking()
+    ranking.update(logits, gold, seen)
+    assert ranking.best_raise() == 0
+
+
+def test_documents_without_gold_labels_do_not_count():
+    logits, gold, _ = documents()
+    more = torch.cat([gold, gold.new_full((5, gold.shape[1]), -100)])
+    ranking = SharedRanking()
+    ranking.update(torch.cat([logits, torch.randn(5, LABELS)]), more, SEEN)
+    assert ranking.average_precision() == pytest.approx(ranking_of(logits, gold).average_precision())
+
+
+@pytest.mark.parametrize("raised", [0.25, 1.5, 4.0])
+def test_a_lift_raises_small_probabilities_and_keeps_the_order(raised):
+    logits = torch.linspace(-14, 6, 2001)
+    lifted = lift(logits, raised)
+    assert bool((lifted.diff() > 0).all())
+    assert lifted[0] - logits[0] == pytest.approx(raised, abs=0.01)
+    assert lifted[-1] - logits[-1] == pytest.approx(0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"method": "platt", "scale": 0.8, "offset": -0.5},
+        {
+            "method": "spline",
+            "logits": [-9.0, -6.0, -3.0, -1.0, 0.0, 2.0],
+            "values": [-8.0, -5.5, -3.0, -2.0, -0.5, 1.0],
+        },
+    ],
+)
+def test_a_lifted_calibration_is_the_calibration_and_then_the_lift(method):
+    seen = torch.zeros(501, dtype=torch.bool)
+    logits = torch.linspace(-9, 3, 501)
+    lifted = calibrated(logits, seen, {"unseen": lift_calibration(method, 1.0)})
+    assert bool((lifted.diff() > 0).all())
+    torch.testing.assert_close(lifted, lift(calibrated(logits, seen, {"unseen": method}), 1.0), atol=0.1, rtol=0)
