@@ -94,9 +94,8 @@ def calibrate(
         objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
             the highest threshold of each group with this expected recall (`promised_recall.py`).
         columns: Candidate labels. By default all seen labels, and the unseen labels that are gold in a document.
-        raise_unseen: Whether to raise small probabilities of unseen labels, if these are calibrated separately, as far
-            as the average precision of all labels falls by at most 2 %. Calibrated unseen labels seldom reach the top
-            of a list. Probabilities above 0.4 hardly change.
+        raise_unseen: Whether to `lift` unseen labels that are calibrated separately, because few of them reach the top
+            of a list. The average precision of all labels falls by at most 2 %.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
@@ -104,7 +103,7 @@ def calibrate(
 
         - `expected_calibration_error` and `top_5_expected_calibration_error`, with the suffixes `_before` and `_after`,
           on these documents, as `CalibrationMetrics` computes them;
-        - with `raise_unseen`, `raised`: what is added to small calibrated logits, see `lift`;
+        - with `raise_unseen`, `raised`, see `lift`;
         - `threshold`, `micro_f1_before` (uncalibrated, at probability 0.5) and `micro_f1` (at the threshold), on these
           documents; for a guarantee, also `promised_recall` and `labels_per_document`;
         - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
@@ -133,19 +132,30 @@ def calibrate(
         if single:
             fitted = _fit_softmax(documents, seen)
         else:
-            ranking = SharedRanking() if raise_unseen else None
-            if ranking is not None:
-                documents = ranking.collect(documents, seen)
-            if recall is None:
-                fitted = fit(_count_scores(documents, seen), method, label_thresholds, objective, ranking)
-            else:
-                fitted = fit_promise(documents, seen, method, recall, ranking)
-                if "unseen" not in fitted.thresholds and not bool(model.stored_labels.seen().all()):
-                    fitted.figures["note"] = _NO_GUARANTEE
+            fitted = _fit_groups(documents, seen, method, recall, label_thresholds, objective, raise_unseen)
+            if recall is not None and "unseen" not in fitted.thresholds and not model.stored_labels.seen().all():
+                fitted.figures["note"] = _NO_GUARANTEE
     finally:
         model.train(was_training)
     _store(model, chosen, fitted)
     return fitted.figures
+
+
+def _fit_groups(
+    documents: Iterable[tuple[Tensor, Tensor]],
+    seen: Tensor,
+    method: str,
+    recall: float | None,
+    label_thresholds: bool,
+    objective: str,
+    raise_unseen: bool,
+) -> Calibration:
+    """Fits calibration and thresholds of seen and unseen labels on logits and gold labels of batches."""
+    ranking = SharedRanking() if raise_unseen else None
+    documents = documents if ranking is None else ranking.collect(documents, seen)
+    if recall is not None:
+        return fit_promise(documents, seen, method, recall, ranking)
+    return fit(_count_scores(documents, seen), method, label_thresholds, objective, ranking)
 
 
 def fit_promise(
