@@ -94,8 +94,7 @@ def calibrate(
         objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
             the highest threshold of each group with this expected recall (`promised_recall.py`).
         columns: Candidate labels. By default all seen labels, and the unseen labels that are gold in a document.
-        raise_unseen: Whether to `lift` unseen labels that are calibrated separately, because few of them reach the top
-            of a list. The average precision of all labels falls by at most 2 %.
+        raise_unseen: Whether to `lift` separately calibrated unseen labels, few of which reach the top of a list.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
@@ -126,9 +125,8 @@ def calibrate(
     chosen = _select_candidates(model, batches, columns)
     seen = model.stored_labels.seen()[chosen]
     was_training = model.training
-    model.eval()
     try:
-        documents = _score_candidates(model, batches, chosen, bf16)
+        documents = _score_candidates(model.eval(), batches, chosen, bf16)
         if single:
             fitted = _fit_softmax(documents, seen)
         else:
