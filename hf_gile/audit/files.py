@@ -47,9 +47,8 @@ class _Collection:
     def __post_init__(self) -> None:
         number = len(self.audit.corrections)
         for name in ("ids", "texts", "labels"):
-            values = getattr(self, name)
-            if len(values) != number:
-                raise ValueError(f"{name} must have one entry per audited document ({number}), got {len(values)}")
+            if (length := len(getattr(self, name))) != number:
+                raise ValueError(f"{name} must have one entry per audited document ({number}), got {length}")
 
     def by_document(self) -> dict[int, list[Finding]]:
         """Returns the findings of each document, in the order of `Audit.documents`."""

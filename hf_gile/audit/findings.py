@@ -72,8 +72,8 @@ class Audit:
 class Auditor:
     """Compares assigned labels with predicted probabilities, batch by batch, without storing all probabilities.
 
-    Labels are ranked by self-confidence, the probability of the given label (Thyagarajan, Snorrason, Northcutt and
-    Mueller, Identifying incorrect annotations in multi-label classification data, 2022).
+    Labels are ranked by self-confidence, the predicted probability of the existing annotation (Thyagarajan, Snorrason,
+    Northcutt and Mueller, Identifying incorrect annotations in multi-label classification data, 2022).
 
     Args:
         num_labels: Number of labels L of every batch.

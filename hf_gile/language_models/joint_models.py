@@ -125,8 +125,7 @@ def with_joint_output(base: Any, auto: str | None, module: str) -> type[PreTrain
     """Creates a subclass of an architecture with a joint output layer, named with the prefix `Joint`.
 
     Args:
-        base: The class of the architecture. `replace_output_embeddings` supports custom classes if the new class is
-            defined in the same module.
+        base: The class of the architecture; `replace_output_embeddings` looks for the new class in the same module.
         auto: Name of the auto class that loads saved models.
         module: Name of the module of the new class.
     """

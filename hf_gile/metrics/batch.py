@@ -90,12 +90,12 @@ def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
         >>> read_columns([True, False], num_labels=2)
         tensor([ True, False])
     """
-    known = columns if isinstance(columns, Tensor) else np.asarray(columns)
-    mask = _to_tensor(known, "a group of labels").detach()
+    array = columns if isinstance(columns, Tensor) else np.asarray(columns)
+    mask = _to_tensor(array, "a group of labels").detach()
     if mask.dtype != torch.bool or mask.shape != (num_labels,):
         raise ValueError(
             f"a group of labels must be a bool mask of shape ({num_labels},), got "
-            f"{_describe(mask)}; give True or False for each label of the scores"
+            f"{_describe(mask)}; pass True or False for each label of the scores"
         )
     if not mask.any():
         raise ValueError(
@@ -116,7 +116,7 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
         also "seen_" and "unseen_".
 
     Raises:
-        ValueError: If there are no labels, the mask does not fit, or a group is empty.
+        ValueError: If there are no labels, the mask has a wrong shape, or a group is empty.
 
     Example:
         >>> read_groups(2, seen=[True, False])["unseen_"]
@@ -127,8 +127,8 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
     )
     if not is_number or not 1 <= num_labels <= MOST_LABELS:
         raise ValueError(
-            f"num_labels must be a whole number from 1 to {MOST_LABELS:,}, got {num_labels!r:.100}; give the number of "
-            "labels scored"
+            f"num_labels must be a whole number from 1 to {MOST_LABELS:,}, got {num_labels!r:.100}; pass the number of "
+            "scored labels"
         )
     groups = {"": torch.ones(num_labels, dtype=torch.bool)}
     if seen is None:
@@ -170,15 +170,15 @@ def require_same_groups(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> N
     """
     if len(ours[""]) != len(theirs[""]):
         raise ValueError(
-            f"metrics can be merged over the same labels only, got {len(ours[''])} and "
-            f"{len(theirs[''])} labels; make both with the same num_labels"
+            f"metrics can be merged only with the same labels, got {len(ours[''])} and "
+            f"{len(theirs[''])} labels; create both with the same num_labels"
         )
     if ours.keys() != theirs.keys() or not all(
         torch.equal(columns, theirs[prefix]) for prefix, columns in ours.items()
     ):
         raise ValueError(
-            "metrics can be merged over the same seen labels only, got two different masks; "
-            "make both with the same seen"
+            "metrics can be merged only with the same seen labels, got two different masks; "
+            "create both with the same seen"
         )
 
 

@@ -40,7 +40,7 @@ class CalibrationMetrics(TrainerMetric):
         chunk_size: Number of documents processed together.
 
     Raises:
-        ValueError: If the mask does not fit the labels, or a number is below one.
+        ValueError: If the mask does not match the labels, or a number is below 1.
 
     Example:
         >>> import torch
@@ -80,7 +80,7 @@ class CalibrationMetrics(TrainerMetric):
         self.documents = 0
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole data set.
+        """Adds a batch, or a whole dataset.
 
         Args:
             scores: `(N, L)` logits.

@@ -69,7 +69,7 @@ class F1Metrics:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         self.hits = torch.zeros(self.num_labels, dtype=torch.long)
         self.predicted = torch.zeros(self.num_labels, dtype=torch.long)
         self.gold = torch.zeros(self.num_labels, dtype=torch.long)
@@ -124,7 +124,7 @@ class F1Metrics:
             decile. `macro_f1` is NaN if no label of the group was a candidate, and `accuracy` if none was gold.
 
         Raises:
-            ValueError: If no document came yet.
+            ValueError: If there are no documents yet.
         """
         require_documents(self.documents)
         named = self.predicted + self.gold
@@ -200,26 +200,26 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
     """
     # a copy, and not via float32: later changes by the caller have no effect
     if isinstance(threshold, Tensor):
-        known = threshold.detach().cpu().double().clone()
+        values = threshold.detach().cpu().double().clone()
     else:
         try:
-            known = torch.from_numpy(np.array(threshold, dtype=np.float64))
+            values = torch.from_numpy(np.array(threshold, dtype=np.float64))
         except (TypeError, ValueError):
             raise ValueError(
                 f"threshold must be a probability, or a probability for each of the {num_labels} labels, got "
                 f"{threshold!r:.100}"
             ) from None
-    if known.shape not in ((), (num_labels,)):
+    if values.shape not in ((), (num_labels,)):
         raise ValueError(
             f"threshold must be a probability, or a probability for each of the {num_labels} labels, got "
-            f"shape {tuple(known.shape)}; pass a number, or a tensor of shape ({num_labels},)"
+            f"shape {tuple(values.shape)}; pass a number, or a tensor of shape ({num_labels},)"
         )
-    if not ((known >= 0) & (known <= 1)).all():
+    if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(
-            f"threshold must be a probability in 0..1, got {known.tolist()}; "
+            f"threshold must be a probability in 0..1, got {values.tolist()}; "
             "pass sigmoid(logit) for a threshold on logits"
         )
-    return known
+    return values
 
 
 def _f1(hits: Tensor, total: Tensor) -> Tensor:

@@ -58,11 +58,11 @@ class _LabelMetric(evaluate.Metric):
         )
 
     def _compute(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        made = self.metric(len(predictions[0]), seen=self.seen, **self.options)
+        metric = self.metric(len(predictions[0]), seen=self.seen, **self.options)
         for start in range(0, len(predictions), _DOCUMENTS_AT_ONCE):
             rows = slice(start, start + _DOCUMENTS_AT_ONCE)
-            made.update(torch.tensor(predictions[rows]), pad_rows(references[rows], IGNORE))
-        return dict(made.compute())
+            metric.update(torch.tensor(predictions[rows]), pad_rows(references[rows], IGNORE))
+        return dict(metric.compute())
 
 
 class LabelRanking(_LabelMetric):

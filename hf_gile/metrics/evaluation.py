@@ -32,8 +32,8 @@ def evaluate_index(
     results of metrics, they take up to 25 bytes each: 400 MB by default, for 16 documents with a million labels.
     Further memory is used for the codes of the index, and for a batch and its encoding.
 
-    To evaluate in several processes, let each process a part of the documents with separate metrics, and combine these
-    with `merge` before `compute`.
+    To evaluate in several processes, use separate metrics for the documents of each process, and combine them with
+    `merge` before `compute`.
 
     Args:
         index: The label index.

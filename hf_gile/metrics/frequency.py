@@ -29,7 +29,7 @@ def propensities(
 
     Args:
         counts: `(L,)` training documents of each label, 0 for a label unseen in training.
-        num_documents: N, the number of training documents; at least 3, as C is negative below.
+        num_documents: N, the number of training documents; at least 3, since C would otherwise be negative.
         a: Exponent of the frequency.
         b: Offset of the frequency.
 
@@ -47,21 +47,21 @@ def propensities(
         raise ValueError(f"propensities need at least 3 training documents, got {num_documents}")
     if not (a > 0 and b > 0):
         raise ValueError(f"a and b must be positive, got a={a} and b={b}")
-    known = read_counts(counts)
-    if known.max(initial=0) > num_documents:
+    frequencies = read_counts(counts)
+    if frequencies.max(initial=0) > num_documents:
         raise ValueError(
-            f"a label has {known.max():g} training documents, but num_documents is {num_documents}; count each "
+            f"a label has {frequencies.max():g} training documents, but num_documents is {num_documents}; count each "
             "document of a label once, and pass the number of all training documents"
         )
     scale = (math.log(num_documents) - 1) * (b + 1) ** a
-    return 1 / (1 + scale * (known + b) ** -a)
+    return 1 / (1 + scale * (frequencies + b) ** -a)
 
 
 def decile_figures(result: Mapping[str, float], prefix: str = "") -> dict[str, list[float]]:
     """Collects metrics by label frequency, for a table or a plot.
 
     Args:
-        result: Results of metrics with `counts`, possibly among others.
+        result: Results of metrics with `counts`; may include other results.
         prefix: Prefix of each name, such as "eval_" of a Trainer.
 
     Returns:
@@ -103,7 +103,7 @@ def read_counts(counts: Array | Sequence[float], num_labels: int | None = None) 
         >>> read_counts([3, 0], num_labels=2)
         array([3., 0.])
     """
-    return _check_numbers(counts, "counts", num_labels, lambda known: known >= 0, "of at least 0")
+    return _check_numbers(counts, "counts", num_labels, lambda array: array >= 0, "of at least 0")
 
 
 def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tensor:
@@ -123,10 +123,10 @@ def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tenso
         >>> read_propensities([0.5, 1], num_labels=2)
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
-    known = _check_numbers(
-        values, "propensities", num_labels, lambda known: (known > 0) & (known <= 1), "above 0 and up to 1"
+    array = _check_numbers(
+        values, "propensities", num_labels, lambda array: (array > 0) & (array <= 1), "above 0 and up to 1"
     )
-    return torch.from_numpy(known)
+    return torch.from_numpy(array)
 
 
 def read_deciles(counts: Array | Sequence[float] | None, num_labels: int) -> dict[str, Tensor]:
@@ -143,7 +143,7 @@ def read_deciles(counts: Array | Sequence[float] | None, num_labels: int) -> dic
         Label indices of each group by prefix of its metrics, "decile_1_" (the rarest) to "decile_10_".
 
     Raises:
-        ValueError: As `read_counts`, or if no label has training documents.
+        ValueError: As in `read_counts`, or if no label has training documents.
 
     Example:
         >>> read_deciles([9, 0, *range(1, 10)], num_labels=11)["decile_10_"]
@@ -151,9 +151,9 @@ def read_deciles(counts: Array | Sequence[float] | None, num_labels: int) -> dic
     """
     if counts is None:
         return {}
-    known = read_counts(counts, num_labels)
-    order = np.argsort(known, kind="stable")
-    seen = order[known[order] > 0]
+    frequencies = read_counts(counts, num_labels)
+    order = np.argsort(frequencies, kind="stable")
+    seen = order[frequencies[order] > 0]
     if len(seen) == 0:
         raise ValueError("counts must contain a label with training documents, got only zeros; leave counts out")
     return dict(zip(DECILES, map(torch.from_numpy, np.array_split(seen, len(DECILES))), strict=True))
@@ -186,14 +186,14 @@ def _check_numbers(
     is_valid: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
     requirement: str,
 ) -> NDArray[np.float64]:
-    known = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if known.dtype.kind not in "iuf" or known.ndim != 1 or num_labels not in (None, len(known)):
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.dtype.kind not in "iuf" or array.ndim != 1 or num_labels not in (None, len(array)):
         shape = "(L,)" if num_labels is None else f"({num_labels},)"
         raise ValueError(
-            f"{name} must have shape {shape}, a number for each label, got {known.dtype} of shape {known.shape}"
+            f"{name} must have shape {shape}, a number for each label, got {array.dtype} of shape {array.shape}"
         )
-    known = known.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(known) & is_valid(known)))
+    array = array.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(array) & is_valid(array)))
     if len(wrong):
-        raise ValueError(f"{name} must be numbers {requirement}, got {known[wrong[0]]:g} for label {wrong[0]}")
-    return known
+        raise ValueError(f"{name} must be numbers {requirement}, got {array[wrong[0]]:g} for label {wrong[0]}")
+    return array

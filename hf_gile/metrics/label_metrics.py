@@ -41,7 +41,7 @@ class LabelMetrics(TrainerMetric):
             `accuracy` is computed, see `F1Metrics`.
 
     Raises:
-        ValueError: If an argument does not fit the labels, or `chunk_size` is below 1.
+        ValueError: If an argument does not match the labels, or `chunk_size` is below 1.
 
     Example:
         >>> import torch
@@ -73,7 +73,7 @@ class LabelMetrics(TrainerMetric):
         self.f1 = F1Metrics(num_labels, threshold, seen, counts, one_label)
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         self.ranking.reset()
         self.f1.reset()
 
@@ -82,10 +82,10 @@ class LabelMetrics(TrainerMetric):
 
         Args:
             scores: `(N, L)` logits.
-            labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together; nothing is added then.
+            ValueError: If scores and labels do not match; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         for start in range(0, len(scores), self.chunk_size):
@@ -105,12 +105,12 @@ class LabelMetrics(TrainerMetric):
             (the most frequent tenth). Ranking metrics are NaN for groups without gold labels.
 
         Raises:
-            ValueError: If no document came yet.
+            ValueError: If there are no documents yet.
         """
         return {**self.ranking.compute(), **self.f1.compute()}
 
     def merge(self, other: "LabelMetrics") -> None:
-        """Adds the batches that another worker has seen.
+        """Adds the batches of another worker.
 
         Args:
             other: Metrics with the same settings. They are not changed.

@@ -28,7 +28,7 @@ class OnColumns(TrainerMetric):
         self.columns = torch.as_tensor(columns)
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         self.metric.reset()
 
     def update(self, scores: Array, labels: Array) -> None:

@@ -100,7 +100,7 @@ class RankingMetrics:
         counts: `(L,)` training documents of each label, for `macro_recall_at_k`.
 
     Raises:
-        ValueError: If an argument does not fit the labels, or a k is below 1.
+        ValueError: If an argument does not match the labels, or a k is below 1.
 
     Example:
         >>> metrics = RankingMetrics(num_labels=3)

@@ -37,11 +37,11 @@ class GileScorer:
         model: Folder of a saved model, its name on the Hub, or a `GileForSequenceClassification`.
         labels: A `LabelSet`, a `LabelIndex`, or the folder of an index, which is memory-mapped, so that processes share
             it; by default the labels stored with the model.
-        processor: Processor of the model; by default that saved with the model.
+        processor: Processor of the model; by default the processor saved with the model.
         text: Text column; several columns are joined by line breaks.
         batch_tokens: Maximum number of tokens of a batch, including padding, estimated from the bytes of texts.
         bf16: Whether the text encoder runs in bfloat16: faster, but scores differ in the third digit.
-        device: Device of the model; by default that of a loaded model, or a GPU if available.
+        device: Device; by default the device of a loaded model, or a GPU if available.
         options: Options of the pipeline, see `hf_gile.models.pipeline_gile.Options`; the ten best labels if neither
             `top_k` nor `threshold` is set.
 

@@ -36,7 +36,7 @@ def number_of_workers(workers: str, parts: int) -> int:
     elif workers.isdecimal() and int(workers) > 0:
         number = int(workers)
     else:
-        raise ValueError(f"workers must be a number from 1 on, or auto, got {workers!r}")
+        raise ValueError(f"workers must be a positive number or auto, got {workers!r}")
     return max(1, min(number, parts))
 
 
@@ -79,31 +79,31 @@ def _score_in_processes(
     gpus, threads = torch.cuda.device_count(), max(1, torch.get_num_threads() // workers)
     try:
         for number in range(workers):
-            ours, theirs = context.Pipe()
+            connection, worker_connection = context.Pipe()
             device = f"cuda:{number % gpus}" if gpus else "cpu"
-            arguments = (theirs, run, folder, {**settings, "device": device}, threads)
-            processes[ours] = context.Process(target=_work, args=arguments, daemon=True)
-            processes[ours].start()
-            theirs.close()
+            arguments = (worker_connection, run, folder, {**settings, "device": device}, threads)
+            processes[connection] = context.Process(target=_work, args=arguments, daemon=True)
+            processes[connection].start()
+            worker_connection.close()
         while processes:
             ready = wait(list(processes))
-            for ours in [connection for connection in processes if connection in ready]:
+            for connection in [connection for connection in processes if connection in ready]:
                 try:
-                    answer = ours.recv()
+                    answer = connection.recv()
                 except EOFError:
-                    processes[ours].join()
+                    processes[connection].join()
                     raise ChildProcessError(
-                        f"a worker ended with exit code {processes[ours].exitcode}; finished parts are kept: start "
-                        "again, with fewer workers or fewer tokens per batch if memory was short"
+                        f"a worker ended with exit code {processes[connection].exitcode}; finished parts are saved: "
+                        "start again, with fewer workers or fewer tokens per batch if memory was short"
                     ) from None
                 if isinstance(answer, Exception):
                     raise answer
                 if answer is not None:
                     yield answer
                 name = next(names, None)
-                ours.send(name)
+                connection.send(name)
                 if name is None:
-                    processes.pop(ours).join()
+                    processes.pop(connection).join()
     finally:
         for process in processes.values():
             process.terminate()

@@ -121,7 +121,7 @@ def test_after_a_kill_the_next_call_finishes_the_run(run, start, saved_model, tm
         os.kill(children[-1], signal.SIGKILL)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "a worker ended with exit code -9; finished parts are kept: start again" in said
+        assert "a worker ended with exit code -9; finished parts are saved: start again" in said
     else:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

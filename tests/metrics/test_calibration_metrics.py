@@ -124,7 +124,7 @@ def test_invalid_options_and_empty_metrics_are_refused():
     metrics = measured(scores, gold, seen=SEEN)
     before = metrics.compute()
     for other, message in [
-        (measured(scores, gold, seen=~SEEN), "the same seen labels only"),
+        (measured(scores, gold, seen=~SEEN), "only with the same seen labels"),
         (measured(scores, gold, seen=SEEN, bins=10), "only with the same bins and top_k, got 15 and 5, but 10 and 5"),
         (measured(scores, gold, seen=SEEN, top_k=3), "only with the same bins and top_k, got 15 and 5, but 15 and 3"),
     ]:

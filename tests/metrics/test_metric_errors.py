@@ -46,7 +46,7 @@ def test_invalid_batches_are_refused(make, scores, labels, message):
 
 
 MASKS = {
-    "too short": (np.ones(3, bool), r"shape \(5,\), got bool of shape \(3,\); give True or False"),
+    "too short": (np.ones(3, bool), r"shape \(5,\), got bool of shape \(3,\); pass True or False"),
     "column numbers": (np.arange(5), r"bool mask of shape \(5,\), got int64 of shape \(5,\)"),
     "no label": (torch.zeros(5, dtype=torch.bool), "at least one of the 5 labels, got none"),
     "a word": ("seen", "must be a torch tensor or a numeric numpy array, got <U4"),
@@ -126,10 +126,10 @@ def test_a_chunk_size_of_zero_is_refused():
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 def test_metrics_of_different_labels_are_not_merged(make):
     seen = np.arange(5) < 2
-    with pytest.raises(ValueError, match="same labels only, got 5 and 3 labels"):
+    with pytest.raises(ValueError, match="only with the same labels, got 5 and 3 labels"):
         make(5).merge(make(3))
     for other in (make(5), make(5, seen=~seen)):
-        with pytest.raises(ValueError, match="same seen labels only, got two different masks"):
+        with pytest.raises(ValueError, match="only with the same seen labels, got two different masks"):
             make(5, seen=seen).merge(other)
 
 

@@ -218,5 +218,5 @@ def test_the_number_of_processes_depends_on_devices_and_parts(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     assert number_of_workers("auto", 100) == 8
     for wrong in ("0", "many", "-1"):
-        with pytest.raises(ValueError, match="workers must be a number from 1 on, or auto"):
+        with pytest.raises(ValueError, match="workers must be a positive number or auto"):
             number_of_workers(wrong, 9)
