@@ -1,11 +1,11 @@
-r"""The tables of the paper, on real data of a size that fits an afternoon.
+r"""Reproduces the tables of the paper on real data small enough for an afternoon.
 
     python benchmarks/paper_tables.py biomedical --data DATA/pubmed_mesh --jobs 2   # Table 2
     python benchmarks/paper_tables.py news --data DATA/dw_format --jobs 2           # Tables 3 to 7, Figure 2
 
-Each row is a run of recipes/train_bioasq.py or recipes/train_dw.py, on one thread; `--jobs` of them side by side. Runs
-that are done, in `--runs`, are not done again. Writes benchmarks/results/paper_biomedical.json and paper_news.json, and
-prints the tables as they stand in docs/paper_tables.md: means of the seeds, in percent.
+Each row is a run of recipes/train_bioasq.py or recipes/train_dw.py on one thread; `--jobs` runs are parallel. Finished
+runs in `--runs` are reused. Writes benchmarks/results/paper_biomedical.json and paper_news.json, and prints the tables
+of docs/paper_tables.md: means over the seeds, in percent.
 """
 
 import argparse
@@ -31,10 +31,10 @@ sys.path.append(str(ROOT / "recipes"))
 from baselines import BASELINES  # noqa: E402
 
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
-"""The rows whose order is the point of the table; of the others the first seed is enough."""
+"""Rows that the table compares; further rows are run with the first seed only."""
 
 Tables = dict[str, dict[str, dict[str, dict[str, float]]]]
-"""By table, row and column, `mean` and `std`."""
+"""Maps table, row and column to `mean` and `std`."""
 
 METRICS = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
 BIOMEDICAL = {
@@ -62,11 +62,11 @@ NEWS_RECIPE = [
     *("--num_train_epochs", "6", "--epoch_size", "0"),
     *("--per_device_train_batch_size", "64", "--learning_rate", "5e-3", "--hidden_act", "tanh"),
 ]
-"""The paper has batches of 16, ReLU and hundreds of epochs: docs/paper_tables.md says what that does here."""
+"""The paper uses batches of 16, ReLU and hundreds of epochs; docs/paper_tables.md describes their effect here."""
 
 
 OF_THE_PAPER = ("--save_models", "false", "--problem_type", "multi_label_classification")
-"""Sigmoids and micro-F1 at a threshold, also where each document has one label."""
+"""Sigmoids and micro-F1 at a threshold, even if each document has exactly one label."""
 
 
 def main() -> None:
@@ -74,11 +74,9 @@ def main() -> None:
     parser.add_argument("table", choices=["biomedical", "news"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--only", nargs="*", help="some of the rows")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, each on one thread")
-    parser.add_argument(
-        "--no_new_runs", action="store_true", help="tables of the runs that are done, as far as they go"
-    )
+    parser.add_argument("--only", nargs="*", help="rows to run; by default all")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs, each on one thread")
+    parser.add_argument("--no_new_runs", action="store_true", help="make tables of the finished runs only")
     parser.add_argument("--runs", type=Path, default=Path("runs/paper_tables"), help="folder of the runs")
     parser.add_argument("recipe", nargs="*", help="arguments for every run, after --")
     options = parser.parse_args(namespace=argparse.Namespace(commits=set()))
@@ -100,9 +98,9 @@ def biomedical(options: argparse.Namespace) -> Tables:
     units.sort(key=lambda unit: (unit not in MAIN, unit == "aitextml"))  # the slowest last
     jobs = {
         (unit, seed): ["train_bioasq.py", *files, "--units", unit, "--seed", str(seed), *recipe]
-        for place, seed in enumerate(options.seeds)
+        for seed in options.seeds
         for unit in units
-        if place == 0 or unit in MAIN
+        if seed == options.seeds[0] or unit in MAIN
     }
     rows: dict[str, dict[str, dict[str, float]]] = {}
     means: Tables = {}
@@ -115,12 +113,12 @@ def biomedical(options: argparse.Namespace) -> Tables:
 
 
 def news(options: argparse.Namespace) -> Tables:
-    """Tables 3 to 7 and Figure 2: one row is one run of recipes/train_dw.py."""
+    """Tables 3 to 7 and Figure 2: each row is a run of recipes/train_dw.py."""
     recipe = options.recipe or NEWS_RECIPE
     runs = news_runs(options.data)
     if options.only:
         runs = {
-            name: arguments for name, arguments in runs.items() if any(name.startswith(one) for one in options.only)
+            name: arguments for name, arguments in runs.items() if any(name.startswith(row) for row in options.only)
         }
     jobs = {
         (name, seed): ["train_dw.py", *recipe, *arguments, *OF_THE_PAPER, "--seed", str(seed)]
@@ -128,25 +126,29 @@ def news(options: argparse.Namespace) -> Tables:
         for name, arguments in runs.items()
         if "--language" not in arguments
     }
-    # What no seed changes.
-    jobs |= {(name, 0): ["baselines/bag_of_words.py", *own] for name, own in runs.items() if "--language" in own}
+    # Bag-of-words baselines do not depend on the seed.
+    jobs |= {
+        (name, 0): ["baselines/bag_of_words.py", *arguments]
+        for name, arguments in runs.items()
+        if "--language" in arguments
+    }
     tables: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     means: Tables = {}
     for (name, seed), results in run_all(jobs, options.runs / "news", options):
         ((unit, result),) = results.items()
         table, _, row = name.partition("/")
         row, _, percent = row.partition("@")
-        languages = [language for language, own in result.items() if isinstance(own, dict)]
-        for language in languages[-1:] if percent else languages:  # documents are scarce in the last
+        languages = [language for language, content in result.items() if isinstance(content, dict)]
+        for language in languages[-1:] if percent else languages:  # the last language has few documents
             label = row if language in row or percent else f"{language}, {row}"
-            of_row = tables.setdefault(table, {}).setdefault(label, {})
-            of_row[f"{seed}, {percent} %" if percent else str(seed)] = news_figures(unit, result, language)
+            row_runs = tables.setdefault(table, {}).setdefault(label, {})
+            row_runs[f"{seed}, {percent} %" if percent else str(seed)] = news_figures(unit, result, language)
         means = write("paper_news", recipe, tables, options)
     return means
 
 
 def news_runs(data: Path) -> dict[str, list[str]]:
-    """The rows, as `table/row`, and the arguments of their runs; `table/row@percent` are averaged over the percents."""
+    """Maps rows, as `table/row`, to the arguments of their runs; `table/row@percent` are averaged over the percents."""
     specific, general = (["--data", str(data / kind)] for kind in ("specific", "general"))
     some_unseen = [*specific, "--held_out", "0.1"]
     runs: dict[str, list[str]] = {}
@@ -198,24 +200,24 @@ def news_runs(data: Path) -> dict[str, list[str]]:
 
 
 def news_figures(unit: str, result: dict[str, Any], language: str) -> dict[str, float]:
-    """The figures of one language in one run: F1, and the ranking of its seen and unseen labels."""
-    own = result[language]
-    test = own["test"]
+    """Returns the figures of a language in a run: F1, and ranking metrics of its seen and unseen labels."""
+    content = result[language]
+    test = content["test"]
     groups = {"seen": "seen_", "unseen": "unseen_"} if "test_seen_documents" in test else {"seen": ""}
     if unit not in UNITS or UNITS[unit].is_linear:
-        groups.pop("unseen", None)  # which it has no way to tell from noise
+        groups.pop("unseen", None)  # a linear unit scores unseen labels at random
     ranking = {
         f"{short} {group}": 100 * test[f"test_{infix}{name}"]
         for group, infix in groups.items()
         for name, short in METRICS.items()
     }
-    fixed = {f"F1 at {own['fixed_threshold']}": 100 * own["fixed_f1"]}
+    fixed = {f"F1 at {content['fixed_threshold']}": 100 * content["fixed_f1"]}
     cost = {"parameters": result["parameters"], "minutes": result["seconds"] / 60}
-    return {"F1": 100 * own["tuned_f1"], **fixed, **ranking, **cost}
+    return {"F1": 100 * content["tuned_f1"], **fixed, **ranking, **cost}
 
 
 def table_2(result: dict[str, Any]) -> dict[str, float]:
-    """The columns of the paper's Table 2 of one run."""
+    """Returns the columns of the paper's Table 2 for a run."""
     test = result["test"]
     groups = {"seen": "seen_", "unseen": "unseen_"} if "test_seen_documents" in test else {"seen": ""}
     figures = {
@@ -229,27 +231,27 @@ def table_2(result: dict[str, Any]) -> dict[str, float]:
 def run_all(
     jobs: dict[tuple[Any, ...], list[str]], folder: Path, options: argparse.Namespace
 ) -> Iterable[tuple[Any, Any]]:
-    """Runs recipes, and gives the contents of each one's results.json in the order of the jobs."""
+    """Runs recipes and yields the contents of their results.json files in the order of the jobs."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
     def run(key: tuple[Any, ...], command: list[str]) -> dict[str, Any] | None:
-        place = folder / "-".join(map(str, key)).replace("/", "-").replace(" ", "_")
-        done = place / "command.json"
-        before = json.loads(done.read_text()) if done.exists() else {}
-        if before.get("command") != command:
+        output = folder / "-".join(map(str, key)).replace("/", "-").replace(" ", "_")
+        marker = output / "command.json"
+        finished = json.loads(marker.read_text()) if marker.exists() else {}
+        if finished.get("command") != command:
             if options.no_new_runs:
                 return None
-            place.mkdir(parents=True, exist_ok=True)
-            arguments = [sys.executable, str(ROOT / "recipes" / command[0]), *command[1:], "--output_dir", str(place)]
-            with (place / "log.txt").open("w") as log:
+            output.mkdir(parents=True, exist_ok=True)
+            arguments = [sys.executable, str(ROOT / "recipes" / command[0]), *command[1:], "--output_dir", str(output)]
+            with (output / "log.txt").open("w") as log:
                 code = subprocess.run(arguments, env=environment, stdout=log, stderr=log, check=False).returncode
             if code:
-                raise RuntimeError(f"{' '.join(arguments)} ended with {code}; see {place / 'log.txt'}")
-            before = {"command": command, "commit": commit()}
-            with whole_file(done) as written:
-                written.write_text(json.dumps(before))
-        options.commits.add(before["commit"])
-        return json.loads((place / "results.json").read_text())
+                raise RuntimeError(f"{' '.join(arguments)} exited with status {code}; see {output / 'log.txt'}")
+            finished = {"command": command, "commit": commit()}
+            with whole_file(marker) as written:
+                written.write_text(json.dumps(finished))
+        options.commits.add(finished["commit"])
+        return json.loads((output / "results.json").read_text())
 
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = {key: pool.submit(run, key, command) for key, command in jobs.items()}
@@ -264,16 +266,16 @@ def write(
     tables: dict[str, dict[str, dict[str, dict[str, float]]]],
     options: argparse.Namespace,
 ) -> Tables:
-    """Writes what the runs gave so far, and gives the means."""
+    """Writes the results of the runs so far and returns their means."""
     means = {table: {row: spread(runs.values()) for row, runs in rows.items()} for table, rows in tables.items()}
-    commits = sorted(options.commits)  # runs that were done already may be of others than this one
-    found = {"commits_of_runs": commits, "recipe": recipe, "percent": True, "mean": means, "runs": tables}
-    write_results(name, found, seed=options.seeds)
+    commits = sorted(options.commits)  # reused runs may come from earlier commits
+    results = {"commits_of_runs": commits, "recipe": recipe, "percent": True, "mean": means, "runs": tables}
+    write_results(name, results, seed=options.seeds)
     return means
 
 
 def spread(runs: Iterable[dict[str, float]]) -> dict[str, Any]:
-    """Mean and standard deviation of every figure over the runs, and their number."""
+    """Returns mean and standard deviation of every figure over the runs, and the number of runs."""
     runs = list(runs)
     figures = {
         name: {
@@ -286,7 +288,7 @@ def spread(runs: Iterable[dict[str, float]]) -> dict[str, Any]:
 
 
 def markdown(means: Tables) -> dict[str, str]:
-    """The tables of means, as they stand in docs/paper_tables.md."""
+    """Returns the tables of means in the format of docs/paper_tables.md."""
 
     def cell(value: dict[str, float] | None, column: str) -> str:
         if value is None:

@@ -1,12 +1,13 @@
-"""What benchmarks/peers.py runs for one system, by the interpreter that has it: ours, or that of the peers.
+"""Measures a single system for benchmarks/peers.py, in the Python environment where the system is installed.
 
     python benchmarks/peer_systems.py --system sbert-minilm --work work.json
 
-Prints one line of JSON for each number of labels. A system is a function that prepares for a list of label names and
-returns what gives texts their ten best labels. Batches have the size that was fastest on a CPU: one text for GLiClass
-(its default, 8 unsorted, took twice as long), 8 sorted by length for transformers that encode once (the default 32 of
-sentence-transformers took 1.15 times as long). Weights are random, of the published sizes, except where a package
-carries the published ones (all-MiniLM-L6-v2); its tokenizer also stands in for those of DeBERTa, ModernBERT and BART.
+Prints a line of JSON for each number of labels. A system is prepared with a list of label names and returns a function
+that finds the ten best labels of texts. Batch sizes are the fastest on a CPU: a single text for GLiClass (its default,
+8 unsorted texts, took twice as long), and 8 texts sorted by length for transformers that encode labels once (the
+default of sentence-transformers, 32, took 1.15 times as long). Models have random weights of the published sizes,
+except all-MiniLM-L6-v2, whose weights a package contains; its tokenizer also replaces those of DeBERTa, ModernBERT and
+BART.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from torch import Tensor
 
 TOP = 10
 Best = list[list[tuple[str, float]]]
-Score = Callable[[list[str]], Best]  # texts to the ten best labels of each
+Score = Callable[[list[str]], Best]  # returns the ten best labels of each text
 
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 XTREMEDISTIL = {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 1024}
@@ -71,12 +72,12 @@ BART_LARGE = {
 
 @dataclass
 class System:
-    """A system that is ready for any label names.
+    """Holds a system that accepts any label names.
 
     Args:
-        prepare: Takes label names; returns figures for the record, and what scores texts with these labels.
-        linear: Whether the time of a document grows along a line with the labels, as it does with a pass for each or
-            for so many, so that two measured sizes tell what a third one takes.
+        prepare: Takes label names; returns figures to record and a function that scores texts with these labels.
+        linear: Whether the time per document grows linearly with the number of labels, as it does with a pass for each
+            label or chunk of labels, so that the time of a third size can be extrapolated from two measured sizes.
     """
 
     prepare: Callable[[list[str]], tuple[dict[str, Any], Score]]
@@ -84,10 +85,10 @@ class System:
 
 
 class LabelsOnce:
-    """The `prepare` of systems that encode labels once and keep the codes.
+    """Prepares systems that encode labels once and store the codes.
 
-    Encoding goes on for a limited time only; where it is over before the labels are, the rest get random codes (speed
-    does not depend on them) and the time is extrapolated.
+    Encoding stops after a time limit. The remaining labels get random codes, which does not affect speed, and the
+    encoding time is extrapolated.
     """
 
     def __init__(
@@ -97,35 +98,35 @@ class LabelsOnce:
         self.per_label: float | None = None
 
     def __call__(self, names: list[str]) -> tuple[dict[str, Any], Score]:
-        """Encodes the labels and makes their index."""
-        taken, done, size, parts = 0.0, 0, 256, []
-        limit = 0.0 if self.per_label else self.limit  # once is enough
-        while done < len(names) and (not done or taken < limit):
+        """Encodes the labels and builds their index."""
+        elapsed, encoded, size, chunks = 0.0, 0, 256, []
+        limit = 0.0 if self.per_label else self.limit  # the speed is already known
+        while encoded < len(names) and (not encoded or elapsed < limit):
             start = time.perf_counter()
-            parts.append(self.encode(names[done : done + size]))
-            taken += time.perf_counter() - start
-            done = min(len(names), done + size)
+            chunks.append(self.encode(names[encoded : encoded + size]))
+            elapsed += time.perf_counter() - start
+            encoded = min(len(names), encoded + size)
             size = min(2 * size, 16_384)
-        if done < len(names):
-            self.per_label = self.per_label or taken / done
-            taken = self.per_label * len(names)
-            parts.append(torch.randn(len(names) - done, parts[0].shape[1]))
-        codes = torch.cat(parts)
-        del parts
-        figures = {"label_seconds": taken, "label_seconds_extrapolated": done < len(names)}
+        if encoded < len(names):
+            self.per_label = self.per_label or elapsed / encoded
+            elapsed = self.per_label * len(names)
+            chunks.append(torch.randn(len(names) - encoded, chunks[0].shape[1]))
+        codes = torch.cat(chunks)
+        del chunks
+        figures = {"label_seconds": elapsed, "label_seconds_extrapolated": encoded < len(names)}
         return figures, self.index(names, codes)
 
 
 def by_length(texts: Sequence[str], batch_size: int, encode: Callable[[list[str]], Tensor]) -> Tensor:
-    """Encodes texts in batches of like length, which need little padding; rows come in the order of the texts."""
-    order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+    """Encodes texts in batches of similar length, which need little padding; rows follow the order of the texts."""
+    order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    rows = torch.cat([encode([texts[place] for place in batch]) for batch in batches])
+    rows = torch.cat([encode([texts[row] for row in batch]) for batch in batches])
     return rows[torch.tensor(order).argsort()]
 
 
 def named(scores: Tensor, columns: Tensor, names: list[str]) -> Best:
-    """Scores and columns `(B, K)` with the names of the columns."""
+    """Pairs `(B, K)` scores with the label names of their columns."""
     return [
         [(names[column], score) for column, score in zip(*row, strict=True)]
         for row in zip(columns.tolist(), scores.tolist(), strict=True)
@@ -133,13 +134,13 @@ def named(scores: Tensor, columns: Tensor, names: list[str]) -> Best:
 
 
 def best(scored: list[dict[str, Any]]) -> list[tuple[str, float]]:
-    """The ten best of the predictions of a GLiClass pipeline."""
-    scored = sorted(scored, key=lambda one: -one["score"])[:TOP]
-    return [(one["label"], one["score"]) for one in scored]
+    """Returns the ten best predictions of a GLiClass pipeline."""
+    scored = sorted(scored, key=lambda prediction: -prediction["score"])[:TOP]
+    return [(prediction["label"], prediction["score"]) for prediction in scored]
 
 
 def gile(work: dict[str, Any], encoder: str) -> System:
-    """Ours, as the README shows it: a processor, a model and a label index."""
+    """Prepares GILE with a processor, a model and a label index."""
     from hf_gile import GileConfig, GileModel, GileProcessor, LabelIndex, LabelSet, build_tokenizer
 
     tokenizer = build_tokenizer(work["documents"], label_texts=work["names"][: work["real_names"]], min_count=1)
@@ -167,7 +168,7 @@ def gile(work: dict[str, Any], encoder: str) -> System:
 
 
 def gile_minilm(work: dict[str, Any]) -> System:
-    """A transformer of the size of all-MiniLM-L6-v2 under our joint embedding; it reads documents and labels."""
+    """Prepares our joint embedding on a transformer of the size of all-MiniLM-L6-v2, for documents and labels."""
     from transformers import AutoTokenizer, BertConfig, BertModel
 
     from hf_gile import GileConfig, LabelIndex, LabelSet
@@ -198,7 +199,7 @@ def gile_minilm(work: dict[str, Any]) -> System:
 
 
 def sbert(work: dict[str, Any]) -> System:
-    """sentence-transformers with the published all-MiniLM-L6-v2, and its `semantic_search` over normalised vectors."""
+    """Prepares sentence-transformers: the published all-MiniLM-L6-v2 and `semantic_search` over normalised vectors."""
     from sentence_transformers import SentenceTransformer, util
 
     model = SentenceTransformer(work["minilm"], device="cpu")
@@ -215,10 +216,10 @@ def sbert(work: dict[str, Any]) -> System:
 
 
 def gliclass_uni(work: dict[str, Any], encoder: dict[str, Any]) -> System:
-    """GLiClass where one encoder reads labels and text together, within 1,024 tokens (the pipeline's default).
+    """Prepares GLiClass with a single encoder for labels and text together, limited to 1,024 tokens (its default).
 
-    More labels than fit go through its `ZeroShotClassificationWithChunkingPipeline`, as many in a chunk as fit beside
-    19 of 20 documents: the larger the chunk, the fewer times the text is read.
+    If the labels do not fit, its `ZeroShotClassificationWithChunkingPipeline` splits them. The chunks are as large as
+    19 of 20 documents permit: the larger the chunk, the fewer times the text is read.
     """
     from gliclass import (
         GLiClassModel,
@@ -239,13 +240,13 @@ def gliclass_uni(work: dict[str, Any], encoder: dict[str, Any]) -> System:
         prompt_first=True,
     )
     model = GLiClassModel(config).eval()
-    most = 1024
-    settings = {"device": "cpu", "progress_bar": False, "max_length": most}
+    max_length = 1024
+    settings = {"device": "cpu", "progress_bar": False, "max_length": max_length}
     whole = ZeroShotClassificationPipeline(model, tokenizer, **settings)
     chunked = ZeroShotClassificationWithChunkingPipeline(model, tokenizer, **settings)
     lengths = sorted(len(ids) for ids in tokenizer(work["documents"])["input_ids"])
-    room = most - lengths[int(0.95 * len(lengths))]
-    sizes = (1 + len(tokenizer(name, add_special_tokens=False)["input_ids"]) for name in work["names"][:most])
+    room = max_length - lengths[int(0.95 * len(lengths))]
+    sizes = (1 + len(tokenizer(name, add_special_tokens=False)["input_ids"]) for name in work["names"][:max_length])
     fitting = max(1, sum(filled < room for filled in accumulate(sizes)))
 
     def prepare(names: list[str]) -> tuple[dict[str, Any], Score]:
@@ -261,10 +262,10 @@ def gliclass_uni(work: dict[str, Any], encoder: dict[str, Any]) -> System:
 
 
 def gliclass_bi(work: dict[str, Any], once: bool) -> System:
-    """GLiClass with an encoder for texts and another for labels, the sizes that its train.py has as defaults.
+    """Prepares GLiClass with separate encoders for texts and labels, in the default sizes of its train.py.
 
-    Its pipeline encodes the labels again with every text. `once` is not in its documentation: the model's own
-    `encode_text` and `encode_classes`, called apart, and the matrix product that is its "simple" scorer.
+    Its pipeline encodes the labels again with every text. `once` is undocumented: it calls the model's `encode_text`
+    and `encode_classes` separately, followed by the matrix product of its "simple" scorer.
     """
     from gliclass import GLiClassModel, GLiClassModelConfig, ZeroShotClassificationPipeline
     from transformers import AutoTokenizer
@@ -274,7 +275,7 @@ def gliclass_bi(work: dict[str, Any], once: bool) -> System:
         encoder_config=dict(DEBERTA_V3_SMALL),
         encoder_model="deberta-v2",
         label_model_config={"model_type": "bert", **BGE_SMALL},
-        label_model_name=work["minilm"],  # a folder, which it reads the tokenizer from
+        label_model_name=work["minilm"],  # the folder of the tokenizer
         architecture_type="bi-encoder",
         pooling_strategy="avg",
         problem_type="multi_label_classification",
@@ -316,7 +317,7 @@ def gliclass_bi(work: dict[str, Any], once: bool) -> System:
 
 
 def nli(work: dict[str, Any], size: str) -> System:
-    """The zero-shot classification pipeline of transformers: one pass for each text and label."""
+    """Prepares the zero-shot classification pipeline of transformers: a pass for each text and label."""
     from transformers import (
         AutoTokenizer,
         BartConfig,
@@ -347,7 +348,7 @@ def nli(work: dict[str, Any], size: str) -> System:
 
     def prepare(names: list[str]) -> tuple[dict[str, Any], Score]:
         def score(texts: list[str]) -> Best:
-            # On a CPU its documentation advises against batches.
+            # Its documentation advises against batches on a CPU.
             rows = pipe(texts, candidate_labels=names, multi_label=True)
             return [list(zip(row["labels"][:TOP], row["scores"][:TOP], strict=True)) for row in rows]
 
@@ -371,45 +372,54 @@ SYSTEMS: dict[str, Callable[[dict[str, Any]], System]] = {
 
 
 def calibrate() -> float:
-    """Seconds of a matrix product of fixed size, to know a slow moment of the machine from a slow system."""
+    """Times a matrix product of fixed size, to distinguish a slow system from a machine that is slow at the moment."""
     matrix = torch.randn(1024, 1024)
     return statistics.median(seconds(lambda: matrix @ matrix) for _ in range(15))
 
 
 def spread(documents: list[str], count: int) -> list[str]:
-    """So many documents, evenly over the range of lengths, so that few have about the mean length of all."""
+    """Chooses documents spread evenly over the range of lengths, so that even few have about the mean length."""
     ordered = sorted(documents, key=len)
-    chosen = [ordered[int((place + 0.5) * len(ordered) / count)] for place in range(count)]
+    chosen = [ordered[int((index + 0.5) * len(ordered) / count)] for index in range(count)]
     random.Random(0).shuffle(chosen)
     return chosen
 
 
-def timed(score: Score, wanted: int, documents: list[str], count: int, limit: float) -> dict[str, Any]:
-    """Seconds for each document: so many, then as many as fit the limit; all of them as often as they fit."""
+def timed(score: Score, num_labels: int, documents: list[str], count: int, limit: float) -> dict[str, Any]:
+    """Measures seconds per document within a time limit.
+
+    Args:
+        score: Function that scores texts.
+        num_labels: Expected number of labels per text.
+        documents: Texts to choose from.
+        count: Number of documents in the first run. Further runs use as many as fit the limit, and repeat all documents
+            as often as they fit.
+        limit: Seconds for all runs.
+    """
 
     def run(count: int) -> tuple[float, float]:
         texts = spread(documents, count)
         start, cpu_start = time.perf_counter(), time.process_time()
         answer = score(texts)
-        taken = time.perf_counter() - start, time.process_time() - cpu_start
-        if [len(row) for row in answer] != [wanted] * count:
-            raise RuntimeError(f"{count} documents did not each get {wanted} labels: {answer[:3]}")
-        return taken
+        elapsed = time.perf_counter() - start, time.process_time() - cpu_start
+        if [len(row) for row in answer] != [num_labels] * count:
+            raise RuntimeError(f"expected {num_labels} labels for each of {count} documents, got {answer[:3]}")
+        return elapsed
 
     count = min(count, len(documents))
     times = [run(count)]
     if times[0][0] < limit:
         count = min(len(documents), math.ceil(limit / times[0][0]) * count)
         times = [run(count)]
-        while count == len(documents) and sum(taken for taken, _ in times) < limit:
+        while count == len(documents) and sum(elapsed for elapsed, _ in times) < limit:
             times.append(run(count))
-    taken, cpu_taken = (statistics.median(each) / count for each in zip(*times, strict=True))
-    return {"documents": count, "seconds_per_document": taken, "cpu_seconds_per_document": cpu_taken}
+    wall, cpu = (statistics.median(values) / count for values in zip(*times, strict=True))
+    return {"documents": count, "seconds_per_document": wall, "cpu_seconds_per_document": cpu}
 
 
 @torch.no_grad()
 def measure(system: System, work: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The figures for each number of labels, smallest first."""
+    """Yields the figures for each number of labels in ascending order."""
     points: list[tuple[int, float]] = []
     for size in sorted(work["sizes"]):
         prepared, score = system.prepare(work["names"][:size])
@@ -417,7 +427,7 @@ def measure(system: System, work: dict[str, Any]) -> Iterator[dict[str, Any]]:
         expected = 0.0
         if len(points) > 1 and system.linear:
             (fewer, first), (more, second) = points[-2:]
-            if second > 1.5 * first:  # less could be noise, which a line would carry far
+            if second > 1.5 * first:  # a smaller difference may be noise, which extrapolation would amplify
                 expected = second + (size - more) * (second - first) / (more - fewer)
         if expected > work["most_seconds"]:
             figures |= {"seconds_per_document": expected, "extrapolated_from": [labels for labels, _ in points[-2:]]}
@@ -431,7 +441,7 @@ def measure(system: System, work: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--system", choices=SYSTEMS, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="what benchmarks/peers.py has written")
+    parser.add_argument("--work", type=Path, required=True, help="file written by benchmarks/peers.py")
     options = parser.parse_args()
     work = json.loads(options.work.read_text(encoding="utf-8"))
     torch.set_num_threads(work["threads"])

@@ -1,4 +1,4 @@
-"""The plots of docs/scale/."""
+"""Draws the plots of docs/scale/."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,10 +20,10 @@ def save(figure: Any, name: str) -> None:
 
 
 def bars(name: str, title: str, columns: Mapping[str, Mapping[str, float]]) -> None:
-    """Bars side by side, one column of them for each quantity; logarithmic, with the figure at each."""
+    """Draws a logarithmic bar chart for each quantity, side by side, with the value beside each bar."""
     figure, axes = pyplot.subplots(1, len(columns), sharey=True, figsize=(9, 2.8), layout="constrained")
     for axis, (quantity, values) in zip(axes, columns.items(), strict=True):
-        drawn = axis.barh(list(values), list(values.values()), color=[f"C{place}" for place in range(len(values))])
+        drawn = axis.barh(list(values), list(values.values()), color=[f"C{row}" for row in range(len(values))])
         axis.bar_label(drawn, [f" {value:,.0f}" for value in values.values()])
         axis.set_xscale("log")
         axis.set_xlim(min(values.values()) / 2, max(values.values()) * 4)
@@ -34,7 +34,14 @@ def bars(name: str, title: str, columns: Mapping[str, Mapping[str, float]]) -> N
 
 
 def lines(name: str, title: str, x: str, quantities: Mapping[str, Mapping[str, Mapping[float, float]]]) -> None:
-    """Lines against the number of labels, both logarithmic: by quantity, by system, from number to figure."""
+    """Plots quantities on logarithmic axes.
+
+    Args:
+        name: Name of the file.
+        title: Title of the figure.
+        x: Label of the horizontal axis.
+        quantities: Maps each quantity to its systems, and each system to its points, from x to y.
+    """
     figure, axes = pyplot.subplots(1, len(quantities), figsize=(5 * len(quantities), 3.6), layout="constrained")
     for axis, (quantity, systems) in zip([axes] if len(quantities) == 1 else axes, quantities.items(), strict=True):
         for system, points in systems.items():

@@ -1,11 +1,11 @@
-"""Linear unit and GILE on the same word-attention encoder, trained until validation stops improving.
+"""Compares a linear unit and GILE on the same word-attention encoder, trained until validation stops improving.
 
     python benchmarks/pubmed_mesh.py --data FOLDER -- --num_train_epochs 20 --patience 4
 
-The folder holds train, validation and test.jsonl.gz in BioASQ's keys and unseen_labels.json, the ids that were taken
-out of every training and validation document. One run of recipes/train_bioasq.py trains both; the epoch is chosen on
-validation, which has no unseen labels. Writes results/pubmed_mesh.json, and docs/pubmed_mesh.png with the curves of the
-first seed against epochs and against time. Arguments after `--` go to the recipe.
+The folder contains train, validation and test.jsonl.gz with the keys of BioASQ, and unseen_labels.json with the label
+ids that were removed from every training and validation document. Each run of recipes/train_bioasq.py trains both; the
+epoch is chosen on validation documents, which have no unseen labels. Writes results/pubmed_mesh.json, and
+docs/pubmed_mesh.png with the curves of the first seed against epochs and time. Arguments after `--` go to the recipe.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
-    """One run of the recipe: what it wrote to results.json."""
+    """Runs the recipe and returns the contents of its results.json."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["--output_dir", folder, "--seed", str(seed), "--test_curve", "--no_baselines"]
         arguments += ["--lexical", "false", "--unseen_file", str(data / "unseen_labels.json")]
@@ -73,7 +73,7 @@ def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
 
 
 def spread(by_seed: Iterable[dict[str, float]], name: str) -> dict[str, float]:
-    """Mean and standard deviation over the seeds."""
+    """Returns mean and standard deviation over the seeds."""
     values = [figure[name] for figure in by_seed]
     return {
         "mean": round(statistics.mean(values), 2),
@@ -82,7 +82,7 @@ def spread(by_seed: Iterable[dict[str, float]], name: str) -> dict[str, float]:
 
 
 def figures(unit: str, metrics: dict[str, float], prefix: str) -> dict[str, float]:
-    """The paper's three metrics of one evaluation in percent, `seen` and `unseen`."""
+    """Returns the paper's three metrics of an evaluation in percent, for seen and unseen labels."""
     groups = {"seen": "seen_", "unseen": "unseen_"} if unit == "gile" else {"seen": ""}
     return {
         f"{short} {group}": round(100 * metrics[f"{prefix}{infix}{name}"], 2)
@@ -93,7 +93,7 @@ def figures(unit: str, metrics: dict[str, float], prefix: str) -> dict[str, floa
 
 
 def curve(unit: str, history: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """One entry an epoch: validation and test figures, and the seconds of training and evaluation so far."""
+    """Returns an entry for each epoch: validation and test figures, and seconds of training and evaluation so far."""
     epochs: dict[float, dict[str, Any]] = {}
     for entry in history:
         epoch = epochs.setdefault(entry["epoch"], {"epoch": entry["epoch"], "seconds": round(entry["seconds"], 1)})
@@ -104,7 +104,7 @@ def curve(unit: str, history: list[dict[str, float]]) -> list[dict[str, Any]]:
 
 
 def plot(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    """AvgPr of the test part against epochs and against minutes, seen and unseen labels."""
+    """Plots the test AvgPr of seen and unseen labels against epochs and minutes."""
     figure, axes = plt.subplots(2, 2, figsize=(9, 6), sharey="row", layout="constrained")
     for row, group in enumerate(("seen", "unseen")):
         for column, (name, scale) in enumerate({"epoch": 1, "seconds": 60}.items()):

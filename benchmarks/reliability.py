@@ -1,10 +1,10 @@
-"""Tries damaged files and odd values at every door of the package, and writes what came of them.
+"""Feeds damaged files and odd values to every entry point of the package and records the outcomes.
 
     python benchmarks/reliability.py --cases 1000
     python benchmarks/reliability.py --table        # the tables of docs/reliability.md
 
-The targets are those of tests/fuzz, which the slow tests run as well; those of one section share a process, which the
-system limits in memory, and each case in processor time. A crash is anything but a result or a short refusal.
+The targets are those of tests/fuzz, which the slow tests also run. The targets of a section share a process with
+limited memory, and each case has limited CPU time. A crash is any outcome except a result or a short refusal.
 """
 
 import argparse
@@ -22,8 +22,8 @@ import fuzzing
 
 
 def tables(figures: dict[str, Any]) -> dict[str, str]:
-    """From each section to its table."""
-    found = {}
+    """Returns the table of each section."""
+    by_section = {}
     for section, results in figures["sections"].items():
         rows = ["| target | cases | taken | refused | crashes | MiB | seconds |", "| --- |" + " ---: |" * 6]
         sums = [0] * 4
@@ -36,15 +36,15 @@ def tables(figures: dict[str, Any]) -> dict[str, str]:
         seconds = sum(result["seconds"] for result in results.values())
         totals = [*(f"{total:,}" for total in sums), f"{peak:.0f}", f"{seconds:.0f}"]
         rows.append(f"| all | {' | '.join(totals)} |")
-        found[section] = "\n".join(rows)
-    return found
+        by_section[section] = "\n".join(rows)
+    return by_section
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=1_000, help="of each target")
+    parser.add_argument("--cases", type=int, default=1_000, help="number of cases per target")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", action="store_true", help="print the tables of the results there are")
+    parser.add_argument("--table", action="store_true", help="print the tables of the stored results")
     options = parser.parse_args()
     if options.table:
         for title, table in tables(json.loads((RESULTS / "reliability.json").read_text(encoding="utf-8"))).items():
@@ -54,8 +54,8 @@ def main() -> None:
     for name, target in fuzzing.targets().items():
         sections.setdefault(target.section, []).append(name)
     with ThreadPoolExecutor(2) as processes:
-        found = processes.map(lambda names: fuzzing.run(names, options.cases, options.seed), sections.values())
-        results = dict(zip(sections, found, strict=True))
+        outcomes = processes.map(lambda names: fuzzing.run(names, options.cases, options.seed), sections.values())
+        results = dict(zip(sections, outcomes, strict=True))
     write_results("reliability", {"sections": results}, options.seed)
 
 

@@ -1,17 +1,17 @@
-"""Average precision of seen and unseen labels against training time, for each way to choose the labels of a step.
+"""Measures average precision against training time for each way to sample the labels of a training step.
 
     python benchmarks/sampling_curves.py --data FOLDER -- --num_train_epochs 12
 
-Question: what does a step cost that scores a sample of the labels instead of all, and what does the model lose by it?
+How much cheaper is a step that scores a sample of the labels instead of all, and how much precision does it lose?
 
-The folder holds train, validation and test.jsonl.gz in BioASQ's keys and unseen_labels.json, the ids that were taken
-out of every training and validation document. Each way is one run of recipes/train_bioasq.py, GILE with tanh, all from
-one seed; nothing stops early and nothing is chosen. The test part is evaluated after every epoch. The time is the
-processor time of the training steps, which is their wall-clock time on a machine that has nothing else to do; run it
-with one thread (OMP_NUM_THREADS=1).
+The folder contains train, validation and test.jsonl.gz with the keys of BioASQ, and unseen_labels.json with the label
+ids that were removed from every training and validation document. Each way is a run of recipes/train_bioasq.py (GILE
+with tanh, the same seed) without early stopping or model selection. The test part is evaluated after every epoch. Time
+is the CPU time of the training steps, which equals their wall-clock time on an idle machine; use one thread
+(OMP_NUM_THREADS=1).
 
-Writes results/sampling_curves.json and docs/scale/sampling_curves.png. `--only` runs some anew and keeps the others.
-Arguments after `--` go to the recipe.
+Writes results/sampling_curves.json and docs/scale/sampling_curves.png. `--only` repeats the listed runs and preserves
+the results of all other runs. Arguments after `--` go to the recipe.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from matplotlib import pyplot
 from plots import save
 from pubmed_mesh import ROOT, figures
 
-# 0.3 % of the 11,861 labels of the training documents are 36.
+# 36 labels are 0.3 % of the 11,861 labels of the training documents.
 WAYS = {
     "all labels, in chunks": ["--num_negatives", "0"],
     "uniform 0.3 %": ["--num_negatives", "36"],
@@ -39,7 +39,7 @@ WAYS = {
     "by frequency 1500 + hard": ["--negatives", "frequency", "--num_negatives", "1500", "--hard_negatives", "32"],
 }
 FIXED = ["--units", "gile", "--hidden_act", "tanh", "--test_curve"]
-# The last epoch counts, and no checkpoint costs time.
+# Reports the last epoch and saves no checkpoints, which would take time.
 FIXED += ["--patience", "1000", "--save_strategy", "no", "--load_best_model_at_end", "false"]
 
 
@@ -58,7 +58,7 @@ def main() -> None:
         before = json.loads((RESULTS / f"{options.name}.json").read_text())
         if (before["recipe"], before["seed"]) != (options.recipe, options.seed):
             parser.error(
-                f"the others were run with seed {before['seed']} and {' '.join(before['recipe'])}: so must these"
+                f"earlier runs used seed {before['seed']} and arguments {' '.join(before['recipe'])}: pass the same"
             )
         runs = before["runs"]
     for way in options.only:
@@ -66,13 +66,13 @@ def main() -> None:
         last = runs[way]["curve"][-1]
         print(f"{way:22} {last['train_seconds']:6.0f} s of training  {last['test']}", flush=True)
         runs = {name: runs[name] for name in WAYS if name in runs}
-        found = {"recipe": options.recipe, "percent": True, "runs": with_ratios(runs)}
-        write_results(options.name, found, seed=options.seed, kept=before)
+        results = {"recipe": options.recipe, "percent": True, "runs": with_ratios(runs)}
+        write_results(options.name, results, seed=options.seed, kept=before)
         plot(runs, options.name)
 
 
 def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
-    """One run of the recipe: its flags, and one entry an epoch."""
+    """Runs the recipe and returns its flags and its curve."""
     with tempfile.TemporaryDirectory() as folder:
         files = ["--unseen_file", str(data / "unseen_labels.json")]
         for part in ("train", "validation", "test"):
@@ -85,7 +85,7 @@ def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
 
 
 def curve(history: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """Epoch, seconds of training so far, and test figures in percent."""
+    """Returns an entry for each epoch: seconds of training so far, and test figures in percent."""
     return [
         {
             "epoch": entry["epoch"],
@@ -98,17 +98,17 @@ def curve(history: list[dict[str, float]]) -> list[dict[str, Any]]:
 
 
 def with_ratios(runs: dict[str, Any]) -> dict[str, Any]:
-    """Adds the training time of each way as a share of that with all labels, epoch for epoch."""
+    """Adds the training time per epoch of each way, relative to training with all labels."""
     full = runs.get("all labels, in chunks")
     for run in runs.values():
         if full is not None:
-            pace = [one["curve"][-1]["train_seconds"] / one["curve"][-1]["epoch"] for one in (run, full)]
+            pace = [timed["curve"][-1]["train_seconds"] / timed["curve"][-1]["epoch"] for timed in (run, full)]
             run["time_beside_all_labels"] = round(pace[0] / pace[1], 3)
     return runs
 
 
 def plot(runs: dict[str, Any], name: str) -> None:
-    """AvgPr of the test part against minutes of training, seen and unseen labels."""
+    """Plots the test AvgPr of seen and unseen labels against minutes of training."""
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     for axis, group in zip(axes, ("seen", "unseen"), strict=True):
         for color, (way, run) in enumerate(runs.items()):

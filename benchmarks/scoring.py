@@ -1,11 +1,11 @@
-"""Scoring with label codes that are kept, beside the bare matrix product and beside the formula as printed.
+"""Compares scoring with stored label codes to the bare matrix product and to the formula as printed.
 
     python benchmarks/scoring.py
 
-Text codes of a batch of documents against the codes of L labels, J = 500: `LabelIndex.scores` and `top_k`, the product
-`text_codes @ label_codes.T` alone (the goal is to be within a tenth of it) and with `torch.topk` behind it, and the
-formula as printed (Eq. 10-12), which holds (documents, labels, joint size) and so gets a document at a time, of which
-few are timed. All take turns in one process.
+Scores the text codes of a batch of documents against the codes of L labels, J = 500. Compared are `LabelIndex.scores`
+and `top_k`; the product `text_codes @ label_codes.T`, alone (our target is at most a tenth slower) and followed by
+`torch.topk`; and the formula as printed (Eq. 10-12). The last stores (documents, labels, joint size), so it scores a
+document at a time, and only few documents. All alternate in one process.
 """
 
 import argparse
@@ -23,7 +23,7 @@ JOINT, K, LITERAL_DOCUMENTS = 500, 10, 2
 
 
 def measure(labels: int, options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Seconds a batch and a document of each way."""
+    """Measures seconds per batch and documents per second of each way."""
     torch.manual_seed(0)
     dtype = getattr(torch, options.dtype)
     gile = GileModel(GileConfig(vocab_size=3, joint_size=JOINT)).to(options.device)
@@ -75,7 +75,7 @@ def main() -> None:
     speed = {
         system: {labels: figures[system]["documents_per_s"] for labels, figures in runs.items()} for system in systems
     }
-    lines(name, f"Scoring {options.documents} documents with kept label codes", "labels", {"documents / s": speed})
+    lines(name, f"Scoring {options.documents} documents with stored label codes", "labels", {"documents / s": speed})
 
 
 if __name__ == "__main__":

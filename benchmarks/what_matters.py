@@ -1,10 +1,10 @@
-"""What GILE needs to end above a linear unit: one setting changed at a time.
+"""Measures which settings GILE needs to outperform a linear unit, by changing a single setting at a time.
 
     python benchmarks/what_matters.py --records train.jsonl.gz --jobs 2 -- --num_train_epochs 14
 
-Runs recipes/train_bioasq.py on one file of records, which the recipe splits itself: a tenth of the labels (by a hash
-of their ids, those of 5 to 500 documents) is held out of training, and a tenth of the documents is for the test. So
-nothing here has seen the test documents and unseen labels of benchmarks/pubmed_mesh.py.
+Runs recipes/train_bioasq.py on a file of records, which the recipe splits: a tenth of the labels with 5 to 500
+documents (chosen by a hash of their ids) is held out of training, and a tenth of the documents is the test part. The
+test documents and unseen labels of benchmarks/pubmed_mesh.py are not used.
 
 Writes results/what_matters.json.
 """
@@ -45,7 +45,7 @@ SEED = 42
 
 
 def run(name: str, records: Path, more: list[str]) -> dict[str, Any]:
-    """Trains one setting and returns its figures."""
+    """Trains with a setting and returns its figures."""
     unit, changed = SETTINGS[name]
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["--train_files", str(records), "--units", unit, "--output_dir", folder, "--seed", str(SEED)]
@@ -69,13 +69,13 @@ def run(name: str, records: Path, more: list[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, each on one thread")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs, each on one thread")
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("recipe", nargs="*", help="arguments for every run of recipes/train_bioasq.py, after --")
     options = parser.parse_args()
     results: dict[str, Any] = {}
     before: dict[str, Any] = {}
-    if options.only != list(SETTINGS):  # some anew, the others as they were
+    if options.only != list(SETTINGS):  # further results are preserved
         before = json.loads((RESULTS / "what_matters.json").read_text())
         results = before["settings"]
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -83,8 +83,8 @@ def main() -> None:
         for name, future in runs.items():
             results[name] = future.result()
             print(f"{name:60} {results[name]}", flush=True)
-            found = {"recipe": options.recipe, "percent": True, "settings": results}
-            write_results("what_matters", found, seed=SEED, kept=before)
+            content = {"recipe": options.recipe, "percent": True, "settings": results}
+            write_results("what_matters", content, seed=SEED, kept=before)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Words learned after training: rank and likelihood of 500 words that a language model never saw, by output layer.
+"""Measures how output layers learn words after training: rank and likelihood of 500 words unseen in training.
 
     python benchmarks/words_learned.py --data FOLDER
 
-It is recipes/new_words.py with the abstracts of pubmed_mesh and the English word vectors of dw_format, at the sizes
-that the recipe has by itself; the figures are of the 500 words that nothing was chosen on.
+Runs recipes/new_words.py with its default sizes on the abstracts of pubmed_mesh and the English word vectors of
+dw_format. No setting was chosen on the 500 words.
 """
 
 import argparse
@@ -21,14 +21,14 @@ import new_words
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with pubmed_mesh and dw_format")
+    parser.add_argument("--data", type=Path, required=True, help="folder that contains pubmed_mesh and dw_format")
     parser.add_argument("recipe", nargs="*", help="arguments for the recipe, after --")
-    asked = parser.parse_args()
-    texts, vectors = asked.data / "pubmed_mesh", asked.data / "dw_format" / "word_vectors" / "english.pkl.gz"
+    arguments = parser.parse_args()
+    texts, vectors = arguments.data / "pubmed_mesh", arguments.data / "dw_format" / "word_vectors" / "english.pkl.gz"
     with tempfile.TemporaryDirectory() as folder:
         files = {"texts": texts / "train.jsonl.gz", "test": texts / "test.jsonl.gz", "word_vectors": vectors}
         flags = [word for name, path in files.items() for word in (f"--{name}", str(path))]
-        options = new_words.parse([*flags, "--output_dir", folder, *asked.recipe])
+        options = new_words.parse([*flags, "--output_dir", folder, *arguments.recipe])
         started = time.process_time()
         results = new_words.run(options)
     skipped = {"texts", "test", "word_vectors", "output_dir", "choose", "seed"}
