@@ -1,9 +1,9 @@
-"""Break lines of the package on purpose, one at a time, and fail if the tests listed for a line still pass.
+"""Breaks lines of the package deliberately, one by one, and fails if the tests listed for a line still pass.
 
     python tests/broken_lines.py
 
-The lines are broken in a copy. One process imports what is slow to import and forks for each of them; the tests of
-lines that are whole are run first, and must pass.
+The lines are broken in a copy. A process imports slow modules and forks for each line; the tests must first pass for
+the unbroken lines.
 """
 
 import os
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Mutation(NamedTuple):
-    """A line that is broken: the text of a file, once in it, what stands in its place, and tests that notice."""
+    """A mutation: text that occurs once in a file, its replacement, and tests that must fail."""
 
     file: str
     old: str
@@ -175,8 +175,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/data/tables.py",
-        "clean_text(value, what).split(separator)",
-        "clean_text(value, what).split()",
+        "clean_text(value, name).split(separator)",
+        "clean_text(value, name).split()",
         "data/test_tables.py",
     ),
     Mutation(
@@ -195,8 +195,8 @@ MUTATIONS = [
 """Score formula, masks, losses, search, calibration, pipeline, label set, save, sampling, metrics, readers, command."""
 
 
-def notices(copy: Path, tests: list[str]) -> bool:
-    """Runs tests of a copy in a fork of this process, and says whether one failed.
+def detects(copy: Path, tests: list[str]) -> bool:
+    """Runs tests of a copy in a fork of this process; returns whether a test failed.
 
     Args:
         copy: The folder.
@@ -234,13 +234,13 @@ def _run(copy: Path, log: Path, tests: list[str]) -> int:
 
     assert Path(hf_gile.__file__).is_relative_to(copy), hf_gile.__file__
     return int(
-        pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *(f"tests/{one}" for one in tests)])
+        pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)])
     )
 
 
 def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    sys.dont_write_bytecode = True  # of lines that change within a second
+    sys.dont_write_bytecode = True  # since lines change within a second
     import datasets  # noqa: F401
     import sklearn.metrics  # noqa: F401
     from transformers import BertModel, BertTokenizer, Trainer, pipeline  # noqa: F401
@@ -252,23 +252,23 @@ def main() -> None:
         shutil.copytree(ROOT, copy, ignore=ignored)
         named = sorted({test for mutation in MUTATIONS for test in mutation.tests.split()})
         for _, together in groupby(named, lambda test: test.partition("/")[0]):  # each folder has a conftest.py
-            if notices(copy, [*together]):
+            if detects(copy, [*together]):
                 raise SystemExit(f"tests fail without a mutation:\n{(copy / 'log').read_text()[-3000:]}")
         for mutation in MUTATIONS:
             path = copy / mutation.file
-            whole = path.read_text(encoding="utf-8")
-            if whole.count(mutation.old) != 1:
+            original = path.read_text(encoding="utf-8")
+            if original.count(mutation.old) != 1:
                 raise SystemExit(
-                    f"{mutation.file} should hold once, and holds {whole.count(mutation.old)} times: {mutation.old}"
+                    f"{mutation.file} must contain this once, not {original.count(mutation.old)} times: {mutation.old}"
                 )
-            path.write_text(whole.replace(mutation.old, mutation.new), encoding="utf-8")
-            noticed = notices(copy, mutation.tests.split())
-            path.write_text(whole, encoding="utf-8")
-            sys.stdout.write(f"{'noticed ' if noticed else 'SURVIVED'}  {mutation.file}: {mutation.new.strip()}\n")
+            path.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
+            detected = detects(copy, mutation.tests.split())
+            path.write_text(original, encoding="utf-8")
+            sys.stdout.write(f"{'detected' if detected else 'SURVIVED'}  {mutation.file}: {mutation.new.strip()}\n")
             sys.stdout.flush()
-            survived += [] if noticed else [mutation]
+            survived += [] if detected else [mutation]
     spent = time.perf_counter() - start
-    sys.stdout.write(f"{len(MUTATIONS) - len(survived)} of {len(MUTATIONS)} mutations noticed in {spent:.0f} s\n")
+    sys.stdout.write(f"{len(MUTATIONS) - len(survived)} of {len(MUTATIONS)} mutations detected in {spent:.0f} s\n")
     sys.exit(1 if survived else 0)
 
 

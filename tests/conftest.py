@@ -1,14 +1,14 @@
-"""Shared fixtures: a tiny vocabulary, tiny models of prime sizes, and the real data where it is at hand."""
+"""Shared fixtures: a tiny vocabulary, tiny models with prime sizes, and real data if available."""
 
 import gc
 import os
 from functools import lru_cache
 from pathlib import Path
 
-# Read when transformers is imported: no test may ask the Hub for anything.
+# Read when transformers is imported: tests must not access the Hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Models of tests are so small that threads would only wait for each other.
+# Test models are so small that more threads would only slow them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -36,35 +36,35 @@ LABELS = {
 
 @pytest.fixture
 def short_search(monkeypatch):
-    """Lets the convex fit choose among few strengths of regularisation, in two folds."""
+    """Reduces the convex fit to few regularization strengths and two folds."""
     monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
     monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
     monkeypatch.setattr(convex, "_FOLDS", 2)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_wait_for_disks():
-    """Lets `os.fsync` return at once: it can take longer than all else in a test, and only a power cut would tell."""
+def _skip_fsync():
+    """Replaces `os.fsync`, which can dominate the time of a test and only matters in a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _garbage_is_not_looked_for_in_imports():
-    """Leaves what imports have made out of searches for garbage: each takes 0.3 s with it, and a Trainer makes some."""
-    often = gc.get_threshold()
+def _freeze_imports():
+    """Excludes imported objects from garbage collection, which a Trainer triggers and which then takes 0.3 s."""
+    thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, *often[1:])
+    gc.set_threshold(20_000, *thresholds[1:])
     yield
-    gc.set_threshold(*often)
+    gc.set_threshold(*thresholds)
     gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_seeds_of_absent_devices():
-    """Seeds devices that are there: for others `torch.manual_seed` writes the stack down, for later, which is slow."""
+def _seed_available_devices_only():
+    """Seeds available devices only, since `torch.manual_seed` slowly records the stack for other devices."""
     with pytest.MonkeyPatch.context() as patch:
         for devices in (torch.cuda, torch.xpu, torch.mtia):
             if not devices.is_available():
@@ -73,8 +73,8 @@ def _no_seeds_of_absent_devices():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _layers_of_a_model_are_alike():
-    """Reads fields of configurations without the question whether they differ by layer, which costs most of it."""
+def _assume_homogeneous_layers():
+    """Reads fields of configurations without the slow check whether they differ by layer."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in PreTrainedConfig.__mro__:
             if "heterogeneity" in kind.__module__:
@@ -83,25 +83,25 @@ def _layers_of_a_model_are_alike():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _packages_are_looked_for_once():
-    """Keeps which packages are installed: accelerate looks for one of them on all of the disk at each step."""
+def _cache_installed_packages():
+    """Caches which packages are installed, since accelerate searches the disk for a package in each step."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(imports, "_is_package_available", lru_cache(imports._is_package_available))
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _imports_are_read_once():
-    """Keeps what files that travel import: Transformers reads all of them over and over at each save."""
+def _cache_relative_imports():
+    """Caches the relative imports of travelling files, which Transformers reads repeatedly in each save."""
     find = dynamic_module_utils.get_relative_imports
 
     @lru_cache
-    def found(path, written, size):
+    def read_imports(path, modified, size):
         return tuple(find(path))
 
     def get_relative_imports(path):
         state = Path(path).stat()
-        return list(found(path, state.st_mtime_ns, state.st_size))
+        return list(read_imports(path, state.st_mtime_ns, state.st_size))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dynamic_module_utils, "get_relative_imports", get_relative_imports)
@@ -120,7 +120,7 @@ def label_set():
 
 @pytest.fixture
 def make_model(tokenizer, label_set):
-    """Makes a model with random weights and stored labels, in evaluation mode, and its processor."""
+    """Creates a model with random weights and stored labels, in evaluation mode, and its processor."""
 
     def make(text_encoder_type="wan", output_layer="gile", problem_type=None, **options):
         torch.manual_seed(0)
@@ -130,7 +130,7 @@ def make_model(tokenizer, label_set):
         config = GileConfig(vocab_size=len(tokenizer), problem_type=problem_type, num_labels=len(label_set), **fields)
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)
-        # Biases start at zero; random ones leave no term of a formula untested.
+        # Biases start at zero; random biases test every term of a formula.
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if name.endswith("bias"):
@@ -143,7 +143,7 @@ def make_model(tokenizer, label_set):
 
 @pytest.fixture
 def save_text_encoder(tmp_path):
-    """Saves a pretrained encoder of 12 numbers a state, with random weights, that reads words; returns its folder."""
+    """Saves a random encoder for words with hidden size 12, and returns its folder."""
 
     def save(folder=tmp_path / "encoder", texts=(), **fields):
         torch.manual_seed(5)
@@ -161,7 +161,7 @@ def save_text_encoder(tmp_path):
 
 @pytest.fixture(scope="session")
 def shared_data():
-    """The folder of real data, which is not part of the project."""
+    """Returns the folder of real data, which is not part of the project."""
     folder = Path(os.environ.get("HF_GILE_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip(f"real data is not at {folder}; set HF_GILE_DATA to its folder")

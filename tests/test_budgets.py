@@ -15,7 +15,7 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileTe
 
 ROOT = Path(hf_gile.__file__).parent.parent
 MODELS = ROOT / "hf_gile" / "models"
-# What transformers copies beside a saved model: the file of its class, and all that it imports.
+# The files that transformers copies into a saved model: the file of its class, and its relative imports.
 TRAVELLING = sorted({MODELS / "modeling_gile.py", *map(Path, get_relative_import_files(MODELS / "modeling_gile.py"))})
 TREES = {
     path: ast.parse(path.read_text()) for name in ("hf_gile", "hf_gile_cli") for path in (ROOT / name).rglob("*.py")
@@ -33,7 +33,7 @@ def named_parameters(function):
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
-def place(path, node):
+def locate(path, node):
     return f"{path.relative_to(ROOT)}:{node.name}"
 
 
@@ -44,10 +44,10 @@ def test_few_files_travel():
 
 def test_the_configuration_has_few_fields():
     inherited = {field.name for field in fields(PreTrainedConfig)}
-    own = [field.name for field in fields(GileConfig) if field.name not in inherited]
-    assert len(own) <= 24, own
-    of_texts = [field.name for field in fields(GileTextConfig) if field.name not in inherited]
-    assert len(of_texts) <= 17, of_texts
+    names = [field.name for field in fields(GileConfig) if field.name not in inherited]
+    assert len(names) <= 24, names
+    text_names = [field.name for field in fields(GileTextConfig) if field.name not in inherited]
+    assert len(text_names) <= 17, text_names
 
 
 @pytest.mark.parametrize(("model", "limit"), [(GileModel, 8), (GileForSequenceClassification, 8)])
@@ -58,18 +58,18 @@ def test_forward_has_few_parameters(model, limit):
 
 
 def test_functions_have_at_most_eighty_lines():
-    long = {place(path, node) for path, node in FUNCTIONS if node.end_lineno - node.lineno >= 80}
+    long = {locate(path, node) for path, node in FUNCTIONS if node.end_lineno - node.lineno >= 80}
     assert not long
 
 
 def test_calls_have_at_most_thirteen_parameters():
-    many = {place(path, node) for path, node in FUNCTIONS if len(named_parameters(node)) > 13}
+    many = {locate(path, node) for path, node in FUNCTIONS if len(named_parameters(node)) > 13}
     assert not many
 
 
 def test_few_parameters_have_the_type_any():
     bare = [
-        f"{place(path, node)}({parameter.arg})"
+        f"{locate(path, node)}({parameter.arg})"
         for path, node in FUNCTIONS
         for parameter in named_parameters(node)
         if isinstance(parameter.annotation, ast.Name) and parameter.annotation.id == "Any"
@@ -83,11 +83,11 @@ def test_no_modules_import_each_other_in_a_cycle():
         parts = path.relative_to(ROOT).with_suffix("").parts
         modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     graph = {name: imports_of(path, modules) - {name} for name, path in modules.items()}
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names them
+    TopologicalSorter(graph).prepare()  # raises CycleError, which lists the modules
 
 
 def imports_of(path, modules):
-    """Return the modules that a module imports, also inside functions; `_code_that_travels` never runs."""
+    """Returns the modules that a module imports, also inside functions; `_code_that_travels` never runs."""
     package = path.relative_to(ROOT).parts[:-1]
     names = set()
     nodes = [TREES[path]]
@@ -99,8 +99,8 @@ def imports_of(path, modules):
         if isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            whole = [f"{module}.{alias.name}" for alias in node.names]
-            names |= {name if name in modules else module for name in whole}
+            paths = [f"{module}.{alias.name}" for alias in node.names]
+            names |= {name if name in modules else module for name in paths}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     return names & modules.keys()
