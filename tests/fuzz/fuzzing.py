@@ -1,11 +1,11 @@
-"""Run targets, the entry points of the package, on generated cases.
+"""Runs fuzz targets, the entry points of the package, on generated cases.
 
-A target is a strategy of Hypothesis that draws cases, and a function that tries one. A case passes if the function
-returns, or refuses with a ValueError or OSError of the package's own words in under 2,000 characters. Everything else
-is a crash: another exception, a warning, an error of a library under us, more memory or processor time than the limits.
+A target is a Hypothesis strategy that draws cases, and a function that tries a case. A case passes if the function
+returns, or raises a ValueError or OSError of the package with less than 2,000 characters. Everything else is a crash:
+another exception, a warning, an error of a library, or more memory or processor time than the limits.
 
-A few cases of each target run in the default tests; thousands, in a process that the system limits, in the slow tests
-and in benchmarks/reliability.py. To try one target by hand:
+The default tests run a few cases of each target; the slow tests and benchmarks/reliability.py run thousands, in a
+process with system limits. To run a single target:
 
     python tests/fuzz/fuzzing.py TARGET --cases 5000 --seed 1
 
@@ -36,13 +36,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 MODULES = ("reader_targets", "model_targets")
-"""The modules that have targets."""
+"""Modules with targets."""
 
 LONGEST_MESSAGE = 2_000
 CASE_SECONDS = 10
-"""Processor time of one case."""
+"""Maximum processor time of a case."""
 HEADROOM = 1 << 30
-"""Bytes of address space that a limited process may take beyond what it has after its first cases."""
+"""Bytes of address space that a limited process may allocate after its first cases."""
 
 PROFILE = settings(
     database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=False
@@ -51,15 +51,15 @@ PROFILE = settings(
 
 @dataclass(frozen=True)
 class Target:
-    """Something to try.
+    """A fuzz target.
 
     Args:
-        name: Of the target.
-        section: The section of docs/reliability.md that it stands in.
+        name: Name of the target.
+        section: Section of docs/reliability.md that lists it.
         cases: Draws cases.
         attempt: Tries a case.
-        quick: Cases of the default tests.
-        long: Cases of the slow tests.
+        quick: Number of cases in the default tests.
+        long: Number of cases in the slow tests.
     """
 
     name: str
@@ -71,11 +71,11 @@ class Target:
 
 
 class Crash(AssertionError):
-    """A case did what no case may do."""
+    """A case had a forbidden result."""
 
 
 class TooSlow(BaseException):
-    """A case took too long; no `except Exception` may take this for an error of its file."""
+    """A case took too long; not an `Exception`, so that readers do not catch it."""
 
 
 def targets() -> dict[str, Target]:
@@ -87,14 +87,14 @@ def tried(target: Target, case: Any) -> str:
     """Tries a case.
 
     Args:
-        target: What to try.
-        case: One that it drew.
+        target: The target.
+        case: A case of the target.
 
     Returns:
-        `"taken"`, or `"refused"` if it was refused as bad input must be.
+        `"taken"`, or `"refused"` for invalid input.
 
     Raises:
-        Crash: The case did anything else.
+        Crash: For any other result.
     """
     try:
         with _limited_time(), warnings.catch_warnings():
@@ -117,16 +117,16 @@ def tried(target: Target, case: Any) -> str:
 
 
 def run(names: Iterable[str], cases: int | None, start: int) -> dict[str, dict[str, Any]]:
-    """Tries many cases of targets, one after the other in a process that the system limits.
+    """Tries many cases of targets sequentially, in a process with system limits.
 
     Args:
-        names: Of the targets.
-        cases: How many of each; None for as many as each target says.
-        start: Seed; the same one draws the same cases.
+        names: Names of the targets.
+        cases: Number of cases per target; by default `Target.long`.
+        start: Seed, which determines the cases.
 
     Returns:
-        From each name to `cases`, `taken`, `refused`, `crashes` (from each kind to its number), `peak_mib` (growth of
-        the process's memory while it tried them) and `seconds` of processor time.
+        By target name: `cases`, `taken`, `refused`, `crashes` (their number by kind), `peak_mib` (memory growth of the
+        process) and `seconds` of processor time.
     """
     names = list(names)
     flags = [*names, "--seed", str(start), *([] if cases is None else ["--cases", str(cases)])]
@@ -137,7 +137,7 @@ def run(names: Iterable[str], cases: int | None, start: int) -> dict[str, dict[s
         check=False,
         env=os.environ | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"cases"')]  # tokenizers print, too
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"cases"')]  # tokenizers also print
     results = {name: json.loads(line) for name, line in zip(names, lines, strict=False)}
     for name in names[len(results) :]:
         results[name] = {"cases": 0, "crashes": {f"the process died ({done.returncode}): {done.stderr[-1500:]}": 1}}
@@ -153,7 +153,7 @@ def _run_here(target: Target, cases: int, start: int, show: bool) -> dict[str, A
         try:
             counts[tried(target, case)] += 1
         except Crash as error:
-            kind = _place(error)
+            kind = _describe(error)
             crashes[kind] = crashes.get(kind, 0) + 1
             text = repr(case)
             if kind not in smallest or len(text) < len(smallest[kind][0]):
@@ -166,7 +166,7 @@ def _run_here(target: Target, cases: int, start: int, show: bool) -> dict[str, A
             )
         )()
 
-    draw(min(20, cases), start + 1)  # what the libraries take once
+    draw(min(20, cases), start + 1)  # initial memory of libraries
     before, began = _memory(), time.process_time()
     counts.update(taken=0, refused=0)
     crashes.clear()
@@ -203,13 +203,13 @@ def _kind(error: BaseException) -> str:
     return type(error).__name__ if module == "builtins" else f"{module}.{type(error).__name__}"
 
 
-def _place(error: Crash) -> str:
-    """What is the same for all cases of one fault: the exception, and the last line of the package it went through."""
+def _describe(error: Crash) -> str:
+    """Describes a crash by its exception and the last frame in the package, equal for all cases of a fault."""
     cause = error.__cause__ or error
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if "/hf_gile" in frame.filename]
     where = f" in {Path(frames[-1].filename).name}: {frames[-1].name}" if frames else ""
-    what = str(error).split(":")[0] if isinstance(cause, (Crash, ValueError, OSError)) else _kind(cause)
-    return re.sub("[0-9][0-9,]*", "N", what) + where
+    kind = str(error).split(":")[0] if isinstance(cause, (Crash, ValueError, OSError)) else _kind(cause)
+    return re.sub("[0-9][0-9,]*", "N", kind) + where
 
 
 def _high_water_mark() -> float:
@@ -217,7 +217,7 @@ def _high_water_mark() -> float:
 
 
 def _memory() -> float:
-    with suppress(OSError):  # where it may be: the mark starts anew
+    with suppress(OSError):  # resets the high-water mark, if permitted
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return _status("VmRSS") / 1024
 
@@ -232,7 +232,7 @@ def _status(name: str) -> int:
 
 
 def main() -> None:
-    """Tries cases of one target, and prints what came of them as JSON."""
+    """Tries cases of targets, and prints the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="+", metavar="TARGET")
     parser.add_argument("--cases", type=int, help="of each; by default as many as each target says")
@@ -248,5 +248,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.modules["fuzzing"] = sys.modules["__main__"]  # what the targets import is this module, not a second one
+    sys.modules["fuzzing"] = sys.modules["__main__"]  # targets must import this module, not a second copy
     main()

@@ -40,7 +40,7 @@ KINDS = ("wan", "han")
 
 @cache
 def parts(kind: str) -> Any:
-    """Makes a small model, its processor and its pipeline."""
+    """Creates a small model, its processor and its pipeline."""
     torch.manual_seed(0)
     tokenizer = build_tokenizer([*TEXTS[:2], *NAMES, *NAMES.values()], min_count=1)
     sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "max_words": 9}
@@ -60,7 +60,7 @@ def parts(kind: str) -> Any:
     return model, processor, LabelScoringPipeline(model=model, processor=processor)
 
 
-# What people pass by mistake, wherever something else belongs.
+# Values that users pass by mistake.
 _numbers = st.integers(-3, 9) | st.sampled_from([1 << 31, 1 << 63, 10**30]) | st.floats()
 _scalars = st.none() | st.booleans() | _numbers | st.text(max_size=6) | st.binary(max_size=3)
 _arrays = st.sampled_from(
@@ -83,7 +83,7 @@ def _objects() -> Any:
 
 
 def anything() -> st.SearchStrategy[Any]:
-    """Draws values of any kind, nested and ragged ones among them."""
+    """Draws values of any kind, including nested and ragged lists."""
     leaves = _scalars | _arrays | st.deferred(lambda: st.sampled_from(_objects()))
     return st.recursive(
         leaves,
@@ -97,7 +97,7 @@ def anything() -> st.SearchStrategy[Any]:
 
 
 def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draws what belongs somewhere, and now and then anything."""
+    """Draws mostly valid values, and sometimes arbitrary values."""
     return st.integers(0, 9).flatmap(lambda number: usual if number else anything())
 
 
@@ -123,7 +123,7 @@ _operation = st.one_of(
 
 
 def _change_labels(case: tuple[Any, list[Any]]) -> None:
-    """After any operations a label set is what its labels alone make."""
+    """Checks that a label set equals a new label set of its labels after any operations."""
     label_set = LabelSet(case[0])
     for name, value in case[1]:
         if name in ("add", "retire"):
@@ -138,11 +138,11 @@ def _change_labels(case: tuple[Any, list[Any]]) -> None:
             label_set.columns(value)
         else:
             label_set = getattr(label_set, name)(value)
-        made = LabelSet(list(label_set))
-        if made != label_set or [label_set.column(one) for one in made.ids] != list(range(len(made))):
-            raise Crash("a changed label set is another than one made of its labels")
+        rebuilt = LabelSet(list(label_set))
+        if rebuilt != label_set or [label_set.column(x) for x in rebuilt.ids] != list(range(len(rebuilt))):
+            raise Crash("a changed label set differs from a new label set of its labels")
         if len(set(label_set.id2label().values())) != len(label_set):
-            raise Crash("two labels with one name in id2label")
+            raise Crash("two labels with the same name in id2label")
 
 
 # Configurations ---------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ _FIELDS = [name for name in GileConfig.__annotations__ if name not in ("sub_conf
 
 
 def _valid(kind: Any) -> st.SearchStrategy[Any]:
-    """Draws what the type of a field takes, most of it in order."""
+    """Draws values of the type of a field, mostly valid."""
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
     usual = {bool: st.booleans(), int: st.integers(1, 9), str: st.sampled_from(["relu", "tanh", "linear"])}
@@ -175,7 +175,7 @@ _encoder = st.dictionaries(
 
 
 def _configure(fields: dict[str, Any]) -> None:
-    """Check that an accepted configuration can be saved, loaded and built."""
+    """Checks that an accepted configuration can be saved, loaded and built."""
     try:
         config = GileConfig(**fields)
     except StrictDataclassError as error:
@@ -219,8 +219,8 @@ def _process(case: tuple[str, dict[str, Any], Any]) -> None:
 
 def _same_answers(first: list[Any], second: list[Any]) -> bool:
     return all(
-        one["labels"] == two["labels"] and np.allclose(one["scores"], two["scores"], atol=1e-6)
-        for one, two in zip(first, second, strict=True)
+        a["labels"] == b["labels"] and np.allclose(a["scores"], b["scores"], atol=1e-6)
+        for a, b in zip(first, second, strict=True)
     )
 
 
@@ -300,7 +300,7 @@ _example = st.fixed_dictionaries(
         "language": mostly(st.none()),
     },
 )
-_same_example = _example.flatmap(lambda one: st.just([one, one]))
+_same_example = _example.flatmap(lambda example: st.just([example, example]))
 
 
 def _collate(case: tuple[str, Any, bool]) -> None:
@@ -332,9 +332,9 @@ _cells = st.integers(1, 4).flatmap(
 )
 
 
-def _close(ours: float, theirs: float, what: str) -> None:
+def _close(ours: float, theirs: float, name: str) -> None:
     if not math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9):
-        raise Crash(f"{what} is {ours}, scikit-learn says {theirs}")
+        raise Crash(f"{name} is {ours}, but {theirs} in scikit-learn")
 
 
 def _measure(case: tuple[Any, Any, Any, float]) -> None:
@@ -406,7 +406,7 @@ def _saved_index() -> Path:
 
 
 def _damaged(folder: Path, names: Callable[[Path], bool]) -> st.SearchStrategy[tuple[str, bytes | None]]:
-    """Draws one file of a folder, and what is in its place; None if it is gone."""
+    """Draws a file of a folder and its replacement; None to delete it."""
     files = sorted(file for file in folder.iterdir() if names(file))
     return st.sampled_from(files).flatmap(
         lambda file: st.tuples(st.just(file.name), st.none() | mutated([file.read_bytes()], _TOKENS))
@@ -432,7 +432,7 @@ def _put(file: Path, data: bytes | None) -> None:
 
 
 def _load_model(case: tuple[str, bytes | None]) -> None:
-    """A damaged model is refused, or scores are numbers: its weights may be others, which nothing tells."""
+    """Checks that a damaged model is refused or gives finite scores, as changed weights cannot be detected."""
     folder = _copy(_saved_model(), case)
     try:
         model = GileForSequenceClassification.from_pretrained(folder)
@@ -447,13 +447,13 @@ def _load_model(case: tuple[str, bytes | None]) -> None:
 
 
 def _load_index(case: tuple[str, bytes | None]) -> None:
-    """A damaged index is refused by its name, or scores as before."""
+    """Checks that a damaged index is refused by name, or gives the same scores."""
     folder, model = _copy(_saved_index(), case), parts("wan")[0]
     codes = torch.ones(1, 13)
     try:
         index = LabelIndex.from_pretrained(folder, model, mmap=False)
-        whole = LabelIndex.from_pretrained(_saved_index(), model)
-        if not torch.equal(index.scores(codes), whole.scores(codes)) or index.label_set != whole.label_set:
+        original = LabelIndex.from_pretrained(_saved_index(), model)
+        if not torch.equal(index.scores(codes), original.scores(codes)) or index.label_set != original.label_set:
             raise Crash("a damaged index that loads, and scores otherwise")
     except (ValueError, OSError) as error:
         if folder.name not in str(error):
@@ -469,7 +469,9 @@ TARGETS = [
         "label set changed",
         _SECTION,
         st.tuples(
-            mostly(st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda one: one.id, lambda one: one.text))),
+            mostly(
+                st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))
+            ),
             st.lists(_operation, max_size=4),
         ),
         _change_labels,

@@ -21,22 +21,22 @@ def mutated(files: Sequence[bytes], tokens: Sequence[bytes] = ()) -> st.SearchSt
 
     Args:
         files: Valid files of the format.
-        tokens: What means something in the format, to be put in anywhere.
+        tokens: Meaningful tokens of the format, inserted at any position.
 
     Returns:
-        A strategy of valid files with flipped bits, lost, doubled and moved parts, tokens put in and parts of other
-        files, cut off, packed by gzip and damaged again, or in another encoding; and of bytes of any kind.
+        A strategy of arbitrary bytes, and of valid files with flipped bits, dropped, doubled and moved parts, inserted
+        tokens and parts of other files, truncated, compressed by gzip and damaged, or in another encoding.
     """
-    place = st.floats(0, 1)
+    position = st.floats(0, 1)
     edit = st.one_of(
-        st.tuples(st.just("flip"), place, st.integers(0, 7)),
-        st.tuples(st.just("put"), place, st.sampled_from([*tokens, *_TOKENS])),
-        st.tuples(st.just("replace"), place, st.binary(min_size=1, max_size=4)),
-        st.tuples(st.just("drop"), place, place),
-        st.tuples(st.just("double"), place, place),
-        st.tuples(st.just("splice"), place, st.tuples(st.sampled_from(files), place, place)),
-        st.tuples(st.just("cut"), place, st.none()),
-        st.tuples(st.just("many"), place, st.tuples(st.sampled_from([*tokens, b"[", b'{"a":', b"<a>"]), _times)),
+        st.tuples(st.just("flip"), position, st.integers(0, 7)),
+        st.tuples(st.just("put"), position, st.sampled_from([*tokens, *_TOKENS])),
+        st.tuples(st.just("replace"), position, st.binary(min_size=1, max_size=4)),
+        st.tuples(st.just("drop"), position, position),
+        st.tuples(st.just("double"), position, position),
+        st.tuples(st.just("splice"), position, st.tuples(st.sampled_from(files), position, position)),
+        st.tuples(st.just("cut"), position, st.none()),
+        st.tuples(st.just("many"), position, st.tuples(st.sampled_from([*tokens, b"[", b'{"a":', b"<a>"]), _times)),
     )
     damaged = st.builds(_edited, st.sampled_from(files), st.lists(edit, max_size=4))
     packed = st.builds(_edited, st.builds(_packed, damaged), st.lists(edit, max_size=1))
@@ -56,23 +56,23 @@ def _encoded(data: bytes, encoding: str) -> bytes:
 
 
 def _edited(data: bytes, edits: list[tuple[str, float, Any]]) -> bytes:
-    for kind, place, what in edits:
-        at = int(place * len(data))
+    for kind, position, argument in edits:
+        at = int(position * len(data))
         if kind == "flip":
-            data = data[:at] + bytes(byte ^ (1 << what) for byte in data[at : at + 1]) + data[at + 1 :]
+            data = data[:at] + bytes(byte ^ (1 << argument) for byte in data[at : at + 1]) + data[at + 1 :]
         elif kind == "put":
-            data = data[:at] + what + data[at:]
+            data = data[:at] + argument + data[at:]
         elif kind == "replace":
-            data = data[:at] + what + data[at + len(what) :]
+            data = data[:at] + argument + data[at + len(argument) :]
         elif kind == "cut":
             data = data[:at]
         elif kind == "many":
-            data = data[:at] + what[0] * what[1] + data[at:]
+            data = data[:at] + argument[0] * argument[1] + data[at:]
         elif kind == "splice":
-            other, start, length = what
+            other, start, length = argument
             first = int(start * len(other))
             data = data[:at] + other[first : first + int(length * (len(other) - first))] + data[at:]
         else:
-            part = data[at : at + int(what * (len(data) - at))]
+            part = data[at : at + int(argument * (len(data) - at))]
             data = data[:at] + (part * 2 if kind == "double" else b"") + data[at + len(part) :]
     return data

@@ -1,6 +1,6 @@
 """Fuzz targets: every reader, on damaged files of its format and on random bytes."""
 
-# ruff: noqa: E501 (files as they are)
+# ruff: noqa: E501 (literal files)
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def reading(
     tokens: Sequence[bytes] = (),
     **options: Any,
 ) -> Target:
-    """Makes the target of a reader, whose refusals must name the file.
+    """Creates the target of a reader, whose errors must name the file.
 
     Args:
-        name: Of the target.
-        file: What the file is called.
-        files: Valid ones.
-        read: Reads it to its end.
-        tokens: What means something in the format.
+        name: Name of the target.
+        file: Name of the file.
+        files: Valid files.
+        read: Reads the whole file.
+        tokens: Meaningful tokens of the format.
         options: See `Target`.
     """
     return Target(
@@ -285,7 +285,7 @@ TARGETS = [
     reading("documents .csv", "texts.csv", [_CSV], _all(read_documents)),
     reading("documents .txt", "texts.txt", [_CSV, _JSONL], _all(read_documents)),
     reading("BioASQ .json", "articles.json", [_ARTICLES], _all(read_bioasq)),
-    reading("records .jsonl", "records.jsonl", [b"\n".join([json.dumps(one).encode() for one in json.loads(_ARTICLES)["articles"]])], _all(read_records)),
+    reading("records .jsonl", "records.jsonl", [b"\n".join([json.dumps(record).encode() for record in json.loads(_ARTICLES)["articles"]])], _all(read_records)),
     reading("MEDLINE", "citations.xml", [_MEDLINE], _all(read_records), _MARKUP),
     reading("MeSH XML", "mesh.xml", [_MESH_XML], load_mesh, _MARKUP),
     reading("MeSH ASCII", "mesh.bin", [_MESH_ASCII], load_mesh, [b"*NEWRECORD\n", b"MH = ", b"|"]),

@@ -1,7 +1,7 @@
-"""Read and write golden cases: fields and weights of a model, its inputs, and its stored outputs.
+"""Reads and writes golden cases: fields and weights of a model, its inputs, and its stored outputs.
 
-A file has one part of text, the cases, and two parts of numbers in which all tensors of the cases follow each other:
-weights in float16, which holds what `write.py` draws exactly, and what came out, in float64.
+A file consists of a text part with the cases, and two binary parts with their concatenated tensors: weights in float16,
+which represents the weights of `write.py` exactly, and outputs in float64.
 """
 
 import json
@@ -18,16 +18,16 @@ FOLDER = Path(__file__).parent
 
 @dataclass
 class Case:
-    """A model and what it computed.
+    """A model and its outputs.
 
     Args:
-        name: Says what the model is.
+        name: Description of the model.
         fields: Fields of its configuration, by the names they had when the case was written.
         inputs: Documents, labels and columns, as lists of numbers.
         gradients: Weights whose gradients are compared, by the names they had.
-        tolerance: How far results may be off.
+        tolerance: Maximum difference of results.
         weights: All of its weights, by the names they had.
-        outputs: What came out.
+        outputs: The outputs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Map the names in golden cases to current names. After a renaming, only this file has to change.
+"""Maps names in golden cases to current names. After a renaming, only this file has to change.
 
 The files hold names as they were when a case was written, and are never written again. Whoever renames a field or a
 weight adds a line to `FIELDS` or `WEIGHTS`; whoever changes a call changes it in `build` or `run`.
@@ -18,42 +18,42 @@ from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 FIELDS: dict[str, str | None] = {
-    "training_loss": None,  # this and the next are options of a GileLoss
+    "training_loss": None,  # these two are options of a GileLoss
     "label_chunk_size": None,
 }
-"""Stored name of a field: its name today, with dots for what is in a part (`text_config.hidden_size`); None if gone."""
+"""Current names of fields by stored name, with dots for nested fields (`text_config.hidden_size`); None if removed."""
 
 WEIGHTS: list[tuple[str, str]] = [
     (r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings"),
     (r"\.direct\.cosine\.scale$", ".cosine.factors.scale"),
 ]
-"""Regular expressions for stored names of weights, and what to put in the place of a match; in this order."""
+"""Regular expressions for stored names of weights and their replacements, applied in this order."""
 
 
 def weight_name(stored: str) -> str:
-    """Return the current name of a weight."""
+    """Returns the current name of a weight."""
     for pattern, name in WEIGHTS:
         stored = re.sub(pattern, name, stored)
     return stored
 
 
 def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> GileForSequenceClassification:
-    """Makes a model in float64 of stored fields and weights; with no weights, of random ones."""
+    """Creates a float64 model from stored fields and weights; by default with random weights."""
     options: dict[str, Any] = {}
     for stored, value in fields.items():
         name = FIELDS.get(stored, stored)
         if name is not None:
             *parts, last = name.split(".")
-            place = options
+            target = options
             for part in parts:
-                place = place.setdefault(part, {})
-            place[last] = value
+                target = target.setdefault(part, {})
+            target[last] = value
     kinds: Any = (GileConfig, GileForSequenceClassification)
     if options.get("text_encoder_type") == "han_published":
         options["text_encoder_type"] = "han"
         kinds = (PublishedGileConfig, PublishedGileForSequenceClassification)
     config, classifier = kinds
-    model = classifier(config(**only_read(**options))).double()  # some name what nothing read
+    model = classifier(config(**only_read(**options))).double()  # some fields of old cases are not used
     loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
     if loss != "cross_entropy" or chunk_size:
         model.loss_function = GileLoss(loss, chunk_size=chunk_size)
@@ -63,7 +63,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
 
 
 def text_codes(model: Any, documents: dict[str, Tensor], languages: list[str] | None) -> Tensor:
-    """Codes of documents, of which each may be in another language."""
+    """Computes codes of documents, which may be in different languages."""
 
     def project(language: Any, input_ids: Tensor) -> tuple[Tensor]:
         return (model.gile.project_texts(input_ids, language=language),)
@@ -72,14 +72,14 @@ def text_codes(model: Any, documents: dict[str, Tensor], languages: list[str] | 
 
 
 def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) -> dict[str, Tensor]:
-    """Computes all that golden cases compare.
+    """Computes all outputs of golden cases.
 
     Args:
-        model: What `build` made.
+        model: Result of `build`.
         inputs: `documents` are ids of words, `document_languages` the language of each; `new_labels` are labels that
             are not stored, as ids of words, `new_label_languages` their languages; `training` has the arguments of a
             training step.
-        gradients: Stored names of the weights whose gradients are wanted.
+        gradients: Stored names of the weights whose gradients are returned.
 
     Returns:
         `logits` and `attentions.N` of the stored labels, `text_codes`, `label_codes` of the new labels for documents
@@ -101,9 +101,9 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
             if "new_label_languages" in inputs:
                 labels["label_language"] = inputs["new_label_languages"]
             outputs["new_logits"] = model.gile(**documents, **language, **labels).logits
-            for one in sorted(set(languages or [None])):
-                name = "label_codes" if one is None else f"label_codes.{one}"
-                outputs[name] = model.gile.project_labels(**labels, language=one)
+            for code_language in sorted(set(languages or [None])):
+                name = "label_codes" if code_language is None else f"label_codes.{code_language}"
+                outputs[name] = model.gile.project_labels(**labels, language=code_language)
 
     if "training" in inputs:
         training = {name: torch.tensor(value) for name, value in inputs["training"].items()}
@@ -121,7 +121,7 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
         outputs["loss"] = output.loss.detach()
         size = model.config.num_labels if columns is None else len(columns)
         if not size > getattr(model.loss_function, "chunk_size", 0) > 0:
-            # A GileLoss returns none: these are what it computes.
+            # A GileLoss returns no logits, so they are computed here.
             def score(language: Any, text_codes: Tensor, excluded: Tensor | None) -> tuple[Tensor]:
                 codes = model.project_stored_labels(columns, label_space(model.config, language))
                 scores = model.gile.score(text_codes, codes, language)

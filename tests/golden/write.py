@@ -1,7 +1,7 @@
-"""Write golden cases: `python tests/golden/write.py` creates missing files and changes no existing ones.
+"""Writes golden cases: `python tests/golden/write.py` creates missing files, and does not change existing files.
 
-The files are what the code computed once, before it was changed, and no change is to alter them. A new feature gets a
-file of its own: a function here, in `FAMILIES`.
+The files contain outputs of earlier code, which later changes must reproduce. A new feature gets a separate file: add a
+function to `FAMILIES`.
 """
 
 import itertools
@@ -14,14 +14,14 @@ from golden_files import FOLDER, Case, save_cases
 from today import build, run
 
 FLAT = [[3, 7, 2, 19, 11], [5, 3, 0, 0, 0], [0, 0, 0, 0, 0]]
-"""Words of three documents, the last of them empty."""
+"""Words of three documents; the last is empty."""
 
 DEEP = [
     [[3, 7, 2, 19, 11], [5, 3, 0, 0, 0], [13, 0, 0, 0, 0]],
     [[17, 4, 4, 0, 0], [0, 0, 0, 0, 0], [8, 2, 3, 0, 0]],
     [[0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
 ]
-"""Words of sentences of three documents: a sentence is empty, and the last document."""
+"""Words of the sentences of three documents; a sentence and the last document are empty."""
 
 STORED = [[3, 7, 0, 0], [5, 0, 0, 0], [11, 2, 19, 4], [8, 8, 3, 0], [6, 0, 0, 0], [13, 17, 0, 0], [2, 5, 10, 0]]
 NEW = [[7, 3, 0, 0], [22, 9, 1, 0], [4, 0, 0, 0], [5, 0, 0, 0]]
@@ -49,7 +49,7 @@ BERT = {
 
 
 def reads_words(text_encoder_type: str, cell: str = "dense", **fields: Any) -> dict[str, Any]:
-    """Fields of a model over words: only those that such an encoder reads."""
+    """Returns the fields of a word model that its encoder uses."""
     own: dict[str, Any] = {"text_encoder_type": text_encoder_type}
     if text_encoder_type != "nn":
         own |= {"encoder_cell": cell, "hidden_size": 3}
@@ -67,7 +67,7 @@ def reads_words(text_encoder_type: str, cell: str = "dense", **fields: Any) -> d
 
 
 def reads_pretrained(text_encoder_type: str = "transformer", pooling: str = "mean", **fields: Any) -> dict[str, Any]:
-    """Fields of a model over a pretrained encoder."""
+    """Returns the fields of a model with a pretrained encoder."""
     own: dict[str, Any] = {
         "text_encoder_type": text_encoder_type,
         "text_encoder_config": BERT,
@@ -85,7 +85,7 @@ def reads_pretrained(text_encoder_type: str = "transformer", pooling: str = "mea
 
 
 def case(name: str, fields: dict[str, Any], *gradients: str, **training: Any) -> Case:
-    """A case with the documents, labels and training step that fit its fields; weights and outputs are missing."""
+    """Returns a case with documents, labels and a training step for its fields, without weights and outputs."""
     is_deep = fields["text_encoder_type"] in ("hnn", "han", "han_published", "hierarchical_transformer")
     inputs: dict[str, Any] = {"documents": DEEP if is_deep else FLAT}
     if fields.get("languages"):
@@ -100,7 +100,7 @@ def case(name: str, fields: dict[str, Any], *gradients: str, **training: Any) ->
 
 
 def languages(sharing: str, share_joint_space: bool) -> dict[str, Any]:
-    """Fields of a model of two languages, each with labels of its own."""
+    """Returns the fields of a model with two languages and separate labels for each."""
     return {
         "languages": ["english", "german"],
         "sharing": sharing,
@@ -117,14 +117,14 @@ def words() -> Iterator[Case]:
     """Encoders of words by cells, alone and with two languages that share some of it."""
     for kind, cell in itertools.product(("nn", "hnn", "wan", "han", "han_published"), ("dense", "gru", "bigru")):
         if kind == "nn" and cell != "dense":
-            continue  # it has no cell
+            continue  # without encoder cell
         attention = "word_attention.context.weight" if kind in ("wan", "han") else ""
         own = [f"gile.text_encoder.{attention}"] if attention else []
         name = kind if kind == "nn" else f"{kind} {cell}"
         yield case(name, reads_words(kind, cell), WORDS, *JOINT, *own)
         for sharing, joint in itertools.product(("none", "encoders", "attention", "both"), (True, False)):
             if kind in ("nn", "hnn") and sharing in ("attention", "both"):
-                continue  # they have no attention
+                continue  # without attention
             if kind == "nn" and sharing != "none":
                 continue
             own = ["gile.output_layer.classifier.german.weight"]
@@ -145,7 +145,7 @@ def words() -> Iterator[Case]:
 
 
 def pretrained() -> Iterator[Case]:
-    """A tiny encoder of random weights."""
+    """Returns a tiny encoder with random weights."""
     head = "gile.output_layer.input_projection.weight"
     inside = "gile.text_encoder.transformer.encoder.layer.0.output.dense.bias"
     for pooling, labels in itertools.product(("mean", "sum", "cls", "attention"), ("mean", "text_encoder")):
@@ -168,7 +168,7 @@ def pretrained() -> Iterator[Case]:
 
 
 def terms() -> Iterator[Case]:
-    """Terms of the score, alone and together."""
+    """Yields cases for terms of the score, alone and combined."""
     unit = "gile.output_layer.classifier"
     for layer in ("only_label", "only_input", "bilinear", "bilinear_yh15", "linear"):
         kept = {"only_label": "joint_act", "only_input": "joint_act", "bilinear_yh15": "joint_size joint_act"}
@@ -257,10 +257,10 @@ def losses() -> Iterator[Case]:
             yield case(f"{how}, zeros and ones", reads_words("wan"), WORDS, labels=zeros_and_ones)
 
 
-def fill(one: Case, seed: int) -> Case:
-    """Draws the weights of a case, and computes what comes out."""
+def fill(golden: Case, seed: int) -> Case:
+    """Draws the weights of a case, and computes its outputs."""
     torch.manual_seed(seed)
-    model = build(one.fields)
+    model = build(golden.fields)
     for name, tensor in model.state_dict().items():
         if name == "label_input_ids":
             tensor = torch.tensor(STORED) if tensor.shape[1] else tensor
@@ -268,14 +268,14 @@ def fill(one: Case, seed: int) -> Case:
             tensor = tensor + 0.3 * torch.randn_like(tensor)
             if name.endswith("word_embeddings.weight"):
                 tensor[0] = 0  # the padding word
-        one.weights[name] = tensor.half().double()
-        assert tensor.is_floating_point() or torch.equal(one.weights[name].long(), tensor)
-    model = build(one.fields, one.weights)
-    one.outputs = run(model, one.inputs, one.gradients)
-    for name, tensor in one.outputs.items():
-        assert not tensor.isnan().any(), (one.name, name)
-        assert not name.startswith("gradient.") or tensor.count_nonzero(), (one.name, name)
-    return one
+        golden.weights[name] = tensor.half().double()
+        assert tensor.is_floating_point() or torch.equal(golden.weights[name].long(), tensor)
+    model = build(golden.fields, golden.weights)
+    golden.outputs = run(model, golden.inputs, golden.gradients)
+    for name, tensor in golden.outputs.items():
+        assert not tensor.isnan().any(), (golden.name, name)
+        assert not name.startswith("gradient.") or tensor.count_nonzero(), (golden.name, name)
+    return golden
 
 
 FAMILIES = {"words": words, "pretrained": pretrained, "terms": terms, "losses": losses}
@@ -284,9 +284,9 @@ if __name__ == "__main__":
     for family, make in FAMILIES.items():
         file = FOLDER / f"{family}.npz"
         if file.exists():
-            sys.stderr.write(f"{file.name} is there, and stays as it is\n")
+            sys.stderr.write(f"{file.name} exists and is not changed\n")
             continue
-        filled = [fill(one, seed) for seed, one in enumerate(make())]
-        assert len({one.name for one in filled}) == len(filled)
+        filled = [fill(item, seed) for seed, item in enumerate(make())]
+        assert len({item.name for item in filled}) == len(filled)
         save_cases(file, filled)
         sys.stderr.write(f"{file.name}: {len(filled)} cases, {file.stat().st_size:,} bytes\n")
