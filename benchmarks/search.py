@@ -1,23 +1,23 @@
-"""How many documents per second find how many of their best labels, exactly and approximately, of a million labels?
+"""Measures speed and recall of exact and approximate search among a million labels.
 
     python benchmarks/search.py
     python benchmarks/search.py --model FOLDER --records test.jsonl.gz
 
-Exact: `LabelIndex.top_k` over codes in 32 and 16 bits. Approximate: `hf_gile.ann.ApproximateSearch`, built of the text
-codes of 2,000 documents, reading its usual 4 sqrt(lists) of its lists for 2 candidates a label wanted, and 1/128 to 1/8
-of them for 2 to 32 candidates, whose exact scores are compared. Others, 256 of them, are asked for in one call, on one
-thread; the runs go in turns. Recall is the share of the exact answer (32 bits) that is found, k = 10 and 100. Beside
-it: the time for one document at a time, the time to build, and memory. A line joins the settings that no other beats
-in both.
+Exact search is `LabelIndex.top_k` over codes in 32 and 16 bits. Approximate search is `hf_gile.ann.ApproximateSearch`,
+built from the text codes of 2,000 documents. By default it reads 4 sqrt(lists) of its lists and compares the exact
+scores of 2 candidates per requested label; further settings read 1/128 to 1/8 of the lists for 2 to 32 candidates. A
+call scores 256 other documents on a single thread, and runs alternate. Recall is the share of the exact (32-bit) top k
+labels that are returned, for k = 10 and 100. The time for a single document, the build time and memory are also
+recorded. In the plot, a line connects the settings that no other setting beats in both recall and speed.
 
-The codes are those of a made GILE or of a trained one. Made: words have 100-dimensional vectors around 1,000 centres
-(topics), with standard deviations that fall as d^-0.5; a label is one to four words, the first two of its topic, a
-document 5 labels and 30 words of any topic; label codes are relu(U e + b), text codes w * relu(V h + b) with random
-U = V and w > 0, as training brings documents and their labels together. Their spectra, which are in the results, are
-about those of a trained model. Of a trained model: its stored labels, where these are too few also pairs of them
-(heading and subheading), and documents of a file.
+Codes come from a synthetic or a trained GILE. In the synthetic model, words have 100-dimensional vectors around 1,000
+topic centres, with standard deviations that fall as d^-0.5. A label has one to four words, the first two from its
+topic; a document has the words of 5 labels and 30 words of any topic. Label codes are relu(U e + b) and text codes
+w * relu(V h + b) with random U = V and w > 0, because training aligns documents with their labels. The spectra of the
+codes, which are part of the results, resemble those of a trained model. A trained model uses its stored labels,
+combined into pairs (heading and subheading) if they are too few, and documents of a file.
 
-Writes results/search.json and docs/scale/search.png, of a model results/search_model.json and search_model.png.
+Writes results/search.json and docs/scale/search.png, or search_model.json and search_model.png for a trained model.
 """
 
 import argparse
@@ -44,7 +44,7 @@ READ, CANDIDATES = (128, 32, 8), (2, 4, 8, 16, 32)
 
 
 def made_codes(num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
-    """Label codes and text codes of the made GILE of the module docstring."""
+    """Returns label codes and text codes of the synthetic GILE that the module docstring describes."""
     generator = torch.Generator().manual_seed(0)
     size, words, topics = 100, 20_000, 1_000
     normal = partial(torch.randn, generator=generator)
@@ -54,18 +54,18 @@ def made_codes(num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
 
     def label_vectors(count: int) -> Tensor:
         per_topic = words // topics
-        own = torch.randint(topics, (count, 1), generator=generator) * per_topic
-        own = own + torch.randint(per_topic, (count, 2), generator=generator)
-        names = torch.cat([own, torch.randint(words, (count, 2), generator=generator)], dim=1)
-        kept = torch.rand(names.shape, generator=generator) < torch.tensor([1.0, 0.7, 0.5, 0.3])
-        return (vectors[names] * kept[..., None]).sum(1) / kept.sum(1, keepdim=True)
+        topical = torch.randint(topics, (count, 1), generator=generator) * per_topic
+        topical = topical + torch.randint(per_topic, (count, 2), generator=generator)
+        names = torch.cat([topical, torch.randint(words, (count, 2), generator=generator)], dim=1)
+        mask = torch.rand(names.shape, generator=generator) < torch.tensor([1.0, 0.7, 0.5, 0.3])
+        return (vectors[names] * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
 
-    label_codes, some = torch.empty(num_labels, JOINT), []
+    label_codes, sampled = torch.empty(num_labels, JOINT), []
     for chunk in label_codes.split(20_000):
         embeds = label_vectors(len(chunk))
-        some.append(embeds[:1000])
+        sampled.append(embeds[:1000])
         torch.addmm(bias, embeds, project.T, out=chunk).relu_()
-    embeds = torch.cat(some)
+    embeds = torch.cat(sampled)
     gold = embeds[torch.randint(len(embeds), (num_documents, 5), generator=generator)].mean(1)
     other = vectors[torch.randint(words, (num_documents, 30), generator=generator)].mean(1)
     documents = (15 * gold + 30 * other) / 45
@@ -74,11 +74,11 @@ def made_codes(num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def codes_of_model(folder: str, records: str, num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
-    """Label codes and text codes of a trained model."""
+    """Returns label codes and text codes of a trained model."""
     model = GileForSequenceClassification.from_pretrained(folder).eval()
     processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
-    found = itertools.islice(read_records(records), num_documents)
-    texts = [f"{record['title']} {record['abstractText']}" for record in found]
+    selected = itertools.islice(read_records(records), num_documents)
+    texts = [f"{record['title']} {record['abstractText']}" for record in selected]
     text_codes = [
         model.gile.project_texts(**processor(texts[start : start + 64], return_tensors="pt"))
         for start in range(0, len(texts), 64)
@@ -96,20 +96,20 @@ def codes_of_model(folder: str, records: str, num_labels: int, num_documents: in
 
 
 def dimensions(codes: Tensor) -> dict[str, int]:
-    """Number of principal directions that hold 90 and 99 % of the variance."""
-    held = torch.linalg.svdvals(codes - codes.mean(0)).square().cumsum(0)
-    return {f"{share} %": int((held < share / 100 * held[-1]).sum()) + 1 for share in (90, 99)}
+    """Returns the number of principal directions that explain 90 and 99 % of the variance."""
+    explained = torch.linalg.svdvals(codes - codes.mean(0)).square().cumsum(0)
+    return {f"{share} %": int((explained < share / 100 * explained[-1]).sum()) + 1 for share in (90, 99)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=int, default=1_000_000)
     parser.add_argument("--documents", type=int, default=256)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64], help="that the search projects codes to")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64], help="dimensions of projected codes")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--model", help="folder of a trained model")
     parser.add_argument("--records", help="documents for --model, as hf_gile.data.read_records reads them")
-    parser.add_argument("--name", help="name of the files written")
+    parser.add_argument("--name", help="name of the output files")
     options = parser.parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
@@ -150,15 +150,15 @@ def main() -> None:
             builds[size]["mib"] = (Path(folder) / SEARCH_FILE).stat().st_size / 2**20
         print(f"size {size}: built in {builds[size]['build_s']:.1f} s, {builds[size]['mib']:.0f} MiB", flush=True)
 
-    def approximate(size: int, probes: int, oversampling: int, asked: Tensor, k: int) -> Any:
+    def approximate(size: int, probes: int, oversampling: int, queries: Tensor, k: int) -> Any:
         wide.search = searches[size]
         wide.search.probes, wide.search.oversampling = probes, oversampling
-        return wide.top_k(asked, k, approximate=True)
+        return wide.top_k(queries, k, approximate=True)
 
     ways: dict[str, dict[str, Any]] = {"exact, 32 bits": {"run": wide.top_k}, "exact, 16 bits": {"run": half.top_k}}
     for size in options.sizes:
-        lists, usual = builds[size]["lists"], builds[size]["probes"]
-        settings = [(usual, 2), *((max(1, lists // read), more) for read in READ for more in CANDIDATES)]
+        lists, default = builds[size]["lists"], builds[size]["probes"]
+        settings = [(default, 2), *((max(1, lists // read), factor) for read in READ for factor in CANDIDATES)]
         for probes, oversampling in settings:
             ways[f"size {size}, {probes} of {lists} lists, {oversampling} k candidates"] = {
                 "run": partial(approximate, size, probes, oversampling),
@@ -171,14 +171,14 @@ def main() -> None:
         exact = wide.top_k(documents, k)
         times = in_turns({name: partial(way["run"], documents, k) for name, way in ways.items()}, options.repeats)
         for name, way in ways.items():
-            found = way["run"](documents, k)
-            if way["run"] == half.top_k:  # what its columns score in 32 bits
+            top = way["run"](documents, k)
+            if way["run"] == half.top_k:  # score the same columns in 32 bits
                 scores = torch.stack(
-                    [wide.scores(row[None], columns)[0] for row, columns in zip(documents, found.columns, strict=True)]
+                    [wide.scores(row[None], columns)[0] for row, columns in zip(documents, top.columns, strict=True)]
                 )
-                found = found._replace(scores=scores)
+                top = top._replace(scores=scores)
             result = {"way": name, "k": k, **{key: value for key, value in way.items() if key != "run"}}
-            result["recall"] = share_found(found, exact)
+            result["recall"] = share_found(top, exact)
             result["documents_per_second"] = len(documents) / times[name]["median_s"]
             result["times"] = times[name]
             results.append(result)
@@ -191,11 +191,11 @@ def main() -> None:
 
     single = {"exact, 32 bits": wide.top_k, "exact, 16 bits": half.top_k}
     single |= {f"size {size}": partial(approximate, size, builds[size]["probes"], 2) for size in options.sizes}
-    one_by_one = {}
+    single_ms = {}
     for name, run in single.items():
         times = in_turns({name: lambda run=run: [run(row[None], 10) for row in documents[:10]]}, options.repeats)
-        one_by_one[name] = 100 * times[name]["median_s"]
-        print(f"one document at a time, k 10, {name:20} {one_by_one[name]:8.2f} ms", flush=True)
+        single_ms[name] = 100 * times[name]["median_s"]
+        print(f"one document at a time, k 10, {name:20} {single_ms[name]:8.2f} ms", flush=True)
     name = options.name or ("search_model" if options.model else "search")
     plot(name, options.labels, results, builds)
     write_results(
@@ -204,7 +204,7 @@ def main() -> None:
             "setting": setting | {"faiss": faiss.__version__},
             "builds": builds,
             "process_mib": high_water_mark(),
-            "one_document_ms": one_by_one,
+            "one_document_ms": single_ms,
             "results": results,
         },
     )
@@ -213,15 +213,19 @@ def main() -> None:
 def plot(name: str, num_labels: int, results: list[dict[str, Any]], builds: dict[int, dict[str, Any]]) -> None:
     figure, axes = pyplot.subplots(1, len(KS), figsize=(10, 3.8), sharey=True, layout="constrained")
     for axis, k in zip(axes, KS, strict=True):
-        for place, size in enumerate(builds):
+        for number, size in enumerate(builds):
             points = [
                 (result["recall"], result["documents_per_second"])
                 for result in results
                 if result["k"] == k and result.get("size") == size
             ]
-            best = [one for one in sorted(points) if not any(o[0] >= one[0] and o[1] > one[1] for o in points)]
-            axis.plot(*zip(*points, strict=True), "o", color=f"C{place}", alpha=0.4)
-            axis.plot(*zip(*best, strict=True), color=f"C{place}", label=f"approximate, size {size}")
+            best = [
+                (recall, speed)
+                for recall, speed in sorted(points)
+                if not any(other >= recall and faster > speed for other, faster in points)
+            ]
+            axis.plot(*zip(*points, strict=True), "o", color=f"C{number}", alpha=0.4)
+            axis.plot(*zip(*best, strict=True), color=f"C{number}", label=f"approximate, size {size}")
         for marker, way in {"*": "exact, 32 bits", "x": "exact, 16 bits"}.items():
             result = next(result for result in results if result["k"] == k and result["way"] == way)
             axis.plot(result["recall"], result["documents_per_second"], marker, color="k", label=way)

@@ -1,11 +1,11 @@
-"""Speed and memory of reading a BioASQ file of its real layout, as a stream and into a cached dataset.
+"""Measures speed and memory of reading a large file in the BioASQ layout, as a stream and into a cached dataset.
 
     python benchmarks/stream_bioasq.py --gigabytes 5
 
-Writes a file of random words first: `{"articles":[`, then one article a line. Every reading runs in a process of its
-own; memory is the high-water mark of that process and of each of its children, what they share counted in each. Of
-that, importing torch, transformers and datasets takes what is written beside it.
-The bare reading is `json.loads` of every line, which checks nothing and keeps nothing.
+Writes a file of random words first: `{"articles":[`, then an article per line. Every reader runs in a separate process.
+Memory is the peak of that process and of each of its child processes; shared memory is counted in each. The memory
+after importing torch, transformers and datasets is recorded separately. The simplest reader calls `json.loads` on every
+line without checking or storing anything.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def write_articles(path: Path, gigabytes: float) -> int:
                     "abstractText": text[cut:] + " " + text[:cut],
                     "journal": "Journal of mice",
                     "meshMajor": generator.sample(headings, generator.randint(6, 18)),
-                    "pmid": str(count * 7_654_321 % MOST_PMIDS + 1),  # each once, in no order
+                    "pmid": str(count * 7_654_321 % MOST_PMIDS + 1),  # unique and unordered
                     "title": text[: generator.randint(40, 120)],
                     "year": str(generator.randint(1950, 2022)),
                 }
@@ -101,7 +101,7 @@ READINGS: dict[str, Callable[[Path, Path], int]] = {
 
 
 def high_water_marks() -> dict[int, int]:
-    """MB of this process and of its children."""
+    """Returns the peak memory of this process and its children in MB, by process id."""
     marks = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -115,7 +115,7 @@ def high_water_marks() -> dict[int, int]:
 
 
 def measure(name: str, path: Path, cache: Path) -> dict[str, Any]:
-    """Runs one reading, in this process."""
+    """Runs a reader in this process."""
     marks: dict[int, int] = {}
     done = threading.Event()
 
@@ -123,7 +123,7 @@ def measure(name: str, path: Path, cache: Path) -> dict[str, Any]:
         while not done.wait(0.2):
             marks.update(high_water_marks())
 
-    import datasets  # noqa: F401 - takes seconds, which are not of the reading
+    import datasets  # noqa: F401 - imported before the measurement because it takes seconds
 
     import hf_gile.data  # noqa: F401
 
@@ -172,7 +172,7 @@ def main() -> None:
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             run = runs[reading] = json.loads(output.splitlines()[-1])
             if run["records"] != count:
-                raise ValueError(f"{reading}: {run['records']:,} records of {count:,}")
+                raise ValueError(f"{reading}: read {run['records']:,} of {count:,} records")
             memory = ", ".join(map(str, run["peak_rss_mb"]))
             print(
                 f"  {reading:26} {run['seconds']:8.1f} s, {run['cpu_seconds']:8.1f} s of CPU "

@@ -1,12 +1,12 @@
-"""What a joint embedding adds to a training step at the number of labels of MeSH, in time and in memory.
+"""Measures the time and memory that a joint embedding adds to a training step, with as many labels as MeSH.
 
     python benchmarks/training_step.py
 
-The same word-attention encoder under a linear unit, and under GILE: over all labels with their logits, over all labels
-in chunks (GileLoss(chunk_size=4096)), over a sample of 0.3 % of them (section 4.1.1; the gold labels of the batch come
-on top), and by the formula as printed, which holds (documents, labels, joint size) and is run a few documents at a
-time. A step is the collator's sampling, forward, backward and AdamW; the systems take turns in one process. Memory is
-what steps add to a process of their own that has the model and its data.
+The same word-attention encoder is trained with a linear unit and with GILE: over all labels with logits; over all
+labels in chunks (GileLoss(chunk_size=4096)); over a sample of 0.3 % of the labels (section 4.1.1) plus the gold labels
+of the batch; and by the formula as printed, which stores (documents, labels, joint size) and therefore runs on a few
+documents at a time. A step consists of label sampling, forward, backward and AdamW. The systems alternate in one
+process. Memory is the growth during steps in a separate process that has already loaded the model and its data.
 """
 
 import argparse
@@ -38,7 +38,7 @@ CHUNK = 4096
 
 
 def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: int = LABELS) -> Callable[[], float]:
-    """A training step on the same batch."""
+    """Returns a function that runs a training step, always on the same batch."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     config = GileConfig(
@@ -56,7 +56,7 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
         model.label_input_ids = torch.from_numpy(words)
         config.label_length = 5
     model = model.to(device).train()
-    # Words as frequent as in text: the more a batch repeats, the fewer are encoded.
+    # Word frequencies as in real text, because repeated words of a batch are encoded only once.
     text = torch.from_numpy(np.minimum(rng.zipf(1.2, (documents, WORDS)), config.text_config.vocab_size - 1)).to(device)
     gold = torch.from_numpy(np.stack([rng.choice(labels, GOLD, replace=False) for _ in range(documents)]))
     rows = gold.tolist()
@@ -65,11 +65,11 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
     sampler = LabelSampler(labels, num_negatives=round(0.003 * LABELS))
     count = iter(range(1 << 30))
 
-    def literal(places: slice) -> torch.Tensor:
+    def literal(rows: slice) -> torch.Tensor:
         gile = model.gile
-        embeds = gile.embed_texts(text[places])[0]
+        embeds = gile.embed_texts(text[rows])[0]
         logits = literal_scores(gile.output_layer, embeds, gile.embed_labels(model.label_input_ids))
-        return binary_cross_entropy(logits, multi_hot(gold[places], labels)) * len(embeds) / documents
+        return binary_cross_entropy(logits, multi_hot(gold[rows], labels)) * len(embeds) / documents
 
     def step() -> float:
         optimizer.zero_grad()
@@ -95,14 +95,14 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
 
 
 def memory(system: str, options: argparse.Namespace) -> float:
-    """MiB that steps add, in a process of its own."""
+    """Returns the MiB that steps add to a separate process."""
     flags = ["--system", system, "--documents", str(options.documents), "--device", options.device]
     return float(in_own_process(__file__, *flags, "--dtype", options.dtype, "--threads", str(options.threads)))
 
 
 def measure_memory(system: str, options: argparse.Namespace) -> None:
     dtype = getattr(torch, options.dtype)
-    make(system, 1, options.device, dtype, WARM_LABELS)()  # what the libraries take once
+    make(system, 1, options.device, dtype, WARM_LABELS)()  # warm-up: libraries allocate memory on first use
     step = make(system, options.documents, options.device, dtype)
     if options.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
