@@ -36,7 +36,7 @@ _FEWEST = 32
 _CHUNK = 1 << 16
 # By default, x' has enough dimensions for this share of the trace of C, at least _SIZE.
 _SHARE, _SIZE = 0.95, 64
-# faiss reads 8-bit codes many times faster if their size is a multiple of this; zeros fill x' up.
+# faiss reads 8-bit codes many times faster if their size is a multiple of this, so x' is padded with zeros.
 _MULTIPLE = 16
 # By default, enough lists are read for this recall@10 on some documents of the sample, unless more lists hardly help.
 _RECALL, _LEAST_GAIN, _TRIALS = 0.95, 0.01, 256
@@ -63,7 +63,7 @@ class ApproximateSearch:
     Create a search with `build` or `load`.
 
     Attributes:
-        size: Size of x' and q', a multiple of 16: zeros fill it up.
+        size: Size of x' and q', padded with zeros to a multiple of 16.
         num_lists: Number of lists.
         probes: Number of lists that a search reads, initially 4 sqrt(num_lists), or more if documents of the sample
             need more for a recall@10 of 95 %. Higher values increase recall and time. Like `oversampling`, it can be
@@ -94,12 +94,12 @@ class ApproximateSearch:
             index: The label index. It is not changed; assign the result to its `search`.
             text_codes: `(N, J)` from `project_texts`, of documents like those to be searched for; a thousand are
                 enough.
-            size: Size of x' and q'. Smaller is faster and has lower recall. By default the least, from 64 on, for which
-                C keeps 95 % of its trace.
+            size: Size of x' and q'. Smaller sizes are faster and have lower recall. By default the smallest size, at
+                least 64, that retains 95 % of the trace of C.
 
         Raises:
             ImportError: If faiss is not installed.
-            ValueError: If text codes have a wrong shape, contain NaN or infinity, or are fewer than `size`.
+            ValueError: If text codes have a wrong shape, contain NaN or infinity, or there are fewer than `size`.
         """
         faiss = _import_faiss()
         joint_size = index.codes.shape[1]
@@ -117,10 +117,10 @@ class ApproximateSearch:
         size = least if size is not None else max(least, 1 + int((shares < _SHARE).sum()))
         is_used = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
         if not bool(is_used.any()):
-            raise ValueError("text_codes are all zero: they cannot be used to build a search")
+            raise ValueError("text_codes are all zero: encode documents with project_texts to build a search")
         eigenvectors, scale = eigenvectors[:, -size:][:, is_used], eigenvalues[-size:][is_used].sqrt()
-        filled = (0, -eigenvectors.shape[1] % _MULTIPLE)
-        into_label, into_text = (pad((eigenvectors * power).float(), filled) for power in (scale, 1 / scale))
+        padding = (0, -eigenvectors.shape[1] % _MULTIPLE)
+        into_label, into_text = (pad((eigenvectors * power).float(), padding) for power in (scale, 1 / scale))
 
         num_lists = max(1, min(int(4 * len(index) ** 0.5), len(index) // _SAMPLES_PER_LIST))
         lists = faiss.IndexIVFScalarQuantizer(
@@ -135,8 +135,8 @@ class ApproximateSearch:
         generator = torch.Generator().manual_seed(0)
         chosen = torch.randperm(len(index), generator=generator)[: num_lists * _SAMPLES_PER_LIST].sort().values
         lists.train(_product(index.codes[chosen.to(index.codes.device)], into_label).numpy())
-        none = torch.empty(0, dtype=torch.long)
-        search = cls(lists, into_text, into_label, none, probes=int(4 * num_lists**0.5), oversampling=4)
+        numbers = torch.empty(0, dtype=torch.long)
+        search = cls(lists, into_text, into_label, numbers, probes=int(4 * num_lists**0.5), oversampling=4)
         search.add(index.codes)
         search._raise_probes(index.codes, sample[:_TRIALS].float())
         return search
@@ -152,14 +152,14 @@ class ApproximateSearch:
         def recall() -> float:
             columns = self.candidates(sample, best.shape[1]).to(codes.device)
             scores = (codes[columns.clamp(min=0)].float() @ sample[:, :, None]).squeeze(-1)  # (B, candidates)
-            hits = ((scores >= least) & (columns >= 0)).sum(1)  # labels with equal scores can be more than ten
+            hits = ((scores >= least) & (columns >= 0)).sum(1)  # may exceed ten, because of equal scores
             return hits.clamp(max=best.shape[1]).double().mean().item() / best.shape[1]
 
-        found, before = recall(), -1.0
-        while found < _RECALL and found >= before + _LEAST_GAIN and self.probes < self.num_lists:
+        current, before = recall(), -1.0
+        while current < _RECALL and current >= before + _LEAST_GAIN and self.probes < self.num_lists:
             self.probes *= 2
-            found, before = recall(), found
-        if found < before + _LEAST_GAIN:
+            current, before = recall(), current
+        if current < before + _LEAST_GAIN:
             self.probes //= 2
 
     def __len__(self) -> int:

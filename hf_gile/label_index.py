@@ -84,12 +84,12 @@ class LabelIndex:
     Create an index with `build` or `from_pretrained`.
 
     Args:
-        label_set: The labels; row j of `codes` is that of label j.
+        label_set: The labels; row j of `codes` belongs to label j.
         codes: `(L, J)` label codes, on any device. 16-bit codes need half the memory and are less precise.
         bias: Constant b of the score.
         language: Language of the documents to score; None for a model without languages.
         model_fingerprint: `fingerprint(model)` of the model that computed the codes.
-        label_language: Language of labels that do not state one.
+        label_language: Language of labels without a language.
         postings: Postings of the lexical terms, if the model has them (`GileModel.postings`).
 
     Attributes:
@@ -161,10 +161,10 @@ class LabelIndex:
             label_set: The labels. By default the labels stored with the model, including their learned weights (also
                 those of a linear unit). In a multilingual model, the stored labels of `label_language` or `language`.
             language: Language of the documents to score, for a multilingual model.
-            label_language: Language of labels that do not state one, by default that of the documents. Only used if the
+            label_language: Language of labels without a language; by default that of the documents. Only used if the
                 text encoder reads labels, or the processor has words of several languages.
             batch_size: Number of labels encoded together.
-            dtype: Type of the codes, such as `torch.float16`. By default that of the model.
+            dtype: Type of the codes, such as `torch.float16`. By default the type of the model.
 
         Raises:
             ValueError: If there is no label set or no processor, a language is unknown, a linear unit was not
@@ -196,8 +196,8 @@ class LabelIndex:
                     codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
                 build = getattr(model, "build_postings", lambda labels, _: gile.postings(labels))
                 postings = build(label_set, label_language)
-            bias, made_by = get_bias(gile, language), fingerprint(gile)
-            index = cls(label_set, codes, bias, language, made_by, label_language, postings)
+            bias, model_hash = get_bias(gile, language), fingerprint(gile)
+            index = cls(label_set, codes, bias, language, model_hash, label_language, postings)
         finally:
             if was_training:
                 model.train()
@@ -270,8 +270,8 @@ class LabelIndex:
         """Returns the k best of the candidates of `self.search`, by their exact scores."""
         if self.search is None:
             raise ValueError(
-                "this index has no approximate search: build one (index.search = hf_gile.ann.ApproximateSearch.build("
-                "index, text_codes)), or load it with ApproximateSearch.load(folder, index), or call top_k without "
+                "this index has no approximate search: build it (index.search = hf_gile.ann.ApproximateSearch.build("
+                "index, text_codes)), load it with ApproximateSearch.load(folder, index), or call top_k without "
                 "approximate=True"
             )
         if len(self.search) != len(self):
@@ -315,7 +315,7 @@ class LabelIndex:
 
         Raises:
             ValueError: If labels conflict with existing ones (see `LabelSet`), a `GileModel` has learned weights of
-                labels beyond their text, or the model is a different one.
+                labels beyond their text, or the model differs.
         """
         self.check_fits(model)
         labels = [labels] if isinstance(labels, Label) else labels
@@ -338,7 +338,7 @@ class LabelIndex:
             ValueError: If an id is unknown, or no label would be left.
         """
         if not all(isinstance(label_id, str) for label_id in label_ids):
-            raise ValueError("remove takes ids, not a list of them: index.remove(*ids)")
+            raise ValueError("remove takes ids, not a list of ids: call index.remove(*ids)")
         columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
         remaining = torch.ones(len(self), dtype=torch.bool)
         remaining[columns] = False
@@ -353,7 +353,7 @@ class LabelIndex:
 
         Raises:
             ValueError: If the id is unknown, the name conflicts with another label, a `GileModel` has learned weights
-                of labels beyond their text, or the model is a different one.
+                of labels beyond their text, or the model differs.
         """
         self.check_fits(model)
         column = self.label_set.column(label_id)
@@ -393,7 +393,7 @@ class LabelIndex:
 
         Args:
             model: The model.
-            languages: Languages of the texts and labels to be scored; by default those of the index.
+            languages: Languages of the texts and labels to score; by default the languages of the index.
 
         Raises:
             ValueError: If it is a different model or version, or the index is for other languages.
@@ -414,7 +414,7 @@ class LabelIndex:
 
     @torch.inference_mode(False)
     def to(self, device: torch.device | str | int | None = None, dtype: torch.dtype | None = None) -> "LabelIndex":
-        """Moves the codes to a device or type, in place, and returns the index.
+        """Moves or casts the codes to a device or type, in place, and returns the index.
 
         Raises:
             ValueError: If the type is not a floating point type, or codes overflow in it.
@@ -478,8 +478,8 @@ class LabelIndex:
                 checksums = head.pop("checksums")
                 if checksums["head"] != checksum_of_head(head):
                     raise ValueError("its checksum does not match")
-                rest = {name: head[name] for name in _HEAD}
-                for name, value in rest.items():
+                settings = {name: head[name] for name in _HEAD}
+                for name, value in settings.items():
                     if type(value) not in _HEAD[name] or (name == "bias" and not math.isfinite(value)):
                         raise ValueError(f"{name} is {value!r:.100}")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -502,7 +502,7 @@ class LabelIndex:
                 words = [opened.get_tensor(name) for name in Postings._fields] if has_words else None
             label_set = LabelSet.load(labels_file)
             postings = None if words is None else _checked(Postings(*words), len(label_set))
-            index = cls(label_set, codes if mmap else codes.clone(), **rest, postings=postings)
+            index = cls(label_set, codes if mmap else codes.clone(), **settings, postings=postings)
             if verify:
                 finite_codes(index.codes)
         except (SafetensorError, FileNotFoundError, KeyError, ValueError) as error:
@@ -538,7 +538,7 @@ def fingerprint(model: Scorer) -> str:
 
 
 def _settings(config: PreTrainedConfig) -> dict[str, Any]:
-    """Returns the fields of a configuration, and of nested ones, that affect codes."""
+    """Returns the fields of a configuration, including nested configurations, that affect codes."""
     settings = {"model_type": config.model_type}
     for name, value in vars(config).items():
         if name.startswith("_") or name in _NO_DIFFERENCE or "dropout" in name:
@@ -627,8 +627,8 @@ def _stored(
     label_set = getattr(model, "label_set", None)
     if label_set is None:
         raise ValueError(
-            "pass label_set=: no label set is stored with this model (a GileForSequenceClassification stores one, "
-            "see its set_labels)"
+            "no label set is stored with this model: pass label_set=, or store labels with "
+            "GileForSequenceClassification.set_labels"
         )
     selected = get_language_columns(model.config, check_language(model.config, label_language))
     columns = torch.arange(selected.start, selected.stop, device=model.device)

@@ -145,21 +145,21 @@ class Page:
                 f"The text has {len(text):,} characters, more than {TEXT_LENGTH:,}. Shorten it, or score it with "
                 "hf-gile score, which has no limit."
             )
-        new, known = read_labels(typed), self.labels if stored else None
-        if new is None and known is None:
+        new, existing = read_labels(typed), self.labels if stored else None
+        if new is None and existing is None:
             raise ValueError("There are no labels: type some, one per line.")
         if not text.strip():
-            return [Group(_STORED, [Scored(label, 0, "") for label in known], known)] if known else [], ""
+            return [Group(_STORED, [Scored(label, 0, "") for label in existing], existing)] if existing else [], ""
         options = {"multi_label": not single, "language": language}
-        if single and new and known:  # a softmax over both
-            ids, texts = set(known.ids), set(known.texts)
+        if single and new and existing:  # a softmax over both
+            ids, texts = set(existing.ids), set(existing.texts)
             added = [label for label in new if label.id not in ids and label.text not in texts]
-            both, note = self._scored(text, LabelSet([*known, *added]), options)
+            both, note = self._scored(text, LabelSet([*existing, *added]), options)
             typed_rows = [row for row in both.rows if row.label.id not in ids]
             rows = [row for row in both.rows if row.label.id in ids]
             groups = [Group(_TYPED, typed_rows, both.candidates), Group(_STORED, rows, both.candidates)]
             return [group for group in groups if group.rows], note
-        scored = [self._scored(text, labels, options) for labels in (new, known) if labels]
+        scored = [self._scored(text, labels, options) for labels in (new, existing) if labels]
         return [group for group, _ in scored], scored[0][1]
 
     def heat_map(self, text: str, typed: str, stored: bool, single: bool, language: str | None) -> str:
@@ -174,13 +174,13 @@ class Page:
         except ValueError:  # the model has no attention
             record = self._occlude(text, best, group, options)
             name = f"<b dir=auto>{escape(best.label.name)}</b>"
-            what = f"how much the probability of {name} falls without the word"
+            meaning = f"how much the probability of {name} falls without the word"
         else:
             sentences = answer["evidence"]["sentences"]
             words, weights = ([[pair[part] for pair in sentence["words"]] for sentence in sentences] for part in (0, 1))
             record = _record(words, weights, [sentence["weight"] for sentence in sentences])
-            what = "the attention of the model to a word, which is the same for all labels"
-        return f"<h3>Evidence</h3><div class=heat>{render_words(record)}</div><p>Shade: {what}.</p>"
+            meaning = "the attention of the model to a word, which is the same for all labels"
+        return f"<h3>Evidence</h3><div class=heat>{render_words(record)}</div><p>Shade: {meaning}.</p>"
 
     def _occlude(self, text: str, best: Scored, group: Group, options: dict[str, Any]) -> AttentionRecord:
         """Weights words by how much the probability falls without them; words of long texts are grouped.

@@ -25,5 +25,5 @@ def main() -> None:
     from .app import app
 
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8")  # what JSON is in, whatever the terminal likes
+        sys.stdout.reconfigure(encoding="utf-8")  # the encoding of JSON, whatever that of the terminal
     app(prog_name="hf-gile")

@@ -36,7 +36,7 @@ class Auditing(Documents):
     ] = None
     index: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Index of the labels, written by `hf-gile index`, to save encoding them."),
+        typer.Option(metavar="FOLDER", help="Index of the labels, written by `hf-gile index`, to avoid encoding them."),
     ] = None
     revision: Revision = None
 

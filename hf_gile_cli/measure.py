@@ -50,7 +50,7 @@ _SINGLE_LABEL_ROWS = (
     "expected_calibration_error",
     "top_5_expected_calibration_error",
 )
-"""Metrics shown for single-label models, for which the others are equal to these."""
+"""Metrics shown for single-label models, whose other metrics are equal to these."""
 
 _GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
 
@@ -310,7 +310,7 @@ def _separator_hint(unknown: Iterable[str], label_set: "LabelSet") -> str:
         split_ids = [label_id.split(sign) for label_id in unknown if sign in label_id]
         # Many ids contain commas, so a part must be known; few ids contain the other separators.
         if split_ids and (sign != "," or any(part.strip() in known for parts in split_ids for part in parts)):
-            return f" (is that --separator {sign!r}?)"
+            return f" (did you mean --separator {sign!r}?)"
     return ""
 
 
@@ -338,11 +338,11 @@ def _print_comparison(figures: Mapping[str, Any]) -> None:
                 note(f"{f'{group} labels: {name}':42}{100 * before:10.2f}{100 * after:10.2f}")
         if f"{group}_threshold" in figures:
             number = figures.get(f"{group}_label_thresholds", 0)
-            others = f"; {counted(number, 'label')} with another threshold" if number else ""
+            details = f"; {counted(number, 'label')} with another threshold" if number else ""
             if (recall := figures.get(f"{group}_promised_recall")) is not None:
                 per_document = figures[f"{group}_labels_per_document"]
-                others = f" guarantees a recall of {100 * recall:g}, with {per_document:.1f} labels per document"
-            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3g}{others}")
+                details = f" guarantees a recall of {100 * recall:g}, with {per_document:.1f} labels per document"
+            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3g}{details}")
     if "note" in figures:
         note(figures["note"])
 

@@ -115,7 +115,7 @@ class Scoring(FolderOptions, LabelColumns):
     ] = None
     language: Language = None
     candidate_language: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Language of the labels, if it differs from that of the texts.")
+        str | None, typer.Option(metavar="NAME", help="Language of the labels, if different from the texts.")
     ] = None
     text: TextColumns = None
     id: IdColumn = None

@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the model.")] = Path("runs/demo"),
-    epochs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of epochs; 14 give a better model.")] = 4,
+    epochs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of epochs; 14 epochs are better.")] = 4,
 ) -> None:
     """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
 

@@ -22,13 +22,13 @@ BATCH_SIZE = 4096  # rows, which the scorer sorts by length
 
 
 def add_scores(rows: Dataset, model: str, actors: int, gpus: float = 0, **options: Any) -> Dataset:
-    """Adds the columns of `GileScorer` to rows; Ray computes them when rows are read.
+    """Adds the columns of `GileScorer` to a dataset; Ray computes them when rows are read.
 
     Args:
         rows: Rows with the columns of the text.
         model: The folder of a model.
         actors: Number of actors; each takes a core and loads the model. The cluster needs more cores than actors.
-        gpus: Number of GPUs per actor, may be a fraction.
+        gpus: Number of GPUs per actor; may be fractional.
         options: Options of `GileScorer`.
 
     Raises:
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--format", choices=["parquet", "json"], default="parquet")
     parser.add_argument("--text", nargs="+", default=["text"], help="columns of the text")
     parser.add_argument("--actors", type=int, default=1, help="number of actors, fewer than the cores of the cluster")
-    parser.add_argument("--gpus", type=float, default=0, help="number of GPUs per actor")
+    parser.add_argument("--gpus", type=float, default=0, help="number of GPUs per actor, which may be fractional")
     parser.add_argument("--top_k", type=int, default=10)
     options = parser.parse_args()
     rows = {"parquet": ray.data.read_parquet, "json": ray.data.read_json}[options.format](options.texts)

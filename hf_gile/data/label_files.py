@@ -57,7 +57,7 @@ def read_label_file(
         path: A table (.csv, .tsv, .json, .jsonl, .parquet), MeSH (.xml, .bin, .jsonl with a `ui`) or SKOS. All but
             .parquet may be compressed with gzip.
         id: Column with the ids, for a table.
-        name: Columns with names, for a table; the first non-empty one is used.
+        name: Columns with names, for a table; the first non-empty column is used.
         describe: Parts of descriptions: columns of a table; `entry_terms`, `scope_note`, `tree_path` of MeSH;
             `alt_labels`, `definition`, `broader` of SKOS.
         synonyms: Columns with synonyms, for a table. MeSH and SKOS define their own.

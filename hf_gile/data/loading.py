@@ -55,7 +55,7 @@ def load_pieces(
 
     Args:
         read: Yields the rows of a piece, and counts skipped input in the report. It must be picklable for several
-            processes: a module-level function, or a `functools.partial` of one.
+            processes: a module-level function, or a `functools.partial` of it.
         pieces: The pieces, in the order of the rows.
         features: Returns the features of a row; called only if `datasets` is installed.
         key: Everything else the rows depend on, as JSON: the arguments, and a version of the reader code.
@@ -71,7 +71,7 @@ def load_pieces(
     Raises:
         ImportError: If datasets is not installed.
         FileNotFoundError: If the cached report was deleted.
-        ValueError: If the reader raises one, or yields no rows.
+        ValueError: If the reader raises a ValueError, or yields no rows.
     """
     with needs_extra("data", "loading a dataset"):
         import datasets

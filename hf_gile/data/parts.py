@@ -94,7 +94,7 @@ def collect_labels(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[L
 
     Args:
         split: A split of datasets.
-        known: Known labels; others are named as in the records.
+        known: Known labels; other labels are named as in the records.
 
     Returns:
         The labels, and the number of labels not in `known`.

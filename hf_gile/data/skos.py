@@ -411,6 +411,6 @@ def _find_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def _natural_key(uri: str) -> list[Any]:
-    # Numbers by length and digits, since int() refuses very long ones.
+    # Numbers by length and digits, since int() refuses very long numbers.
     parts = re.split("([0-9]+)", uri)
     return [(len(part.lstrip("0")), part.lstrip("0"), part) if index % 2 else part for index, part in enumerate(parts)]

@@ -381,7 +381,7 @@ def _read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
     except OSError as error:
         if error.errno is not None:  # a failing disk, not a damaged file
             raise
-        raise ValueError(f"not a Parquet file, or a damaged one: {error}") from error
+        raise ValueError(f"not a Parquet file, or damaged: {error}") from error
 
 
 def _split_parquet(path: Path, piece_size: int | None) -> list[Piece]:

@@ -43,7 +43,7 @@ class TableSource:
         id: Column with the document ids; by default file and row.
         label_file: File with the names of label ids; by default the ids are names.
         label_id: Column of the label file with the ids.
-        label_name: Columns with the label names; the first non-empty one is used.
+        label_name: Columns with the label names; the first non-empty column is used.
         label_description: Columns that describe labels; for SKOS alt_labels, definition, broader; for MeSH entry_terms,
             scope_note, tree_path.
         label_synonyms: Columns with synonyms.

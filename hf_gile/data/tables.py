@@ -205,7 +205,7 @@ def load_labels(
     Args:
         path: The file.
         id: Column with the ids.
-        name: Column with the names, or several, of which the first non-empty one is used.
+        name: Column with the names, or several; the first non-empty column is used.
         description: Column with descriptions, or several; these and lists are joined by semicolons.
         synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
         language: Column with the language of name and description.

@@ -85,7 +85,7 @@ class WordVectors:
             `hf_gile.training.set_word_vectors`: zeros for padding, and for the unknown word the mean of all words.
 
         Raises:
-            ValueError: If the vocabulary already contains one of the two.
+            ValueError: If the vocabulary already contains the padding or the unknown word.
         """
         for name in (PAD, UNK):
             if name in self.words:

@@ -220,10 +220,10 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
     separate = [label for label in labels if label.threshold is not None]
     present = {"seen": any(labels.seen), "unseen": not all(labels.seen)}
     kinds = [group for group, is_present in present.items() if is_present]
-    other = next(iter(config.thresholds.values()), 0.5)
+    default = next(iter(config.thresholds.values()), 0.5)
     thresholds = []
     if config.thresholds or separate:
-        thresholds = [(group, _number(config.thresholds.get(group, other))) for group in kinds]
+        thresholds = [(group, _number(config.thresholds.get(group, default))) for group in kinds]
     return {
         "methods": methods,
         "calibration_rows": rows,

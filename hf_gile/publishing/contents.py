@@ -254,9 +254,9 @@ def referenced_code(folder: Path) -> set[str]:
     return {f"{module}.py" for module in visited}
 
 
-def _list_missing(folder: Path, names: Iterable[str], what: str) -> list[str]:
+def _list_missing(folder: Path, names: Iterable[str], part: str) -> list[str]:
     missing = sorted(name for name in names if not (folder / name).is_file())
-    return [f"{what} ({', '.join(missing)})"] if missing else []
+    return [f"{part} ({', '.join(missing)})"] if missing else []
 
 
 def _read_json(file: Path) -> dict[str, Any] | None:

@@ -261,10 +261,10 @@ class _Target:
                 return None
             raise
         if self.private is not None and bool(info.private) != self.private:
-            kind, other = ("private", "public") if info.private else ("public", "private")
+            actual, requested = ("private", "public") if info.private else ("public", "private")
             raise ValueError(
-                f"{self.repo_id} exists and is {kind}, not {other} as requested: change its settings on the Hub, or do "
-                "not set the visibility (private=None, or without --private and --public)"
+                f"{self.repo_id} exists and is {actual}, not {requested} as requested: change its settings on the Hub, "
+                "or do not set the visibility (private=None, or without --private and --public)"
             )
         if self.revision is None:
             return _Head(str(info.sha))

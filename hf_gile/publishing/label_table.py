@@ -22,8 +22,8 @@ def shown_labels(
 
     Args:
         labels: The labels.
-        supports: Test documents of each label, by id; if enough labels have test documents, only these are shown,
-            since others have no metrics.
+        supports: Test documents of each label, by id; if enough labels have test documents, only these labels are
+            shown, since other labels have no metrics.
         each: Number of labels of each kind. A set of up to four times this number is shown completely.
 
     Returns:

@@ -190,7 +190,7 @@ def _evaluation_metric(series: Mapping[str, Any], name: str) -> str | None:
     candidates = []
     for metric, points in series.items():
         prefix = metric.removesuffix(name)
-        # Not a metric of a label group, of the test, or another with the same suffix.
+        # Skip metrics of label groups or test sets, and longer names with the same suffix.
         other = re.search(r"(seen|decile_\d+|ranking)_$|^eval_test_", prefix)
         if metric.endswith(name) and re.fullmatch(r"eval_(\w+_)?", prefix) and not other:
             candidates.append((-len(points), len(metric), metric))

@@ -155,12 +155,12 @@ def make_report(
     num_training_documents: int | None = None,
     language: str | Sequence[str] | None = None,
     progress: bool = False,
-    **known: Any,
+    **metadata: Any,
 ) -> Report:
     """Scores documents with the stored labels of a model, and computes all metrics.
 
-    Documents are scored in batches of at most 16 million scores. Scores are those of the pipeline, calibrated if the
-    model has a calibration. A label is predicted if its probability reaches the threshold in use,
+    Documents are scored in batches of at most 16 million scores. Scores are the same as in the pipeline, calibrated if
+    the model has a calibration. A label is predicted if its probability reaches the threshold in use,
     `model.stored_labels.thresholds()`. With a single label per document the most probable label is predicted, and
     probabilities come from a softmax over the candidates.
 
@@ -180,7 +180,7 @@ def make_report(
             is computed as well.
         language: The language of all documents or a list of languages, for multilingual models.
         progress: Whether to show a progress bar.
-        known: Other fields of the report: `dataset`, `split` ("test" by default), `command` and `history`.
+        metadata: Other fields of the report: `dataset`, `split` ("test" by default), `command` and `history`.
 
     Raises:
         ValueError: If the numbers of texts and label lists differ, there are no documents, a label id is not stored,
@@ -218,7 +218,7 @@ def make_report(
     finally:
         model.train(was_training)
     return Report(
-        **{"split": "test", **evaluation.compute(), "documents": len(texts), "versions": _versions(), **known}
+        **{"split": "test", **evaluation.compute(), "documents": len(texts), "versions": _versions(), **metadata}
     )
 
 
@@ -235,7 +235,7 @@ def _check_documents(
     if excluded is not None and len(texts) != len(excluded):
         raise ValueError(f"excluded must have a list of ids for each of the {len(texts)} texts, got {len(excluded)}")
     if len(texts) == 0:
-        raise ValueError("no texts to evaluate on: pass at least one")
+        raise ValueError("no texts to evaluate on: pass at least one text")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if example_texts < 0:
@@ -338,15 +338,15 @@ class _Evaluation:
         }
 
     def _ranking(self) -> dict[str, float]:
-        """Returns ranking metrics without those of groups with a single label, which are trivial."""
+        """Returns ranking metrics, except trivial metrics of groups with a single label."""
         metrics = self.ranking.compute()
         for prefix, columns in self.ranking.groups.items():
             if int(columns.sum()) < 2:
-                others = [other for other in self.ranking.groups if other and other != prefix]
+                other_prefixes = tuple(other for other in self.ranking.groups if other and other != prefix)
                 metrics = {
                     name: value
                     for name, value in metrics.items()
-                    if not name.startswith(prefix) or (not prefix and name.startswith(tuple(others)))
+                    if not name.startswith(prefix) or (not prefix and name.startswith(other_prefixes))
                 }
         return metrics
 

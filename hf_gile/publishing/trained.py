@@ -33,7 +33,7 @@ def add_card(
         texts: The test documents.
         gold: Label ids of each document; labels that the model lacks are ignored.
         info: Content of the card.
-        processor: The processor of the documents; by default that of the trainer.
+        processor: The processor of the documents; by default the processor of the trainer.
         options: Further arguments of `make_report`.
     """
     model: Any = trainer.model

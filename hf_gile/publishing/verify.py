@@ -1,4 +1,4 @@
-"""Compares the code files of a model with those of the installed package by hash, without running them."""
+"""Compares the code files of a model with the installed package by hash, without running them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class CodeCheck:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether all code files equal those of the installed package."""
+        """Returns whether all code files are identical to the installed files."""
         return bool(self.files) and not self.elsewhere and all(status == "same" for _, status in self.files.values())
 
 
 def verify_code(model: str, revision: str | None = None) -> CodeCheck:
-    """Compares all Python files of a model with those of the installed package.
+    """Compares all Python files of a model with the installed package.
 
     Args:
         model: Folder of the model, or its name on the Hub.

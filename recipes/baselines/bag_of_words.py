@@ -83,7 +83,7 @@ class BagOfWords:
 
     @property
     def num_parameters(self) -> int:
-        """Number of weights and biases."""
+        """Returns the number of weights and biases."""
         return self.weights.size + self.bias.size
 
     def scores(self, documents: Ids) -> Floats:

@@ -89,9 +89,9 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
 @pytest.mark.parametrize(
     ("ids", "hint"),
     [
-        ("Iron;Blood", " (is that --separator ';'?)"),
-        ("Ferrum|Sanguis", " (is that --separator '|'?)"),
-        ("Iron, Blood", " (is that --separator ','?)"),
+        ("Iron;Blood", " (did you mean --separator ';'?)"),
+        ("Ferrum|Sanguis", " (did you mean --separator '|'?)"),
+        ("Iron, Blood", " (did you mean --separator ','?)"),
         ("Milk, Skimmed", ""),
     ],
 )

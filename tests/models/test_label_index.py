@@ -367,7 +367,7 @@ def test_an_approximate_search_returns_exact_scores_of_its_candidates(monkeypatc
     monkeypatch.setattr(label_index, "_CANDIDATES", 16)
     texts, codes = whole_numbers(5, 100)
     index = plain_index(codes)
-    with pytest.raises(ValueError, match=r"no approximate search: build .*, or load it with ApproximateSearch\.load"):
+    with pytest.raises(ValueError, match=r"no approximate search: build .*, load it with ApproximateSearch\.load"):
         index.top_k(texts, 4, approximate=True)
     index.search = Candidates(99)
     with pytest.raises(ValueError, match=r"index\.search has 99 labels, but the index has 100"):
@@ -423,7 +423,7 @@ def test_invalid_calls_are_refused(call, message):
 def test_an_index_without_label_set_or_processor_is_refused(make_model):
     model, processor = make_model()
     labels = LabelSet.from_names(NAMES)
-    with pytest.raises(ValueError, match="pass label_set=: no label set is stored"):
+    with pytest.raises(ValueError, match=r"no label set is stored .*: pass label_set="):
         LabelIndex.build(model.gile, processor)
     with pytest.raises(ValueError, match="pass processor="):
         LabelIndex.build(model, label_set=labels)

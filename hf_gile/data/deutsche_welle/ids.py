@@ -241,7 +241,7 @@ def load_dw(
 def low_resource(documents: Dataset, percent: float, seed: int = 0) -> Dataset:
     """Selects a share of the training documents, to simulate a low-resource language (section 4.2).
 
-    With the same seed, a smaller share is part of any larger one.
+    With the same seed, a smaller share is a subset of any larger share.
 
     Args:
         documents: The training documents of a language.
