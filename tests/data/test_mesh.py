@@ -71,8 +71,8 @@ def ascii_mesh(descriptors=DESCRIPTORS):
     records = []
     for descriptor in descriptors:
         lines = ["*NEWRECORD", "RECTYPE = D", f"MH = {descriptor.name}", "AQ = AA AD = AE"]
-        for place, entry in enumerate(descriptor.entry_terms):
-            key = "ENTRY" if place else "PRINT ENTRY"
+        for index, entry in enumerate(descriptor.entry_terms):
+            key = "ENTRY" if index else "PRINT ENTRY"
             lines.append(f"{key} = {entry}|T047|NON|EQV|NLM (1966)|741111|abcdef")
         lines += [f"ENTRY = {entry}" for entry in descriptor.permuted_terms]
         lines += [f"MN = {number}" for number in descriptor.tree_numbers]
@@ -101,8 +101,8 @@ CONTENTS = {"desc2024.xml": xml(), "d2024.bin": ascii_mesh(), "mesh.jsonl": json
 
 
 @pytest.fixture
-def written(tmp_path):
-    """Writes a file with some content."""
+def write_mesh(tmp_path):
+    """Writes a file with this content."""
 
     def write(content, name="a.mesh"):
         path = tmp_path / name
@@ -113,32 +113,32 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["desc2024.xml", "d2024.bin"])
-def test_descriptors_survive_writing_and_reading_in_every_format(written, name):
+def test_descriptors_survive_writing_and_reading_in_every_format(write_mesh, name):
     report = ReadReport()
-    assert list(read_mesh(written(CONTENTS[name], name), report)) == DESCRIPTORS
+    assert list(read_mesh(write_mesh(CONTENTS[name], name), report)) == DESCRIPTORS
     assert str(report) == "6 records from 1 file; left out: none"
 
 
 @pytest.mark.parametrize("describe", [(), *DESCRIPTIONS, DESCRIPTIONS[::-1]])
-def test_all_formats_give_the_same_label_set(written, describe):
-    first, *others = [load_mesh(written(content, name), describe) for name, content in CONTENTS.items()]
+def test_all_formats_give_the_same_label_set(write_mesh, describe):
+    first, *rest = [load_mesh(write_mesh(content, name), describe) for name, content in CONTENTS.items()]
     assert first.ids == [descriptor.ui for descriptor in DESCRIPTORS]
     assert first.names == [descriptor.name for descriptor in DESCRIPTORS]
-    assert all(other == first for other in others)
+    assert all(other == first for other in rest)
     assert [label.synonyms for label in first] == [descriptor.entry_terms for descriptor in DESCRIPTORS]
 
 
 @pytest.mark.parametrize(("name", "content"), CONTENTS.items(), ids=CONTENTS)
-def test_the_format_is_detected_by_content_and_not_by_name(written, name, content):
-    expected = load_mesh(written(content, name), DESCRIPTIONS)
+def test_the_format_is_detected_by_content_and_not_by_name(write_mesh, name, content):
+    expected = load_mesh(write_mesh(content, name), DESCRIPTIONS)
     marked = b"\xef\xbb\xbf" + content.encode()
-    blank = "\n \n" * (name != "desc2024.xml")  # nothing may come before an XML declaration
+    blank = "\n \n" * (name != "desc2024.xml")  # an XML declaration must be at the start
     for same in (gzip.compress(content.encode()), marked, content.replace("\n", "\r\n"), blank + content):
-        assert load_mesh(written(same, "a.txt"), DESCRIPTIONS) == expected
+        assert load_mesh(write_mesh(same, "a.txt"), DESCRIPTIONS) == expected
 
 
-def test_the_description_has_the_chosen_parts_in_the_chosen_order(written):
-    path = written(xml())
+def test_the_description_has_the_chosen_parts_in_the_chosen_order(write_mesh):
+    path = write_mesh(xml())
 
     def text(*describe):
         return load_mesh(path, describe)[2].text
@@ -152,76 +152,84 @@ def test_the_description_has_the_chosen_parts_in_the_chosen_order(written):
     assert load_mesh(path, DESCRIPTIONS)[5].text == "Male"
 
 
-def test_broader_lists_each_direct_parent_once(written):
-    places = {"D1": "C14", "D2": "C14.280 M01.3", "D3": "C14.280.434 M01.3.7 M01.3.7.5 Z9.9", "D4": "M01"}
-    descriptors = [Descriptor(ui, f"Heading {ui}", tree_numbers=tuple(own.split())) for ui, own in places.items()]
-    labels = load_mesh(written(ascii_mesh(descriptors)))
+def test_broader_lists_each_direct_parent_once(write_mesh):
+    tree_numbers = {"D1": "C14", "D2": "C14.280 M01.3", "D3": "C14.280.434 M01.3.7 M01.3.7.5 Z9.9", "D4": "M01"}
+    descriptors = [
+        Descriptor(ui, f"Heading {ui}", tree_numbers=tuple(numbers.split())) for ui, numbers in tree_numbers.items()
+    ]
+    labels = load_mesh(write_mesh(ascii_mesh(descriptors)))
     assert [label.broader for label in labels] == [(), ("D1", "D4"), ("D2",), ()]
 
 
-def test_each_ancestor_is_named_once_in_a_tree_path(written):
-    places = {"Food": "G07", "Milk": "G07.3", "Fluids": "A12", "Body": "A12.5", "Human Milk": "A12.5.7 G07.3.5 Z9.9"}
+def test_each_ancestor_is_named_once_in_a_tree_path(write_mesh):
+    tree_numbers = {
+        "Food": "G07",
+        "Milk": "G07.3",
+        "Fluids": "A12",
+        "Body": "A12.5",
+        "Human Milk": "A12.5.7 G07.3.5 Z9.9",
+    }
     descriptors = [
         Descriptor(f"D{row}", name, tree_numbers=tuple(numbers.split()))
-        for row, (name, numbers) in enumerate(places.items())
+        for row, (name, numbers) in enumerate(tree_numbers.items())
     ]
-    again = Descriptor("D9", "Colostrum", tree_numbers=("A12.5.7.1", "G07.3.5.1"))
-    texts = load_mesh(written(ascii_mesh([*descriptors, again])), "tree_path").texts
+    leaf = Descriptor("D9", "Colostrum", tree_numbers=("A12.5.7.1", "G07.3.5.1"))
+    texts = load_mesh(write_mesh(ascii_mesh([*descriptors, leaf])), "tree_path").texts
     assert texts[-2:] == [
         "Human Milk: Fluids > Body; Food > Milk",
         "Colostrum: Fluids > Body > Human Milk; Food > Milk",
     ]
 
 
-def test_entry_terms_exclude_duplicates_and_the_name(written):
+def test_entry_terms_exclude_duplicates_and_the_name(write_mesh):
     entries = "".join(f"ENTRY = {text}|T1|NON\n" for text in ("Milk", "Mom's  Milk", "Mom's Milk", ""))
-    (descriptor,) = read_mesh(written(f"*NEWRECORD\nRECTYPE = D\nMH = Milk\n{entries}ENTRY =\nUI = D3\n"))
+    (descriptor,) = read_mesh(write_mesh(f"*NEWRECORD\nRECTYPE = D\nMH = Milk\n{entries}ENTRY =\nUI = D3\n"))
     assert descriptor == Descriptor("D3", "Milk", ("Mom's Milk",))
 
 
-def test_old_files_with_aligned_signs_and_no_record_types_are_read(written):
-    (descriptor,) = read_mesh(written("*NEWRECORD\nMH          = Gene Library\nENTRY       = Bank, Gene\nUI = D3"))
+def test_old_files_with_aligned_signs_and_no_record_types_are_read(write_mesh):
+    (descriptor,) = read_mesh(write_mesh("*NEWRECORD\nMH          = Gene Library\nENTRY       = Bank, Gene\nUI = D3"))
     assert descriptor == Descriptor("D3", "Gene Library", permuted_terms=("Bank, Gene",))
 
 
-def test_markup_in_a_definition_is_dropped(written):
+def test_markup_in_a_definition_is_dropped(write_mesh):
     definition = "1'<i>S</i>-acid, p < .05 > 0, <a href='b'>see</a> <em>this</em>"
-    path = written(json.dumps({"ui": "D3", "name": "Acid", "definition": definition}))
+    path = write_mesh(json.dumps({"ui": "D3", "name": "Acid", "definition": definition}))
     assert load_mesh(path, "scope_note").texts == ["Acid: 1'S-acid, p < .05 > 0, see this"]
 
 
-def test_qualifiers_and_supplementary_concepts_are_counted(written):
-    others = "*NEWRECORD\nRECTYPE = Q\nSH = abnormalities\nUI = Q3\n*NEWRECORD\nRECTYPE = C\nNM = mesna\nUI = C5\n"
+def test_qualifiers_and_supplementary_concepts_are_counted(write_mesh):
+    unread = "*NEWRECORD\nRECTYPE = Q\nSH = abnormalities\nUI = Q3\n*NEWRECORD\nRECTYPE = C\nNM = mesna\nUI = C5\n"
     report = ReadReport()
-    assert len(list(read_mesh(written(others + ascii_mesh()), report))) == 6
+    assert len(list(read_mesh(write_mesh(unread + ascii_mesh()), report))) == 6
     assert report.left_out == {"not a descriptor": 2}
     assert report.examples["not a descriptor"][1].endswith("a.mesh: line 5")
 
 
-def test_headings_and_unambiguous_entry_terms_map_to_ids(written):
+def test_headings_and_unambiguous_entry_terms_map_to_ids(write_mesh):
     shared = [
         Descriptor("D3", "Heart", ("Cor", "Pump", "Lungs"), permuted_terms=("Hearts",)),
         Descriptor("D5", "Lungs", ("Pump",)),
     ]
     report = ReadReport()
-    ids = mesh_ids(written(xml(shared)), report)
+    ids = mesh_ids(write_mesh(xml(shared)), report)
     assert ids == {"Heart": "D3", "Cor": "D3", "Hearts": "D3", "Lungs": "D5"}
     assert report.left_out == {"name of several descriptors": 1}
     assert report.examples["name of several descriptors"][0].endswith("'Pump' belongs to D3, D5")
 
 
-def test_bioasq_records_get_ids_for_headings_of_another_year(written):
+def test_bioasq_records_get_ids_for_headings_of_another_year(write_mesh):
     names = ["Human Milk", "Breast Milk", "Male", "New"]
     record = {"pmid": 5, "title": "", "abstractText": "Milk.", "meshMajor": names}
-    path = written(json.dumps({"articles": [record]}), "a.json")
-    (read,) = read_bioasq(path, ui_of=mesh_ids(written(xml())))
+    path = write_mesh(json.dumps({"articles": [record]}), "a.json")
+    (read,) = read_bioasq(path, ui_of=mesh_ids(write_mesh(xml())))
     assert read["meshUI"] == ["D008895", "D008297", "New"]
 
 
-def test_declared_and_chosen_encodings_are_read(written):
+def test_declared_and_chosen_encodings_are_read(write_mesh):
     for name in ("d2024.bin", "mesh.jsonl"):
-        expected = load_mesh(written(CONTENTS[name]), DESCRIPTIONS)
-        latin = written(CONTENTS[name].encode("latin-1"))
+        expected = load_mesh(write_mesh(CONTENTS[name]), DESCRIPTIONS)
+        latin = write_mesh(CONTENTS[name].encode("latin-1"))
         assert load_mesh(latin, DESCRIPTIONS, encoding="latin-1") == expected
         assert load_mesh(latin, DESCRIPTIONS, encoding="windows-1252") == expected
         with pytest.raises(ValueError, match=r'a\.mesh: line \d+: .*is not utf-8; try encoding="latin-1"'):
@@ -230,7 +238,7 @@ def test_declared_and_chosen_encodings_are_read(written):
         assert len(load_mesh(latin, report=report)) == 5
         assert report.left_out == {"malformed record": 1}
     for encoding in ("iso-8859-1", "utf-16"):
-        assert list(read_mesh(written(xml(encoding=encoding).encode(encoding)))) == DESCRIPTORS
+        assert list(read_mesh(write_mesh(xml(encoding=encoding).encode(encoding)))) == DESCRIPTORS
     with pytest.raises(ValueError, match='encoding must be "utf-8", "windows-1252" or "latin-1"'):
         load_mesh(latin, encoding="utf-16")
 
@@ -243,7 +251,7 @@ MALFORMED = {
         "needs a UI and a name, got 'D3' and ''",
     ),
     "ASCII with a bad tree number": (RECORD + "MN = 14.280", r"D3 \(Milk\): a tree number must look like C14.280.434"),
-    "ASCII of two records in one": (RECORD + "MH = Iron", "MH occurs 2 times: records may be merged"),
+    "ASCII of two merged records": (RECORD + "MH = Iron", "MH occurs 2 times: records may be merged"),
     "ASCII with a line that is none": (RECORD + "Iron", "expected KEY = VALUE, got b'Iron' in line 14"),
     "ASCII with a NUL": (RECORD.replace("Milk", "Mi\0lk"), "the name contains a NUL character"),
     "JSON without a UI": ('{"name": "Milk"}', "expected an object with the keys ui and name, got {'name': 'Milk'}"),
@@ -265,7 +273,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("bad", "message"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_descriptor_is_named_by_line_or_skipped(written, bad, message):
+def test_a_malformed_descriptor_is_named_by_line_or_skipped(write_mesh, bad, message):
     if bad.startswith("<"):
         records = bad.partition('"eng">\n')[2].removesuffix("</DescriptorRecordSet>\n")
         content = xml(DESCRIPTORS[:1]).replace("</DescriptorRecordSet>", records + "</DescriptorRecordSet>")
@@ -275,15 +283,15 @@ def test_a_malformed_descriptor_is_named_by_line_or_skipped(written, bad, messag
     else:
         content, line = json_lines(DESCRIPTORS[:1]) + "\n" + bad, 2
     with pytest.raises(ValueError, match=rf'a\.mesh: line {line}: .*{message}.*on_error="skip"'):
-        load_mesh(written(content))
+        load_mesh(write_mesh(content))
     report = ReadReport(on_error="skip")
-    assert load_mesh(written(content), report=report).ids == ["D002318"]
+    assert load_mesh(write_mesh(content), report=report).ids == ["D002318"]
     assert report.left_out == {"malformed record": 1}
 
 
 @pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
-def test_a_repeated_id_is_refused_with_both_lines(written, form):
-    path = written(form([Descriptor("D3", "Milk"), Descriptor("D5", "Iron"), Descriptor("D3", "Copper")]))
+def test_a_repeated_id_is_refused_with_both_lines(write_mesh, form):
+    path = write_mesh(form([Descriptor("D3", "Milk"), Descriptor("D5", "Iron"), Descriptor("D3", "Copper")]))
     with pytest.raises(ValueError, match=r"a\.mesh: line \d+: D3 is already defined in line \d; ids must be unique"):
         load_mesh(path)
     report = ReadReport(on_error="skip")
@@ -291,8 +299,8 @@ def test_a_repeated_id_is_refused_with_both_lines(written, form):
     assert report.left_out == {"repeated id": 1}
 
 
-def test_a_repeated_tree_number_is_reported(written):
-    path = written(ascii_mesh([Descriptor(ui, ui, tree_numbers=("C14",)) for ui in ("D3", "D5")]))
+def test_a_repeated_tree_number_is_reported(write_mesh):
+    path = write_mesh(ascii_mesh([Descriptor(ui, ui, tree_numbers=("C14",)) for ui in ("D3", "D5")]))
     with pytest.raises(ValueError, match=r"a\.mesh: D5 has the tree number C14 of 'D3'"):
         load_mesh(path)
     report = ReadReport(on_error="skip")
@@ -300,10 +308,10 @@ def test_a_repeated_tree_number_is_reported(written):
     assert report.left_out == {"repeated tree number": 1}
 
 
-def test_headings_with_the_same_name_are_distinguished(written):
+def test_headings_with_the_same_name_are_distinguished(write_mesh):
     numbers = {"D3": "C14.3", "D5": "D01.5", "D6": "C14", "D7": "D01"}
     names = {"D3": "Mercury", "D5": "Mercury", "D6": "Diseases", "D7": "Metals"}
-    path = written(ascii_mesh([Descriptor(ui, names[ui], tree_numbers=(numbers[ui],)) for ui in names]))
+    path = write_mesh(ascii_mesh([Descriptor(ui, names[ui], tree_numbers=(numbers[ui],)) for ui in names]))
     assert load_mesh(path).texts == ["Mercury: Diseases", "Mercury: Metals", "Diseases", "Metals"]
     assert mesh_ids(path) == {"Diseases": "D6", "Metals": "D7"}
 
@@ -330,41 +338,41 @@ def test_headings_with_the_same_name_are_distinguished(written):
         ),
     ],
 )
-def test_damaged_files_and_files_of_another_format_are_refused(written, content, message):
+def test_damaged_files_and_files_of_another_format_are_refused(write_mesh, content, message):
     with pytest.raises(ValueError, match=rf"a\.mesh: {message}" if message[0] == "n" else rf"a\.mesh: .*{message}"):
-        load_mesh(written(content))
+        load_mesh(write_mesh(content))
 
 
 @pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
-def test_skip_mode_keeps_descriptors_before_damage_in_a_compressed_file(written, form):
+def test_skip_mode_keeps_descriptors_before_damage_in_a_compressed_file(write_mesh, form):
     many = [Descriptor(f"D{row}", f"Milk {row}") for row in range(1009)]
     packed = gzip.compress(form(many).encode(), compresslevel=0)
     flipped = packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:]
     for damaged, fewest in ((packed[: len(packed) // 2], 300), (flipped, 900)):
-        path = written(damaged)
+        path = write_mesh(damaged)
         report = ReadReport(on_error="skip")
         assert len(load_mesh(path, report=report)) >= fewest
         assert report.left_out["damaged file"] == 1
         with pytest.raises(ValueError, match=r"a\.mesh: damaged after [\d,]+ records|a\.mesh: line [\d,]+: "):
             load_mesh(path)
     with pytest.raises(ValueError, match="damaged after 0 records"):
-        load_mesh(written(packed[:5]))
+        load_mesh(write_mesh(packed[:5]))
 
 
-def test_external_files_are_not_loaded(written, tmp_path):
+def test_external_files_are_not_loaded(write_mesh, tmp_path):
     (tmp_path / "secret").write_text("SECRET")
     entity = f'<!DOCTYPE DescriptorRecordSet [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>'
     content = xml().replace('<!DOCTYPE DescriptorRecordSet SYSTEM "https://example.org/a.dtd">', entity)
     with pytest.raises(ValueError, match="Entity 'leak' not defined"):
-        load_mesh(written(content.replace("Breast", "&leak;")))
+        load_mesh(write_mesh(content.replace("Breast", "&leak;")))
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_memory_does_not_grow_with_the_file(written, name):
+def test_memory_does_not_grow_with_the_file(write_mesh, name):
     note = "milk" * 6007
     many = [Descriptor(f"D{row}", f"Milk {row}", scope_note=note) for row in range(503)]
     form = {"desc2024.xml": xml, "d2024.bin": ascii_mesh, "mesh.jsonl": json_lines}[name]
-    path = written(form(many))
+    path = write_mesh(form(many))
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_mesh(path)) == 503
@@ -373,15 +381,15 @@ def test_memory_does_not_grow_with_the_file(written, name):
         tracemalloc.stop()
 
 
-def test_a_line_beyond_the_limit_is_refused(written, monkeypatch):
+def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch):
     monkeypatch.setattr(mesh, "_MAX_LINE", 1 << 10)
     long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
     for form in (ascii_mesh, json_lines):
         with pytest.raises(ValueError, match=r"damaged after 0 records: line \d is longer than 1,024 bytes"):
-            load_mesh(written(form([long])))
+            load_mesh(write_mesh(form([long])))
 
 
-def test_missing_files_invalid_choices_and_missing_parsers_are_named(written, monkeypatch, tmp_path):
+def test_missing_files_invalid_choices_and_missing_parsers_are_named(write_mesh, monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*nowhere\.xml \(in "):
         load_mesh(tmp_path / "nowhere.xml")
     with pytest.raises(FileNotFoundError, match="no file "):
@@ -390,8 +398,8 @@ def test_missing_files_invalid_choices_and_missing_parsers_are_named(written, mo
         load_mesh(tmp_path / "nowhere.xml", "synonyms")
     monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
-        load_mesh(written(xml()))
-    assert len(load_mesh(written(ascii_mesh()))) == 6
+        load_mesh(write_mesh(xml()))
+    assert len(load_mesh(write_mesh(ascii_mesh()))) == 6
 
 
 @pytest.fixture(scope="module")
@@ -404,7 +412,7 @@ def test_the_whole_of_mesh_loads_with_any_description(mesh_file, monkeypatch):
     report = ReadReport()
     descriptors = list(read_mesh(mesh_file, report))
     assert str(report) == "30,764 records from 1 file; left out: none"
-    monkeypatch.setattr(mesh, "read_mesh", lambda *arguments, **options: descriptors)  # reading takes seconds
+    monkeypatch.setattr(mesh, "read_mesh", lambda *arguments, **options: descriptors)  # takes seconds
     for describe in ((), *DESCRIPTIONS, DESCRIPTIONS):
         labels = load_mesh(mesh_file, describe, report)
         assert len(labels) == 30_764

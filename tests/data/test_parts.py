@@ -24,11 +24,11 @@ def records(*gold):
 
 
 def test_missing_parts_are_split_from_the_training_documents():
-    whole = documents(200)
-    cut = fill_parts({"train": whole})
-    assert sorted(name for part in PARTS for name in cut[part]["id"]) == sorted(whole["id"])
-    assert fill_parts({"train": whole})["test"]["id"][:] == cut["test"]["id"][:]
-    other = fill_parts({"train": whole, "test": documents(3, seed=1)})
+    original = documents(200)
+    cut = fill_parts({"train": original})
+    assert sorted(name for part in PARTS for name in cut[part]["id"]) == sorted(original["id"])
+    assert fill_parts({"train": original})["test"]["id"][:] == cut["test"]["id"][:]
+    other = fill_parts({"train": original, "test": documents(3, seed=1)})
     assert len(other["test"]) == 3
     assert len(other["train"]) + len(other["validation"]) == 200
     with pytest.raises(ValueError, match="no documents for validation: pass --validation_files"):
@@ -37,13 +37,13 @@ def test_missing_parts_are_split_from_the_training_documents():
 
 def test_held_out_labels_appear_in_the_test_part_only():
     parts = {part: documents(60, seed=len(part)) for part in PARTS}
-    left = hold_out_labels(parts, share=0.5)
-    names = {part: {name for row in left[part]["labels"] for name in row} for part in PARTS}
+    reduced = hold_out_labels(parts, share=0.5)
+    names = {part: {name for row in reduced[part]["labels"] for name in row} for part in PARTS}
     assert set(NAMES) - names["train"]
     assert names["train"]
     assert names["validation"] == names["train"]
     assert names["test"] == set(NAMES)
-    assert all(left["validation"]["labels"])
+    assert all(reduced["validation"]["labels"])
     with pytest.raises(ValueError, match=r"held_out 1.0 removes all labels of the train documents: lower it"):
         hold_out_labels(parts, share=1.0)
 

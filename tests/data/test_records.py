@@ -32,7 +32,7 @@ def raw(pmid, **changes):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a file of records, in the format that its name says; XML deletes those without a title."""
+    """Writes a file of records in the format of its suffix; in XML, records without a title are deletions."""
 
     def write_file(name, *records):
         path = tmp_path / "data" / name
@@ -54,7 +54,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads records with a cache of the test's own."""
+    """Loads records with a separate cache for each test."""
 
     def load_paths(paths, **options):
         return load_records(paths, cache_dir=tmp_path / "cache", **options)
@@ -90,19 +90,19 @@ def test_an_existing_name_with_glob_characters_is_read_literally(write):
     assert pmids(read_records(write("a[1].json", raw(3)))) == ["3"]
 
 
-@pytest.mark.parametrize("given", ["absent.xml", "absent/*.xml", ""])
-def test_missing_paths_are_reported_before_reading(tmp_path, given):
-    path = given and str(tmp_path / given)
-    with pytest.raises(FileNotFoundError, match=given.replace("*", r"\*") or "an empty string"):
+@pytest.mark.parametrize("missing", ["absent.xml", "absent/*.xml", ""])
+def test_missing_paths_are_reported_before_reading(tmp_path, missing):
+    path = missing and str(tmp_path / missing)
+    with pytest.raises(FileNotFoundError, match=missing.replace("*", r"\*") or "an empty string"):
         read_records(path)
 
 
 def test_empty_folders_and_unknown_formats_are_named(tmp_path, write):
     (tmp_path / "empty").mkdir()
     text = write("notes.txt", raw(3))
-    for given in (tmp_path / "empty", text, text.parent, f"{text.parent}/*.txt"):
+    for path in (tmp_path / "empty", text, text.parent, f"{text.parent}/*.txt"):
         with pytest.raises(ValueError, match=r"nothing to read at .*expected \.xml, \.json, \.jsonl"):
-            read_records(given)
+            read_records(path)
     with pytest.raises(ValueError, match="at least one file, folder or glob, got none"):
         read_records([])
 
@@ -141,22 +141,22 @@ def test_a_repeated_pmid_is_refused_or_skipped_after_its_first_record(write):
 
 
 def test_pmids_that_differ_in_leading_zeros_or_digits_are_different(write):
-    given = ["3", "03", "३", "3a", "30"]
-    assert pmids(read_records(write("a.json", *(raw(pmid) for pmid in given)))) == given
+    different = ["3", "03", "३", "3a", "30"]
+    assert pmids(read_records(write("a.json", *(raw(pmid) for pmid in different)))) == different
 
 
 def test_a_damaged_file_is_named_or_skipped(write):
-    whole = write("c.json", raw(7))
+    complete = write("c.json", raw(7))
     empty = write("a.json", raw(3))
     empty.write_bytes(b"")
     cut = write("b.jsonl.gz", raw(5))
     cut.write_bytes(cut.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"a\.json: empty file"):
-        list(read_records(whole.parent))
+        list(read_records(complete.parent))
     with pytest.raises(ValueError, match=r"b\.jsonl\.gz: damaged after"):
-        list(read_records([whole, cut]))
+        list(read_records([complete, cut]))
     report = ReadReport("skip")
-    assert "7" in pmids(read_records(whole.parent, report))
+    assert "7" in pmids(read_records(complete.parent, report))
     assert report.left_out == {"damaged file": 2}
     assert report.files == 3
 
@@ -184,10 +184,10 @@ def test_the_cache_returns_the_same_records_and_report(write, load, monkeypatch)
     path = write("a.jsonl", raw(3), raw(5, abstractText=""), {"pmid": "7"})
     first, report = load(path, on_error="skip")
     monkeypatch.setattr("hf_gile.data.records._read_piece", lambda *_, **__: 1 / 0)
-    again, report_again = load(path, on_error="skip")
-    assert list(again) == list(first)
-    assert again._fingerprint == first._fingerprint
-    assert report_again == report
+    cached, cached_report = load(path, on_error="skip")
+    assert list(cached) == list(first)
+    assert cached._fingerprint == first._fingerprint
+    assert cached_report == report
     assert report.left_out == {"without abstract": 1, "malformed record": 1}
 
 
@@ -239,7 +239,7 @@ def test_without_datasets_the_error_names_the_extra(write, monkeypatch):
 
 @pytest.fixture
 def baseline(write):
-    """A baseline of two files and two of updates."""
+    """Returns a baseline of two files, and two update files."""
     write("pubmed24n0001.xml.gz", raw(3), raw(5), raw(7))
     write("pubmed24n0002.xml.gz", raw(11), raw(13), raw(17))
     write("pubmed24n0003.xml.gz", raw(5, title="Later."), raw(19), {"pmid": "13"}, {"pmid": "17"})
@@ -316,7 +316,7 @@ def test_a_pmid_repeated_across_xml_and_json_is_refused(write, load):
 
 @pytest.fixture
 def large(write, monkeypatch):
-    """Two BioASQ files in many parts; of 97 pmids, two come twice in one part and five in both files."""
+    """Writes two BioASQ files with many parts; of 97 pmids, two are repeated within a part, five across files."""
     monkeypatch.setattr("hf_gile.data.bioasq._PIECE", 1009)
     some = [raw(pmid) for pmid in range(1, 54)]
     some[13:13] = [raw(13, title="Later."), raw(13, title="Later.")]

@@ -130,12 +130,12 @@ def test_a_scan_finds_nothing_in_files_of_another_format(scanned):
 
 @pytest.mark.parametrize("citations", [pytest.param("demo_citations", marks=pytest.mark.slow), "first_citations"])
 def test_a_scan_finds_every_citation_of_a_real_file(request, search_only, citations):
-    found = scan(demo_file())
+    result = scan(demo_file())
     pmids = [int(record["pmid"]) for record in request.getfixturevalue(citations)]
-    assert found.pmids.tolist()[: len(pmids)] == pmids
-    assert len(found.pmids) == 30_000
-    assert set(found.versions.tolist()) == {1}
-    assert len(found.deletions) == 0
+    assert result.pmids.tolist()[: len(pmids)] == pmids
+    assert len(result.pmids) == 30_000
+    assert set(result.versions.tolist()) == {1}
+    assert len(result.deletions) == 0
 
 
 def scan_of(*pmids, versions=None, deletions=()):
@@ -152,8 +152,8 @@ FATES = {
     "a deletion in the same file": ([scan_of(3, 5, deletions=[[2, 3]])], [2, 0]),
     "a deletion before its citation": ([scan_of(3, 5, deletions=[[0, 3], [1, 5]])], [0, 0]),
     "a citation after its deletion": ([scan_of(3, versions=[2]), scan_of(deletions=[[0, 3]]), scan_of(3)], [2, 0]),
-    "a deletion of what was revised": ([scan_of(3), scan_of(3), scan_of(deletions=[[0, 3]])], [1, 2]),
-    "a deletion given twice": ([scan_of(3), scan_of(deletions=[[0, 3], [0, 3]])], [2]),
+    "a deletion of a revised citation": ([scan_of(3), scan_of(3), scan_of(deletions=[[0, 3]])], [1, 2]),
+    "a repeated deletion": ([scan_of(3), scan_of(deletions=[[0, 3], [0, 3]])], [2]),
     "no number": ([scan_of(0, 0), scan_of(0)], [0, 0, 0]),
     "nothing": ([], []),
 }
@@ -167,7 +167,7 @@ def test_the_newest_version_of_a_citation_counts(scans, fates):
 
 def test_the_newest_version_is_the_same_as_in_sequential_reading():
     generator = random.Random(0)
-    scans, by_one, newest = [], [], {}
+    scans, sequential, newest = [], [], {}
     for _ in range(11):
         pmids = [generator.randrange(1, 60) for _ in range(generator.randrange(30))]
         versions = [generator.choice([1, 1, 1, 2]) for _ in pmids]
@@ -176,26 +176,26 @@ def test_the_newest_version_is_the_same_as_in_sequential_reading():
         for number in range(len(pmids) + 1):
             for after, pmid in deletions:
                 if after == number and pmid in newest:
-                    by_one[newest.pop(pmid)[1]] = DELETED
+                    sequential[newest.pop(pmid)[1]] = DELETED
             if number < len(pmids):
-                version, place = newest.get(pmids[number], (0, None))
-                by_one.append(CURRENT)
+                version, position = newest.get(pmids[number], (0, None))
+                sequential.append(CURRENT)
                 if versions[number] < version:
-                    by_one[-1] = SUPERSEDED
+                    sequential[-1] = SUPERSEDED
                     continue
-                if place is not None:
-                    by_one[place] = SUPERSEDED
-                newest[pmids[number]] = (versions[number], len(by_one) - 1)
-    assert compute_fates(scans).tolist() == by_one
+                if position is not None:
+                    sequential[position] = SUPERSEDED
+                newest[pmids[number]] = (versions[number], len(sequential) - 1)
+    assert compute_fates(scans).tolist() == sequential
 
 
 def test_file_names_give_the_order_in_any_folder(write, tmp_path):
     (tmp_path / "updates").mkdir()
     first = write(document(citation(3), citation(5)), "pubmed24n0001.xml")
     second = write(document(citation(5)), "updates/pubmed24n0002.xml")
-    found = read_revisions([second, first])
-    assert list(found.of(str(first))) == [CURRENT, SUPERSEDED]
-    assert list(found.of(str(second))) == [CURRENT]
+    revisions = read_revisions([second, first])
+    assert list(revisions.of(str(first))) == [CURRENT, SUPERSEDED]
+    assert list(revisions.of(str(second))) == [CURRENT]
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
@@ -203,12 +203,12 @@ def test_several_processes_agree_and_the_cache_is_reused(write, tmp_path, monkey
     files = [write(document(citation(3), citation(pmid)), f"{pmid}.xml") for pmid in (5, 7, 11)]
     expected = read_revisions(files)
     options = {"num_proc": num_proc, "cache_dir": tmp_path / "cache"}
-    found = load_revisions(files, **options)
+    loaded = load_revisions(files, **options)
     monkeypatch.setattr(revisions, "scan", None)
     monkeypatch.setattr(revisions, "compute_fates", None)
-    again = load_revisions(files, **options)
+    cached = load_revisions(files, **options)
     for path in map(str, files):
-        assert found.of(path) == again.of(path) == expected.of(path)
+        assert loaded.of(path) == cached.of(path) == expected.of(path)
     assert expected.of(str(files[0])) == bytes([SUPERSEDED, CURRENT])
 
 

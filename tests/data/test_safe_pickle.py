@@ -15,7 +15,7 @@ from hf_gile.data.safe_pickle import load_pickle
 
 
 class Call:
-    """Pickled as a call of any function, as an attacker would."""
+    """An object that an attacker pickles as a function call."""
 
     def __init__(self, function, *arguments, state=None):
         self.reduced = (function, arguments) if state is None else (function, arguments, state)
@@ -26,7 +26,7 @@ class Call:
 
 @pytest.fixture
 def load(tmp_path):
-    """Writes bytes, or the pickle of an object, to a file and loads it."""
+    """Writes bytes or a pickled object to a file, and loads the file."""
 
     def load_object(content, protocol=2, name="vectors.pkl"):
         data = content if isinstance(content, bytes) else pickle.dumps(content, protocol)
@@ -70,7 +70,7 @@ def test_plain_data_is_restored(load, content, protocol):
 def test_arrays_are_restored(load, array, protocol):
     got = load([array, array], protocol)[1]
     assert np.array_equal(got, array)
-    assert got.dtype == array.dtype.newbyteorder("=")  # numpy turns them as it reads
+    assert got.dtype == array.dtype.newbyteorder("=")  # numpy converts them when reading
 
 
 def test_arrays_written_by_numpy_1_are_read(load):
@@ -87,7 +87,7 @@ def test_pickles_of_python_2_are_read(load):
         b"(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U\x04\x00\x00\xc0?tb\x86."
     )
     words, vector = load(data)
-    assert words == ["ž".encode(), "é"]  # bytes say what they are, instead of being taken for Latin-1
+    assert words == ["ž".encode(), "é"]  # bytes remain bytes and are not decoded as Latin-1
     assert vector.tolist() == [1.5]
     assert vector.dtype == np.float32
 
@@ -176,7 +176,7 @@ def test_arrays_that_would_crash_numpy_are_refused(load, content, message):
 
 
 def test_a_pickle_cannot_affect_the_next_read(load):
-    # The state (None, {name: value}) sets attributes, here of what stands in for a function.
+    # The state (None, {name: value}) sets attributes, here of the placeholder of a function.
     for stand_in in (b"cnumpy\ndtype\n", b"c_codecs\nencode\n", b"c__builtin__\nset\n"):
         load(stand_in + b"(N}V__setstate__\nc__builtin__\nset\nstb.")
     assert load(np.arange(3)).tolist() == [0, 1, 2]
@@ -184,9 +184,9 @@ def test_a_pickle_cannot_affect_the_next_read(load):
 
 
 def _doubled(data, times):
-    """A tuple of the last tuple twice, again and again."""
-    for place in range(times):
-        data += b"q" + bytes([place]) + b"h" + bytes([place]) + b"\x86"
+    """Returns nested tuples, each with the previous tuple twice."""
+    for index in range(times):
+        data += b"q" + bytes([index]) + b"h" + bytes([index]) + b"\x86"
     return data
 
 
@@ -203,7 +203,7 @@ EMPTY_TEXTS = (
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"Nr\xff\xff\xff\x1f.", "pair"),  # for these nine bytes the unpickler in C takes four gigabytes
+        (b"Nr\xff\xff\xff\x1f.", "pair"),  # the unpickler in C allocates four gigabytes for these nine bytes
         (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "EOFError"),
         (b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little") + b".", "EOFError"),
         (b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little") + b"N", "expected a pickle"),

@@ -1,4 +1,4 @@
-"""Pairs of sentences from files and from datasets."""
+"""Sentence pairs from files and datasets."""
 
 import gzip
 
@@ -29,14 +29,14 @@ def test_a_folder_of_text_files_is_read_line_by_line(folder):
 def test_datasets_may_have_a_translation_column_or_a_column_per_language(monkeypatch, nested):
     pairs = [{"de": de, "en": en} for de, en in zip(GERMAN, ENGLISH, strict=True)]
     rows = Dataset.from_dict({"translation": pairs} if nested else {"de": GERMAN, "en": ENGLISH})
-    named = []
+    calls = []
     loaded = DatasetDict(dict.fromkeys(("train", "validation", "test"), rows))
-    monkeypatch.setattr("datasets.load_dataset", lambda *names: named.append(names) or loaded)
+    monkeypatch.setattr("datasets.load_dataset", lambda *names: calls.append(names) or loaded)
     assert load_sentence_pairs("wmt/wmt14", "en", "de", "de-en")["test"].to_dict() == {
         "source": ENGLISH,
         "target": GERMAN,
     }
-    assert named == [("wmt/wmt14", "de-en")]
+    assert calls == [("wmt/wmt14", "de-en")]
     with pytest.raises(ValueError, match="no sentences in 'fi', only"):
         load_sentence_pairs("wmt/wmt14", "fi", "en")
     del loaded["validation"]

@@ -36,7 +36,7 @@ EMPTY = {
 
 
 def in_format(turtle, kind):
-    """The same statements in another format."""
+    """Converts statements to another format."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         dataset = rdflib.Dataset(default_union=True)
@@ -47,7 +47,7 @@ def in_format(turtle, kind):
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes a file with some statements."""
+    """Writes a file with these statements."""
 
     def write(content, name="a.ttl"):
         path = tmp_path / name
@@ -348,8 +348,8 @@ def test_empty_results_name_the_available_choices(labels_of, scheme):
     message = r"a\.ttl: 3 concepts; names requested in nl or es, available in en \(4\), de \(3\), fr \(1\)"
     with pytest.raises(ValueError, match=message) as raised:
         labels_of(HEART, ["nl", "es"], scheme=scheme)
-    found = "scheme requested http://example.org/nowhere, available http://example.org/organs"
-    assert (found in str(raised.value)) == bool(scheme)
+    message = "scheme requested http://example.org/nowhere, available http://example.org/organs"
+    assert (message in str(raised.value)) == bool(scheme)
     with pytest.raises(ValueError, match="0 concepts; names requested in en, available in none; 0 records from 1 file"):
         labels_of("ex:1 ex:2 ex:3 .")
     with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: without a name in en"):
@@ -360,8 +360,8 @@ def test_external_resources_are_not_loaded(written, tmp_path):
     skos = "http://www.w3.org/2004/02/skos/core#"
     context = written(json.dumps({"@context": {"name": f"{skos}prefLabel"}}), "context.jsonld")
     concept = {"@id": "http://example.org/1", "@type": f"{skos}Concept", "name": "a"}
-    for drawn in (context.as_uri(), ["http://127.0.0.1:1/context", {}], {"@import": context.as_uri()}):
-        for data in ({"@context": drawn, **concept}, [{"@graph": [{"@context": drawn, **concept}]}]):
+    for reference in (context.as_uri(), ["http://127.0.0.1:1/context", {}], {"@import": context.as_uri()}):
+        for data in ({"@context": reference, **concept}, [{"@graph": [{"@context": reference, **concept}]}]):
             with pytest.raises(ValueError, match=r"a\.jsonld: @(context|import) is the URL '.*', which is not fetched"):
                 load_skos(written(json.dumps(data), "a.jsonld"))
     inline = {"@context": json.loads(context.read_text())["@context"], **concept}

@@ -28,7 +28,7 @@ DOCUMENTS = [
 
 
 def content(name, rows=ROWS, **options):
-    """The bytes of a table of such rows, in the format that its name says."""
+    """Returns the bytes of a table with these rows, in the format of its suffix."""
     suffix = name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix == "parquet":
         sink = pa.BufferOutputStream()
@@ -65,7 +65,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads into a cache of the test's own; with rows as a list, and the report."""
+    """Loads with a separate cache for each test; returns rows as a list, and the report."""
 
     def load_all(paths, text="text", **options):
         dataset, report = load_table(paths, text, cache_dir=tmp_path / "cache", **options)
@@ -76,7 +76,7 @@ def load(tmp_path):
 
 @pytest.fixture
 def stream(load):
-    """The rows of a file, without a cache."""
+    """Returns the rows of a file, without a cache."""
 
     def read(paths, text="text", **options):
         return load(paths, text, streaming=True, **options)
@@ -126,7 +126,7 @@ def test_gzip_is_detected_by_content(write, stream):
 
 
 @pytest.mark.parametrize(
-    ("given", "separator", "expected"),
+    ("labels", "separator", "expected"),
     [
         (["b", "a", "b"], None, ["b", "a"]),
         ([7, 30], None, ["7", "30"]),
@@ -140,14 +140,14 @@ def test_gzip_is_detected_by_content(write, stream):
         (["b; a"], ";", ["b; a"]),
     ],
 )
-def test_labels_may_be_a_list_or_a_separated_string(write, stream, given, separator, expected):
-    path = write("a.jsonl", json.dumps({"text": "On mice.", "labels": given}))
+def test_labels_may_be_a_list_or_a_separated_string(write, stream, labels, separator, expected):
+    path = write("a.jsonl", json.dumps({"text": "On mice.", "labels": labels}))
     assert stream(path, separator=separator)[0][0]["labels"] == expected
 
 
-@pytest.mark.parametrize("given", [None, [], "", " ", ";; "])
-def test_rows_without_text_or_labels_are_skipped_and_counted(write, stream, given):
-    rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": given}, {"text": " ", "labels": 3}]
+@pytest.mark.parametrize("labels", [None, [], "", " ", ";; "])
+def test_rows_without_text_or_labels_are_skipped_and_counted(write, stream, labels):
+    rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": labels}, {"text": " ", "labels": 3}]
     documents, report = stream(write("a.jsonl", rows=rows), separator=";")
     assert len(documents) == report.records == 1
     assert report.left_out == {"without labels": 1, "without text": 1}
@@ -218,7 +218,7 @@ def test_a_text_column_present_in_some_rows_is_read(write, stream):
 )
 def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
     rows = [{"id": 3, "text": "x", "labels": ["m"]}, {"id": 5, "text": "y", "labels": ["m"]} | row]
-    path = write("a.jsonl", "".join(json.dumps(one) + "\n" for one in rows))
+    path = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}.*; fix it"):
         stream(path, id="id")
     documents, report = stream(path, id="id", on_error="skip")
@@ -227,8 +227,8 @@ def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
 
 
 def test_a_json_label_cell_must_be_a_list(write, stream):
-    for given in ('"mice"', '{"a": 1}', "[1", "mice", "[" * 100_000):
-        path = write("a.jsonl", json.dumps({"text": "x", "labels": given}))
+    for labels in ('"mice"', '{"a": 1}', "[1", "mice", "[" * 100_000):
+        path = write("a.jsonl", json.dumps({"text": "x", "labels": labels}))
         with pytest.raises(ValueError, match="line 1: labels must be a JSON list"):
             stream(path, separator="json")
 
@@ -278,7 +278,7 @@ def test_a_json_file_must_contain_a_list(write, stream, data, message):
 
 
 @pytest.mark.parametrize(
-    ("written", "asked"),
+    ("encoding", "requested"),
     [
         ("utf-8", "utf-8"),
         ("utf-8-sig", "utf-8"),
@@ -291,12 +291,12 @@ def test_a_json_file_must_contain_a_list(write, stream, data, message):
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.json"])
-def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, written, asked, end, name):
+def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, encoding, requested, end, name):
     text = {"csv": 'text,labels\n"Über\u0085\nMäuse",mäuse\n', "jsonl": '{"text": "Über Mäuse", "labels": "mäuse"}\n'}
     text["json"] = f"[{text['jsonl']}]"
-    data = text[name.split(".")[1]].replace("\u0085", "\u0085" if "utf" in written else "").replace("\n", end)
-    data = data.encode(written)
-    (row,), _ = stream(write(name, gzip.compress(data) if name.endswith("gz") else data), encoding=asked)
+    data = text[name.split(".")[1]].replace("\u0085", "\u0085" if "utf" in encoding else "").replace("\n", end)
+    data = data.encode(encoding)
+    (row,), _ = stream(write(name, gzip.compress(data) if name.endswith("gz") else data), encoding=requested)
     assert row["labels"] == ["mäuse"]
     assert row["text"].split() == ["Über", "Mäuse"]
 
@@ -614,12 +614,12 @@ def features_of_labels():
 @pytest.mark.parametrize("kind", features_of_labels())
 @pytest.mark.parametrize("streaming", [False, True])
 def test_dataset_labels_become_label_ids(dataset_of, kind, streaming):
-    values, feature, expected, named = features_of_labels()[kind]
+    values, feature, expected, has_names = features_of_labels()[kind]
     rows = dataset_of(values, feature)
     documents, label_set = table_of(rows.to_iterable_dataset() if streaming else rows, separator=";")
     assert [row["labels"] for row in documents] == expected
     assert list(documents.features) == ["id", "text", "labels"]
-    assert (label_set.ids == ["mice", "rats", "stars"]) if named else label_set is None
+    assert (label_set.ids == ["mice", "rats", "stars"]) if has_names else label_set is None
 
 
 def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of):

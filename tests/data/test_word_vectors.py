@@ -14,7 +14,7 @@ VECTORS = np.array([[0.5, -1.0], [0.0, 2.0], [3.0, 0.25]], np.float32)
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a pickled pair, or the arrays of an .npz file."""
+    """Writes a pickled pair or an .npz file with arrays."""
 
     def write_file(words=WORDS, vectors=VECTORS, name="english.pkl.gz"):
         path = tmp_path / name
@@ -83,7 +83,7 @@ def test_a_pickle_without_words_and_vectors_is_refused(tmp_path):
 def test_npz_files_without_words_and_vectors_are_refused(write, tmp_path):
     path = tmp_path / "english.npz"
     message = r"english\.npz: expected an \.npz file with the arrays words and vectors"
-    with pytest.raises(ValueError, match=message):  # numpy would unpickle them
+    with pytest.raises(ValueError, match=message):  # which numpy would unpickle
         load_word_vectors(write(np.array(WORDS, object), VECTORS, "english.npz"))
     np.savez(path, words=WORDS)
     with pytest.raises(ValueError, match=message):
@@ -108,7 +108,7 @@ BINARY = b"".join(word.encode() + b" " + vector.tobytes() for word, vector in zi
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads a file of these bytes."""
+    """Loads a file with these bytes."""
 
     def load_bytes(data, name="english.vec", **options):
         path = tmp_path / name
@@ -302,7 +302,7 @@ def test_headers_must_match_the_content(load, header, message):
     ids=range(11),
 )
 def test_text_files_of_another_format_are_refused(load, data, message):
-    if message is None:  # an absurd word, but one
+    if message is None:  # an unlikely but valid word
         assert load(data).vectors.tolist() == [[1], [2]]
         return
     with pytest.raises(ValueError, match=rf"english\.vec: {message}"):

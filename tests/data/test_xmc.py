@@ -42,7 +42,7 @@ def text_of_matrix(rows, num_labels=5):
 
 
 def matrix(rows, num_labels=5):
-    """Labels as scipy holds them."""
+    """Returns labels as a scipy matrix."""
     from scipy import sparse
 
     ends = np.cumsum([0, *(len(gold) for _, gold in rows)])
@@ -272,7 +272,7 @@ def test_labels_that_do_not_match_the_matrix_are_refused(write, load, changes, m
 
 
 def claiming(data, name, size):
-    """An .npz file in which the header of an array promises another size."""
+    """Returns an .npz file in which the header of an array has a wrong size."""
     source, sink = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
         for entry in source.namelist():
@@ -286,7 +286,7 @@ def claiming(data, name, size):
 
 
 def bomb(name):
-    """An .npz file of some kilobytes with an array of 32 MiB."""
+    """Returns an .npz file of a few kilobytes with an array of 32 MiB."""
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in ("format", "shape", "indptr", "indices", "data"):
@@ -309,20 +309,20 @@ def broken_matrices():
         np.savez(sink, **arrays)
         return sink.getvalue()
 
-    whole = matrix(TRAIN)
+    valid = matrix(TRAIN)
     return {
-        "a sparse matrix by rows, .*got .*csc.*tocsr": saved(whole.tocsc()),
+        "a sparse matrix by rows, .*got .*csc.*tocsr": saved(valid.tocsc()),
         "a sparse matrix by rows, .*: ": b"no matrix",
-        "a sparse matrix by rows, .*not a zip": saved(whole)[:-100],
+        "a sparse matrix by rows, .*not a zip": saved(valid)[:-100],
         "6 labels, but 5 label texts": saved(matrix(TRAIN, 6)),
-        r"the arrays of the sparse matrix do not match": saved(whole, indptr=np.array([0, 2, 1, 4, 5, 6])),
-        r"arrays of the sparse matrix do not match": saved(whole, indices=np.array([0, 1, 2, 3, 4, 5])),
-        r"of the sparse matrix do not match": saved(whole, shape=np.array([4, 5])),
-        r"do not match: not all are lists": saved(whole, shape=np.array([4])),
-        r"arrays of the sparse matrix do not match: ": saved(whole, indptr=np.array([[0, 1]])),
-        r"the arrays of the sparse matrix do not": saved(whole, data=np.array(["a"] * 6)),
-        r"expected a sparse matrix by rows, .*object": saved(whole, shape=np.array([5, 5], object)),
-        r"expected a sparse matrix by rows, .*a wrong number of bytes": claiming(saved(whole), "indices", 1 << 40),
+        r"the arrays of the sparse matrix do not match": saved(valid, indptr=np.array([0, 2, 1, 4, 5, 6])),
+        r"arrays of the sparse matrix do not match": saved(valid, indices=np.array([0, 1, 2, 3, 4, 5])),
+        r"of the sparse matrix do not match": saved(valid, shape=np.array([4, 5])),
+        r"do not match: not all are lists": saved(valid, shape=np.array([4])),
+        r"arrays of the sparse matrix do not match: ": saved(valid, indptr=np.array([[0, 1]])),
+        r"the arrays of the sparse matrix do not": saved(valid, data=np.array(["a"] * 6)),
+        r"expected a sparse matrix by rows, .*object": saved(valid, shape=np.array([5, 5], object)),
+        r"expected a sparse matrix by rows, .*a wrong number of bytes": claiming(saved(valid), "indices", 1 << 40),
         r"expands to more than 200 times its size.*numpy.savez": bomb("indices"),
         " has labels for only 4 documents": saved(matrix(TRAIN[:4])),
         " has labels for more": saved(matrix([*TRAIN, TRAIN[0]])),

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from test_zero_shot import labels_of, made_records
+from test_zero_shot import labels_of, make_records
 
 from hf_gile.data.year_split import year_split
 
@@ -11,23 +11,23 @@ YEARS = [1999, 2003, 2004, 2004, 2005, 2010, 2015, 2016, None]
 
 
 def dated_records(count=2003):
-    return [record | {"year": YEARS[place % len(YEARS)]} for place, record in enumerate(made_records(count))]
+    return [record | {"year": YEARS[row % len(YEARS)]} for row, record in enumerate(make_records(count))]
 
 
 @pytest.fixture(params=["list", "dataset", "shuffled dataset"])
-def given(request):
-    """Records, as a list and as a dataset."""
+def records(request):
+    """Returns records, as a list or a dataset."""
     if request.param == "list":
         return dated_records()
     dataset = pytest.importorskip("datasets").Dataset.from_list(dated_records())
     return dataset if request.param == "dataset" else dataset.shuffle(seed=0)
 
 
-def test_documents_are_split_by_year_and_otherwise_unchanged(given):
-    split = year_split(given, test_until=2015, validation=101)
+def test_documents_are_split_by_year_and_otherwise_unchanged(records):
+    split = year_split(records, test_until=2015, validation=101)
     expected = {2005: "test", 2010: "test", 2015: "test", 2016: None, None: None}
     parts = {record["pmid"]: part for part in ("train", "validation", "test") for record in getattr(split, part)}
-    by_pmid = {record["pmid"]: record for record in given}
+    by_pmid = {record["pmid"]: record for record in records}
     for pmid, record in by_pmid.items():
         if record["year"] is not None and record["year"] <= 2004:
             assert parts[pmid] in ("train", "validation")
@@ -36,14 +36,14 @@ def test_documents_are_split_by_year_and_otherwise_unchanged(given):
     for part in ("train", "validation", "test"):
         rows = list(getattr(split, part))
         assert rows == [by_pmid[row["pmid"]] for row in rows]
-        order = [record["pmid"] for record in given if parts.get(record["pmid"]) == part]
+        order = [record["pmid"] for record in records if parts.get(record["pmid"]) == part]
         assert [row["pmid"] for row in rows] == order
     assert len(split.validation) == 101
     assert split.dropped == {"without year": 222, "other years": 222}
 
 
-def test_labels_without_training_documents_are_unseen(given):
-    split = year_split(given, validation=0.5)
+def test_labels_without_training_documents_are_unseen(records):
+    split = year_split(records, validation=0.5)
     assert split.seen == Counter(label for record in split.train for label in record["meshUI"])
     tested = Counter(label for record in split.test for label in record["meshUI"])
     trained = labels_of(split.train)
@@ -119,7 +119,7 @@ def test_invalid_years_and_sizes_are_refused(options, message):
 
 
 def test_a_collection_without_years_is_refused():
-    records = [record | {"year": None} for record in made_records(11)]
+    records = [record | {"year": None} for record in make_records(11)]
     with pytest.raises(ValueError, match="no documents for training, until 2004: all 11 have no year"):
         year_split(records)
     with pytest.raises(ValueError, match=r"all 0 have no year"):

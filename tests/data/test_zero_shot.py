@@ -6,8 +6,8 @@ import pytest
 from hf_gile.data import held_out_labels, split_of, zero_shot_split
 
 
-def made_records(count=2003, labels=101, seed=0):
-    """Records whose labels are as unequally frequent as headings are."""
+def make_records(count=2003, labels=101, seed=0):
+    """Returns records with label frequencies as unequal as those of headings."""
     generator = random.Random(seed)
     ids = [f"D{number:06}" for number in range(labels)]
     weights = [1 / (rank + 1) for rank in range(labels)]
@@ -24,23 +24,23 @@ def labels_of(records):
 
 
 @pytest.fixture(params=["list", "dataset", "shuffled dataset"])
-def given(request):
-    """Records, as a list and as a dataset."""
+def all_records(request):
+    """Returns records, as a list or a dataset."""
     if request.param == "list":
-        return made_records()
-    dataset = pytest.importorskip("datasets").Dataset.from_list(made_records())
+        return make_records()
+    dataset = pytest.importorskip("datasets").Dataset.from_list(make_records())
     return dataset if request.param == "dataset" else dataset.shuffle(seed=0)
 
 
-def test_held_out_labels_are_absent_from_training_and_validation(given):
-    split = zero_shot_split(given, share=0.3)
+def test_held_out_labels_are_absent_from_training_and_validation(all_records):
+    split = zero_shot_split(all_records, share=0.3)
     assert split.unseen
     assert not split.unseen.keys() & (labels_of(split.train) | labels_of(split.validation))
     assert not split.unseen.keys() & split.seen.keys()
 
 
-def test_test_labels_are_seen_held_out_or_unseen_by_chance(given):
-    split = zero_shot_split(given, share=0.3, test=0.3)
+def test_test_labels_are_seen_held_out_or_unseen_by_chance(all_records):
+    split = zero_shot_split(all_records, share=0.3, test=0.3)
     groups = [split.seen, split.unseen, split.unseen_by_chance]
     assert labels_of(split.test) <= set().union(*groups)
     assert sum(map(len, groups)) == len(set().union(*groups))
@@ -51,7 +51,7 @@ def test_test_labels_are_seen_held_out_or_unseen_by_chance(given):
 
 
 def test_labels_that_occur_only_in_the_test_part_are_unseen_by_chance():
-    records = made_records()
+    records = make_records()
     tested = next(record for record in records if split_of(record["pmid"]) == "test")
     tested["meshUI"], tested["meshMajor"] = ["D999999"], ["rare"]
     split = zero_shot_split(records)
@@ -60,26 +60,26 @@ def test_labels_that_occur_only_in_the_test_part_are_unseen_by_chance():
     assert "D999999" not in split.unseen
 
 
-def test_the_split_keeps_all_documents_and_the_test_labels(given):
-    split = zero_shot_split(given, share=0.3)
-    by_pmid = {record["pmid"]: record for record in given}
-    assert list(split.test) == [record for record in given if split_of(record["pmid"]) == "test"]
+def test_the_split_keeps_all_documents_and_the_test_labels(all_records):
+    split = zero_shot_split(all_records, share=0.3)
+    by_pmid = {record["pmid"]: record for record in all_records}
+    assert list(split.test) == [record for record in all_records if split_of(record["pmid"]) == "test"]
     for part, records in (("train", split.train), ("validation", split.validation)):
-        whole = [record["pmid"] for record in given if split_of(record["pmid"]) == part]
-        assert len(records) + split.dropped[part] == len(whole)
+        part_ids = [record["pmid"] for record in all_records if split_of(record["pmid"]) == part]
+        assert len(records) + split.dropped[part] == len(part_ids)
         for record in records:
             original = by_pmid[record["pmid"]]
             names = dict(zip(original["meshUI"], original["meshMajor"], strict=True))
-            kept = [label for label in original["meshUI"] if label not in split.unseen]
-            assert record == original | {"meshUI": kept, "meshMajor": [names[label] for label in kept]}
-            assert kept
+            remaining = [label for label in original["meshUI"] if label not in split.unseen]
+            assert record == original | {"meshUI": remaining, "meshMajor": [names[label] for label in remaining]}
+            assert remaining
     assert split.dropped["train"] > 0
 
 
 def test_a_dataset_and_a_list_are_split_alike():
     datasets = pytest.importorskip("datasets")
-    table = datasets.Dataset.from_list(made_records())
-    of_list, of_table = zero_shot_split(made_records()), zero_shot_split(table)
+    table = datasets.Dataset.from_list(make_records())
+    of_list, of_table = zero_shot_split(make_records()), zero_shot_split(table)
     assert of_list.unseen
     for part in ("train", "validation", "test"):
         assert list(getattr(of_table, part)) == getattr(of_list, part)
@@ -88,7 +88,7 @@ def test_a_dataset_and_a_list_are_split_alike():
 
 
 def test_the_split_does_not_depend_on_the_order_of_records():
-    records = made_records()
+    records = make_records()
     split = zero_shot_split(iter(records))
     other = zero_shot_split(iter(records[::-1]))
     assert other.train == split.train[::-1]
@@ -99,9 +99,9 @@ def test_the_split_does_not_depend_on_the_order_of_records():
 
 
 def test_the_input_is_not_modified():
-    records = made_records()
+    records = make_records()
     zero_shot_split(records, share=1.0)
-    assert records == made_records()
+    assert records == make_records()
 
 
 def test_held_out_labels_are_the_same_on_every_machine():
@@ -146,7 +146,7 @@ def test_shares_are_met_and_a_salt_selects_other_labels():
 )
 def test_invalid_shares_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        zero_shot_split(made_records(101), **options)
+        zero_shot_split(make_records(101), **options)
 
 
 def test_an_empty_collection_is_refused():
@@ -159,9 +159,9 @@ def test_the_split_of_a_dataset_does_not_depend_on_batch_size(monkeypatch, batch
     monkeypatch.setattr("hf_gile.data.columns._BATCH", batch)
     monkeypatch.setattr("hf_gile.data.columns._WHOLE_BATCH", batch)
     datasets = pytest.importorskip("datasets")
-    records = made_records(101)
+    records = make_records(101)
     table = datasets.concatenate_datasets([datasets.Dataset.from_list(part) for part in (records[:31], records[31:])])
-    of_list, of_table = (zero_shot_split(given, share=0.5, max_count=20) for given in (records, table))
+    of_list, of_table = (zero_shot_split(source, share=0.5, max_count=20) for source in (records, table))
     assert of_list.unseen
     assert list(of_table.train) == of_list.train
     assert list(of_table.test) == of_list.test
@@ -169,7 +169,7 @@ def test_the_split_of_a_dataset_does_not_depend_on_batch_size(monkeypatch, batch
 
 
 def test_an_empty_part_of_a_dataset_stays_a_dataset():
-    table = pytest.importorskip("datasets").Dataset.from_list(made_records(101))
+    table = pytest.importorskip("datasets").Dataset.from_list(make_records(101))
     split = zero_shot_split(table, validation=0.0, share=0.5)
     assert len(split.validation) == 0
     assert split.validation.features == table.features

@@ -22,13 +22,13 @@ CONTENTS = {
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes all files; changes go into the file of one language and split."""
+    """Writes all files, with changes to the file of a language and split."""
 
     def write_files(language="english", split="train", **changes):
         for part in ("train", "dev", "test"):
-            for one, content in CONTENTS.items():
-                changed = content | (changes if (one, part) == (language, split) else {})
-                path = tmp_path / part / f"{one}.json"
+            for name, content in CONTENTS.items():
+                changed = content | (changes if (name, part) == (language, split) else {})
+                path = tmp_path / part / f"{name}.json"
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(json.dumps(changed))
         return tmp_path
@@ -83,9 +83,9 @@ def test_joint_word_ids_stand_for_the_same_words(write):
     assert len(set(joint.words)) == 2 + 7 + 5 == len(joint.vectors)
     assert joint.word_offsets == {"english": 2, "german": 9}
     for language, words in WORDS.items():
-        own, shared = corpus.documents[language]["train"], joint.documents[language]["train"]
-        assert shared["language"] == [language] * len(own)
-        for before, after in zip(own, shared, strict=True):
+        separate, shared = corpus.documents[language]["train"], joint.documents[language]["train"]
+        assert shared["language"] == [language] * len(separate)
+        for before, after in zip(separate, shared, strict=True):
             texts = [[f"{language}:{words[word]}" for word in sentence] for sentence in before["input_ids"]]
             assert [[joint.words[word] for word in sentence] for sentence in after["input_ids"]] == texts
             ids = [corpus.label_sets[language].ids[column] for column in before["labels"]]
@@ -104,7 +104,7 @@ def test_joint_vectors_follow_a_padding_row_and_a_mean_row(write):
 def test_joint_labels_are_grouped_by_language(write):
     joint = load_dw(write(), word_vectors=VECTORS).joint()
     assert joint.label_set.ids == ["english:0_1", "english:2", "english:6", "german:3", "german:4"]
-    assert joint.label_set.names.count("internet") == 2  # the same word, of another language
+    assert joint.label_set.names.count("internet") == 2  # the same word in another language
     assert joint.label_languages.tolist() == [0, 0, 0, 1, 1]
     assert joint.label_offsets == {"english": 0, "german": 3}
     assert joint.label_input_ids.tolist() == [[2, 3], [4, 0], [8, 0], [12, 0], [13, 0]]

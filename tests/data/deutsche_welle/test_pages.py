@@ -1,5 +1,5 @@
-"""Pages in the layout of the site, written here from descriptions of it."""
-# ruff: noqa: RUF001 - letters of other scripts are what they look like
+"""Pages in the layout of the site, reproduced from descriptions."""
+# ruff: noqa: RUF001 - letters of other scripts are intended
 
 import json
 import zlib
@@ -66,7 +66,7 @@ WORDS = {language: dict(zip(PARTS, words, strict=True)) for language, words in W
 
 
 def long(text):
-    """As long as paragraphs are: trafilatura takes what is short for no text."""
+    """Repeats a text to the length of a paragraph, since trafilatura drops short paragraphs."""
     return " ".join([text] * 20)
 
 
@@ -147,7 +147,7 @@ def test_deeply_nested_pages_are_read_without_a_crash():
 
 @pytest.fixture
 def crawl(tmp_path):
-    """Writes what a crawl writes: `crawl(train=[(name, page)], ...)`."""
+    """Writes the files of a crawl: `crawl(train=[(name, page)], ...)`."""
 
     def write(labels="general", language="english", leads=None, **splits):
         folder = tmp_path / "crawl"
@@ -242,7 +242,7 @@ def test_pages_without_a_usable_document_are_skipped_and_counted(crawl):
             ("19", today("de").encode("latin-1")),
         ],
         test=[("23", today())],
-        leads={"17": "23"},  # whose article stays in test
+        leads={"17": "23"},  # its article stays in the test part
     )
     with pytest.raises(
         ValueError, match=r"http://dw\.com/p/19: https://www\.dw\.com/en/x/a-19: byte [\d,]+ is not utf-8; fix it"
