@@ -1,4 +1,4 @@
-"""A Hub on loopback, and models to put there."""
+"""A loopback Hub, and models to upload."""
 
 from types import SimpleNamespace
 
@@ -18,9 +18,9 @@ TOKENS = {
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A Hub that huggingface_hub talks to in this process, logged in as ada."""
+    """Starts a loopback Hub for huggingface_hub in this process, logged in as ada."""
     with serve(LoopbackHub(TOKENS)) as hub:
-        # What the environment said when the library was imported; see tests/conftest.py.
+        # The value of the environment variable at import time; see tests/conftest.py.
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
         template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)

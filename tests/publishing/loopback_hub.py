@@ -1,8 +1,8 @@
-"""A Hub on loopback, for tests: the part of the HTTP interface for pushing and loading models.
+"""A loopback Hub for tests: the part of the HTTP interface for pushing and loading models.
 
-Written from what huggingface_hub asks for and what its documentation says of the answers: repositories with commits,
-branches, tags and pull requests; large files by git LFS; users, organisations, tokens that may read or write, private
-repositories; and faults at a chosen request: an error, a connection cut in the middle of a body or before the answer.
+It implements the requests of huggingface_hub as documented: repositories with commits, branches, tags and pull
+requests; large files in git LFS; users, organisations, tokens with read or write access, and private repositories. It
+simulates faults of selected requests: errors, and connections closed within a body or before the answer.
 """
 
 import base64
@@ -31,7 +31,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Stored:
-    """A file: its bytes, and whether git holds them or LFS does."""
+    """A file: its bytes, and whether they are stored in LFS."""
 
     data: bytes
     is_large: bool = False
@@ -42,7 +42,7 @@ class Stored:
 
     @property
     def blob(self) -> str:
-        """The id that git has for the file, or for the pointer to it."""
+        """Returns the git id of the file, or of its LFS pointer."""
         data = self.data
         if self.is_large:
             data = f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize {len(data)}\n".encode()
@@ -63,10 +63,10 @@ class Repository:
     branches: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     pulls: dict[str, str] = field(default_factory=dict)
-    titles: list[str] = field(default_factory=list)  # of the pull requests
+    titles: list[str] = field(default_factory=list)  # titles of the pull requests
 
     def at(self, revision: str) -> str | None:
-        """The commit of a branch, a tag, a pull request or a commit."""
+        """Returns the commit of a branch, a tag, a pull request or a commit id."""
         for refs in (self.branches, self.tags, self.pulls):
             if revision in refs:
                 return refs[revision]
@@ -84,7 +84,7 @@ class Repository:
         return {path: stored.data for path, stored in self.commits[oid].files.items()}
 
     def history(self, revision: str = "main") -> list[str]:
-        """Titles of the commits, the last one first."""
+        """Returns the titles of the commits, newest first."""
         titles, oid = [], self.at(revision)
         while oid is not None:
             titles.append(self.commits[oid].title)
@@ -94,16 +94,16 @@ class Repository:
 
 @dataclass
 class Fault:
-    """What goes wrong with the next requests of a kind.
+    """A fault of the next requests that match a pattern.
 
     Attributes:
-        request: A pattern of method and path, such as `"POST .*/commit/"`.
-        status: Answer this, and do nothing.
-        code: What the Hub calls the error.
-        cut: Read so many bytes of the body, then close the connection.
-        lose: Do what was asked, then close the connection, or answer `status`.
-        times: How many requests.
-        before: Called first, with the Hub: somebody else who comes in between.
+        request: Pattern of method and path, such as `"POST .*/commit/"`.
+        status: Status of an answer that is sent without handling the request.
+        code: Error code of the Hub.
+        cut: Number of bytes of the body to read before the connection is closed.
+        lose: Whether to handle the request, and then close the connection, or answer with `status`.
+        times: Number of requests.
+        before: Called with the Hub before the request, to simulate a concurrent change.
     """
 
     request: str
@@ -116,21 +116,21 @@ class Fault:
 
 
 class LoopbackHub:
-    """The state of the Hub, and what it was asked.
+    """The state of the Hub, and the requests it received.
 
     Args:
-        tokens: The tokens it knows.
-        large: How the names of files end that LFS keeps.
-        heeds_rules: Whether the `.gitignore` of a repository counts even where a push brings another.
+        tokens: Valid tokens.
+        large: Suffixes of files stored in LFS.
+        applies_stored_rules: Whether to apply the `.gitignore` of a repository even if a push replaces it.
     """
 
     def __init__(
         self,
         tokens: dict[str, Token],
         large: tuple[str, ...] = (".safetensors", ".png"),
-        heeds_rules: bool = False,
+        applies_stored_rules: bool = False,
     ) -> None:
-        self.tokens, self.large, self.heeds_rules = tokens, large, heeds_rules
+        self.tokens, self.large, self.applies_stored_rules = tokens, large, applies_stored_rules
         self.repositories: dict[str, Repository] = {}
         self.objects: dict[str, bytes] = {}
         self.faults: list[Fault] = []
@@ -140,7 +140,7 @@ class LoopbackHub:
         self.url = ""
 
     def create(self, repo_id: str, private: bool = False, files: dict[str, bytes] | None = None) -> Repository:
-        """A repository with its first commit, as the Hub makes it."""
+        """Creates a repository with an initial commit, like the Hub."""
         repository = self.repositories[repo_id] = Repository(private)
         first = {".gitattributes": b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"} | (files or {})
         stored = {path: Stored(data, path.endswith(self.large)) for path, data in first.items()}
@@ -148,14 +148,14 @@ class LoopbackHub:
         return repository
 
     def change(self, repo_id: str, path: str, data: bytes, branch: str = "main") -> None:
-        """A commit by somebody else."""
+        """Adds a commit by another user."""
         repository = self.repositories[repo_id]
         head = repository.branches[branch]
         files = repository.commits[head].files | {path: Stored(data)}
         repository.branches[branch] = repository.add(files, head, f"Change {path}")
 
-    def asked(self, pattern: str) -> int:
-        """Count the requests of a kind."""
+    def count_requests(self, pattern: str) -> int:
+        """Returns the number of requests that match a pattern."""
         return sum(re.match(pattern, request) is not None for request in self.requests)
 
 
@@ -166,14 +166,14 @@ class Refusal(Exception):
 
 @dataclass
 class Request:
-    """One request, as a route sees it."""
+    """A parsed request."""
 
     method: str
     query: dict[str, list[str]]
     headers: Any
     body: bytes
     token: Token | None
-    named: dict[str, str] = field(default_factory=dict)  # the parts of the path
+    params: dict[str, str] = field(default_factory=dict)
 
     @property
     def json(self) -> Any:
@@ -200,7 +200,7 @@ def route(pattern: str) -> Callable[[Route], Route]:
 
 
 class Routes:
-    """What each request does; the names in braces are those of the Hub's own documentation."""
+    """Handlers of requests by pattern."""
 
     table: ClassVar[list[tuple[re.Pattern[str], Route]]] = []
 
@@ -211,27 +211,27 @@ class Routes:
         for pattern, function in self.table:
             match = pattern.fullmatch(f"{request.method} {path}")
             if match:
-                request.named = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
+                request.params = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
                 return function(self, request)
-        if re.match(r"/api/(models|repos)/|/lfs/|.*/resolve/", path):  # the library asks for more, and can do without
+        if re.match(r"/api/(models|repos)/|/lfs/|.*/resolve/", path):  # requests that the library can do without
             self.hub.unknown.append(f"{request.method} {path}")
         raise Refusal(404, "no such route")
 
     def repository(self, request: Request) -> Repository:
-        """The repository asked for, if the one who asks may know of it."""
-        repo_id = request.named["repo"]
+        """Returns the requested repository, if it is visible with the token."""
+        repo_id = request.params["repo"]
         repository = self.hub.repositories.get(repo_id)
-        if repository is None or (repository.private and not self.knows(request.token, repo_id)):
-            if request.token is None:  # the Hub does not tell strangers what there is
+        if repository is None or (repository.private and not self.can_read(request.token, repo_id)):
+            if request.token is None:  # without a token, the Hub does not reveal whether a repository exists
                 raise Refusal(401, "Invalid username or password.")
             raise Refusal(404, "Repository not found", "RepoNotFound")
         return repository
 
-    def knows(self, token: Token | None, repo_id: str) -> bool:
+    def can_read(self, token: Token | None, repo_id: str) -> bool:
         return token is not None and repo_id.split("/")[0] in (token.user, *token.organisations)
 
-    def written(self, request: Request, repo_id: str) -> None:
-        """Makes sure that whoever asks may write."""
+    def require_write(self, request: Request, repo_id: str) -> None:
+        """Refuses a request without write access."""
         if request.token is None:
             raise Refusal(401, "Invalid username or password.")
         if not request.token.may_write(repo_id.split("/")[0]):
@@ -249,17 +249,17 @@ _REPO = r"/api/models/(?P<repo>[^/]+/[^/]+)"
 
 @route(r"POST /api/repos/create")
 def create(self: Routes, request: Request) -> Answer:
-    asked = request.json
+    content = request.json
     if request.token is None:
         raise Refusal(401, "Invalid username or password.")
-    owner = asked.get("organization") or request.token.user
-    repo_id = f"{owner}/{asked['name']}"
+    owner = content.get("organization") or request.token.user
+    repo_id = f"{owner}/{content['name']}"
     if not request.token.may_write(owner):
         raise Refusal(403, f'You don\'t have the rights to create a model under the namespace "{owner}"')
     answer = {"url": f"{self.hub.url}/{repo_id}", "id": repo_id, "name": repo_id}
     if repo_id in self.hub.repositories:
         return Answer({"error": "You already created this model repo", **answer}, status=409)
-    self.hub.create(repo_id, private=asked.get("visibility") == "private" or bool(asked.get("private")))
+    self.hub.create(repo_id, private=content.get("visibility") == "private" or bool(content.get("private")))
     return Answer(answer)
 
 
@@ -273,9 +273,9 @@ def validate_yaml(self: Routes, request: Request) -> Answer:
 @route(rf"GET {_REPO}(/revision/(?P<revision>[^/]+))?")
 def info(self: Routes, request: Request) -> Answer:
     repository = self.repository(request)
-    oid, commit = self.commit_at(repository, request.named.get("revision", "main"))
+    oid, commit = self.commit_at(repository, request.params.get("revision", "main"))
     siblings = [{"rfilename": path} for path in sorted(commit.files)]
-    repo_id = request.named["repo"]
+    repo_id = request.params["repo"]
     return Answer(
         {"id": repo_id, "modelId": repo_id, "sha": oid, "private": repository.private, "tags": [], "siblings": siblings}
     )
@@ -285,28 +285,28 @@ def info(self: Routes, request: Request) -> Answer:
 def refs(self: Routes, request: Request) -> Answer:
     repository = self.repository(request)
 
-    def listed(refs: dict[str, str], kind: str) -> list[dict[str, str]]:
+    def list_refs(refs: dict[str, str], kind: str) -> list[dict[str, str]]:
         return [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid} for name, oid in refs.items()]
 
-    tags = listed(repository.tags, "tags")
-    return Answer({"branches": listed(repository.branches, "heads"), "tags": tags, "converts": []})
+    tags = list_refs(repository.tags, "tags")
+    return Answer({"branches": list_refs(repository.branches, "heads"), "tags": tags, "converts": []})
 
 
 @route(rf"GET {_REPO}/discussions")
 def discussions(self: Routes, request: Request) -> Answer:
     titles = enumerate(self.repository(request).titles, start=1)
-    found = [
+    entries = [
         {"num": number, "author": {"name": "x"}, "title": title, "status": "open", "isPullRequest": True}
-        | {"createdAt": "2026-01-01T00:00:00.000Z", "repo": {"name": request.named["repo"], "type": "model"}}
+        | {"createdAt": "2026-01-01T00:00:00.000Z", "repo": {"name": request.params["repo"], "type": "model"}}
         for number, title in titles
     ]
-    return Answer({"discussions": found[::-1], "count": len(found), "start": 0})
+    return Answer({"discussions": entries[::-1], "count": len(entries), "start": 0})
 
 
 @route(rf"GET {_REPO}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?")
 def tree(self: Routes, request: Request) -> Answer:
-    _, commit = self.commit_at(self.repository(request), request.named["revision"])
-    above = f"{request.named['folder'].rstrip('/')}/" if "folder" in request.named else ""
+    _, commit = self.commit_at(self.repository(request), request.params["revision"])
+    above = f"{request.params['folder'].rstrip('/')}/" if "folder" in request.params else ""
     recursive = request.query.get("recursive", ["false"])[0].lower() in ("true", "1")
     entries: dict[str, Any] = {}
     for path, stored in sorted(commit.files.items()):
@@ -328,8 +328,8 @@ def tree(self: Routes, request: Request) -> Answer:
 @route(rf"POST {_REPO}/branch/(?P<branch>[^/]+)")
 def branch(self: Routes, request: Request) -> Answer:
     repository = self.repository(request)
-    self.written(request, request.named["repo"])
-    name = request.named["branch"]
+    self.require_write(request, request.params["repo"])
+    name = request.params["branch"]
     if name in repository.branches:
         raise Refusal(409, "Reference already exists")
     start = (request.json or {}).get("startingPoint") if request.body else None
@@ -338,10 +338,10 @@ def branch(self: Routes, request: Request) -> Answer:
 
 
 def _may_commit(self: Routes, request: Request) -> bool:
-    """Whether the commit is to be a pull request, which takes no more than to be somebody who may read."""
+    """Checks access to commit; returns whether it is a pull request, which only needs read access."""
     is_pull = request.query.get("create_pr") == ["1"]
     if not is_pull:
-        self.written(request, request.named["repo"])
+        self.require_write(request, request.params["repo"])
     elif request.token is None:
         raise Refusal(401, "Invalid username or password.")
     return is_pull
@@ -351,16 +351,16 @@ def _may_commit(self: Routes, request: Request) -> bool:
 def preupload(self: Routes, request: Request) -> Answer:
     repository = self.repository(request)
     _may_commit(self, request)
-    _, commit = self.commit_at(repository, request.named["revision"])
-    asked = request.json
+    _, commit = self.commit_at(repository, request.params["revision"])
+    content = request.json
     rules = commit.files.get(".gitignore", Stored(b"")).data.decode()
-    if not self.hub.heeds_rules:
-        rules = asked.get("gitIgnore", rules)
+    if not self.hub.applies_stored_rules:
+        rules = content.get("gitIgnore", rules)
     ignored = [re.compile(line.replace(".", r"\.").replace("*", ".*")) for line in rules.split() if line]
     files = []
-    for one in asked["files"]:
-        path = one["path"]
-        base64.b64decode(one["sample"], validate=True)
+    for file in content["files"]:
+        path = file["path"]
+        base64.b64decode(file["sample"], validate=True)
         stored = commit.files.get(path)
         large = path.endswith(self.hub.large)
         oid = None if stored is None else stored.sha256 if stored.is_large else stored.blob
@@ -373,24 +373,24 @@ def preupload(self: Routes, request: Request) -> Answer:
 def large_files(self: Routes, request: Request) -> Answer:
     self.repository(request)
     objects = []
-    for one in request.json["objects"]:
-        objects.append({"oid": one["oid"], "size": one["size"]})
-        if one["oid"] not in self.hub.objects:
-            objects[-1]["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{one['oid']}"}}
+    for item in request.json["objects"]:
+        objects.append({"oid": item["oid"], "size": item["size"]})
+        if item["oid"] not in self.hub.objects:
+            objects[-1]["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{item['oid']}"}}
     return Answer({"transfer": "basic", "objects": objects})
 
 
 @route(r"PUT /lfs/(?P<oid>[0-9a-f]{64})")
 def large_file(self: Routes, request: Request) -> Answer:
-    if hashlib.sha256(request.body).hexdigest() != request.named["oid"]:
-        raise Refusal(400, "the content is not what was announced")
-    self.hub.objects[request.named["oid"]] = request.body
+    if hashlib.sha256(request.body).hexdigest() != request.params["oid"]:
+        raise Refusal(400, "the content differs from the announced hash")
+    self.hub.objects[request.params["oid"]] = request.body
     return Answer({})
 
 
 @route(rf"POST {_REPO}/commit/(?P<revision>[^/]+)")
 def commit(self: Routes, request: Request) -> Answer:
-    repository, revision = self.repository(request), request.named["revision"]
+    repository, revision = self.repository(request), request.params["revision"]
     is_pull = _may_commit(self, request)
     head, before = self.commit_at(repository, revision)
     lines = [json.loads(line) for line in request.body.splitlines() if line.strip()]
@@ -415,11 +415,11 @@ def commit(self: Routes, request: Request) -> Answer:
         else:
             raise Refusal(400, f"unknown operation {key}")
     oid = repository.add(files, head, title)
-    answer = {"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{request.named['repo']}/commit/{oid}"}
+    answer = {"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{request.params['repo']}/commit/{oid}"}
     if is_pull:
         repository.titles.append(title)
         repository.pulls[f"refs/pr/{len(repository.titles)}"] = oid
-        answer["pullRequestUrl"] = f"{self.hub.url}/{request.named['repo']}/discussions/{len(repository.titles)}"
+        answer["pullRequestUrl"] = f"{self.hub.url}/{request.params['repo']}/discussions/{len(repository.titles)}"
     elif revision in repository.pulls:
         repository.pulls[revision] = oid
     else:
@@ -429,8 +429,8 @@ def commit(self: Routes, request: Request) -> Answer:
 
 @route(r"(GET|HEAD) /(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 def resolve(self: Routes, request: Request) -> Answer:
-    oid, commit = self.commit_at(self.repository(request), request.named["revision"])
-    stored = commit.files.get(request.named["path"])
+    oid, commit = self.commit_at(self.repository(request), request.params["revision"])
+    stored = commit.files.get(request.params["path"])
     if stored is None:
         raise Refusal(404, "Entry not found", "EntryNotFound")
     etag = stored.sha256 if stored.is_large else stored.blob
@@ -441,7 +441,7 @@ def resolve(self: Routes, request: Request) -> Answer:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Reads a request, suffers the faults that are due, and writes the answer of `Routes`."""
+    """Reads a request, applies due faults, and writes the answer of `Routes`."""
 
     protocol_version = "HTTP/1.1"
     hub: ClassVar[LoopbackHub]
@@ -452,7 +452,7 @@ class Handler(BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         url = urlsplit(self.path)
         line = f"{self.command} {unquote(url.path)}"
-        fault = self.due(line)
+        fault = self.take_fault(line)
         if fault is not None and fault.before is not None:
             fault.before(self.hub)
         if fault is not None and fault.cut is not None:
@@ -461,7 +461,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if fault is not None and fault.status and not fault.lose:
-            self.refuse(Refusal(fault.status, "as the test asked", fault.code))
+            self.refuse(Refusal(fault.status, "simulated error", fault.code))
             return
         try:
             with self.hub.lock:
@@ -472,7 +472,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         if fault is not None and fault.lose:
             if fault.status:
-                self.refuse(Refusal(fault.status, "as the test asked"))
+                self.refuse(Refusal(fault.status, "simulated error"))
             else:
                 self.cut()
             return
@@ -481,7 +481,7 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_HEAD = handle_any
 
-    def due(self, line: str) -> Fault | None:
+    def take_fault(self, line: str) -> Fault | None:
         with self.hub.lock:
             self.hub.requests.append(line)
             for fault in self.hub.faults:
@@ -491,10 +491,10 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def token(self) -> Token | None:
-        given = self.headers.get("Authorization")
-        if given is None:
+        authorization = self.headers.get("Authorization")
+        if authorization is None:
             return None
-        token = self.hub.tokens.get(given.removeprefix("Bearer "))
+        token = self.hub.tokens.get(authorization.removeprefix("Bearer "))
         if token is None:
             raise Refusal(401, "Invalid credentials in Authorization header")
         return token
@@ -522,12 +522,12 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *args: Any) -> None:
-        pass  # clients that hang up
+        pass  # clients that close the connection
 
 
 @contextmanager
 def serve(hub: LoopbackHub) -> Iterator[LoopbackHub]:
-    """Answers on a free port of loopback, `hub.url`."""
+    """Serves a Hub on a free loopback port, `hub.url`."""
     server = Server(("127.0.0.1", 0), type("HubHandler", (Handler,), {"hub": hub}))
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

@@ -58,20 +58,20 @@ HOSTILE = [
 
 
 @pytest.fixture
-def drawn():
-    """Figures are drawn, which takes most of the time of a card."""
+def draws_figures():
+    """Draws figures completely, which takes most of the time of a card."""
 
 
 @pytest.fixture(autouse=True)
-def _figures_are_empty_unless_drawn(request, monkeypatch):
+def _leave_figures_empty_by_default(request, monkeypatch):
     save = Figure.savefig
-    if "drawn" not in request.fixturenames:
+    if "draws_figures" not in request.fixturenames:
         monkeypatch.setattr(Figure, "savefig", lambda figure, target, **_: save(Figure(figsize=(1, 1)), target))
 
 
 @pytest.fixture
 def make_reported():
-    """A model with random weights whose labels were partly seen, its processor, and a report of 31 documents."""
+    """Creates a random model with seen and unseen labels, its processor, and a report on 31 documents."""
 
     def make(labels=None, calibration=None, history=(), **fields):
         if labels is None:
@@ -90,12 +90,12 @@ def make_reported():
         config.calibration = calibration or {}
         model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
         model.set_labels(labels, processor)
-        with torch.no_grad():  # so that some labels are given and others missed
+        with torch.no_grad():  # so that some gold labels are assigned and some are missed
             model.gile.output_layer.classifier.bias.fill_(0.0)
-        one = config.problem_type == "single_label_classification"
+        is_single = config.problem_type == "single_label_classification"
         gold = [
-            chosen.choice(labels.ids, 1 if one else min(place % 4, len(labels)), replace=False).tolist()
-            for place in range(31)
+            chosen.choice(labels.ids, 1 if is_single else min(row % 4, len(labels)), replace=False).tolist()
+            for row in range(31)
         ]
         report = make_report(
             model.eval(), processor, texts, gold, history=history, example_texts=3, dataset="Abstracts", command="eval"
@@ -110,13 +110,13 @@ def render(card):
 
 
 def tables(page):
-    """The cells of every table, as a reader sees them, and the table's markup."""
-    found = []
+    """Returns the rows of every table, with cells as visible to a reader."""
+    contents = []
     for table in re.findall(r"<table>.*?</table>", page, flags=re.DOTALL):
         rows = re.findall(r"<tr>(.*?)</tr>", table, flags=re.DOTALL)
         cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in rows]
-        found.append([[html.unescape(re.sub(r"</?strong>", "", cell)) for cell in row] for row in cells])
-    return found
+        contents.append([[html.unescape(re.sub(r"</?strong>", "", cell)) for cell in row] for row in cells])
+    return contents
 
 
 def headings(card):
@@ -134,9 +134,9 @@ def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
     model, _, report = make_reported()
     card = make_card(model, None, INFO, report)
     card.save(tmp_path / "README.md")
-    again = ModelCard.load(tmp_path / "README.md")
-    assert again.data.to_dict() == card.data.to_dict()
-    assert str(again) == str(card)
+    reloaded = ModelCard.load(tmp_path / "README.md")
+    assert reloaded.data.to_dict() == card.data.to_dict()
+    assert str(reloaded) == str(card)
     data = yaml.safe_load(str(card).split("---\n")[1])
     results = data.pop("model-index")
     assert data == {
@@ -152,17 +152,17 @@ def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
     }
     [index] = results
     assert index["name"] == "hearts-and-milk"
-    tasks = {one["task"]["type"]: one for one in index["results"]}
+    tasks = {result["task"]["type"]: result for result in index["results"]}
     assert list(tasks) == ["text-classification", "zero-shot-classification"]
     assert tasks["zero-shot-classification"]["dataset"] == {
         "name": "Abstracts", "type": "somebody/abstracts", "split": "test",
     }  # fmt: skip
-    unseen = {one["name"]: one["value"] for one in tasks["zero-shot-classification"]["metrics"]}
+    unseen = {metric["name"]: metric["value"] for metric in tasks["zero-shot-classification"]["metrics"]}
     assert unseen["Micro-F1 (unseen labels)"] == pytest.approx(report.metrics["unseen_micro_f1"], abs=1e-5)
-    values = [one["value"] for task in tasks.values() for one in task["metrics"]]
+    values = [metric["value"] for task in tasks.values() for metric in task["metrics"]]
     assert {type(value) for value in values} == {float}
     assert all(0 <= value <= 1 for value in values)
-    assert again.data.eval_results == card.data.eval_results
+    assert reloaded.data.eval_results == card.data.eval_results
 
 
 def test_metrics_on_an_unnamed_dataset_stay_out_of_the_metadata(make_reported):
@@ -171,11 +171,11 @@ def test_metrics_on_an_unnamed_dataset_stay_out_of_the_metadata(make_reported):
     card = make_card(model, None, CardInfo(model_name="hearts"), report)
     assert "model-index" not in card.data.to_dict()
     assert "## Results" in card.text
-    report.dataset = "!"  # of which no id can be made, and the Hub asks for one
+    report.dataset = "!"  # cannot be converted to an id, which the Hub requires
     assert make_card(model, None, CardInfo(), report).data.eval_results[0].dataset_type == "data"
 
 
-@pytest.mark.usefixtures("drawn")
+@pytest.mark.usefixtures("draws_figures")
 def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
     history = [{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}]
     calibration = {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}}
@@ -188,7 +188,7 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
         "hearts-and-milk", "Use", "Labels", "Results", "Rare and frequent labels", "Confused labels",
         "Probabilities and thresholds", "Add a label", "Training", "Limits", "Citation",
     ]  # fmt: skip
-    said = " ".join(card.text.split())
+    text = " ".join(card.text.split())
     for sentence in (
         "Made for **tests**.",
         "37 labels independently",
@@ -204,14 +204,14 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
         "@misc{own, title = {Own}}",
         "It reads the first 300 words of a text",
     ):
-        assert sentence in said
+        assert sentence in text
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"labels.csv", "figures/calibration.png", "figures/label_map.png", "figures/learning_curve.png"}
     assert set(re.findall(r"\]\(((?:figures|labels)[^)]*)\)", card.text)) == files
-    for image, text in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", card.text):
-        assert len(image) > 30, "an alternative text says what there is to see"
-        assert (tmp_path / text).stat().st_size < 100_000
-        with Image.open(tmp_path / text) as figure:
+    for image, target in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", card.text):
+        assert len(image) > 30, "an image needs a descriptive alternative text"
+        assert (tmp_path / target).stat().st_size < 100_000
+        with Image.open(tmp_path / target) as figure:
             assert figure.size[0] >= 700
 
 
@@ -229,13 +229,13 @@ def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
 def test_outdated_figures_of_an_earlier_card_are_removed(make_reported, tmp_path):
     model, _, report = make_reported(history=[{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}])
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "own.png").write_bytes(b"mine")
+    (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
     make_card(model, None, CardInfo(), report, tmp_path)
     assert (tmp_path / "figures" / "learning_curve.png").is_file()
     report.history = []
     assert "learning_curve" not in make_card(model, None, CardInfo(), report, tmp_path).text
     assert not (tmp_path / "figures" / "learning_curve.png").exists()
-    assert (tmp_path / "figures" / "own.png").is_file()
+    assert (tmp_path / "figures" / "mine.png").is_file()
 
 
 @pytest.mark.parametrize("problem_type", ["multi_label_classification", "single_label_classification"])
@@ -250,10 +250,10 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
     info = CardInfo(model_name="# <b>|", show_examples=True, example_text=HOSTILE[3], example_labels={HOSTILE[5]: "x"})
     card = make_card(model, None, info, report, tmp_path)
     page = render(card)
-    for one in tables(page):
-        assert len({len(row) for row in one}) == 1
-    shown = next(one for one in tables(page) if "label" in one[0])
-    names = [row[shown[0].index("label")].strip("\u2068\u2069") for row in shown[1:]]
+    for table in tables(page):
+        assert len({len(row) for row in table}) == 1
+    heading, *rows = next(table for table in tables(page) if "label" in table[0])
+    names = [row[heading.index("label")].strip("\u2068\u2069") for row in rows]
     clean = {" ".join(re.sub("[\u202e\u2066]", "", label.name).split()) for label in labels}
     assert set(names) == clean
     outside = re.sub(r"<code.*?</code>", "", page, flags=re.DOTALL)
@@ -277,7 +277,7 @@ def test_example_texts_are_shown_only_with_permission(make_reported):
 
 KINDS = {
     "many labels": {},
-    "one label": {"problem_type": "single_label_classification"},
+    "single label": {"problem_type": "single_label_classification"},
     "linear unit": {"output_layer": "linear"},
     "label rows and sentences": {"label_rows": True, "text_encoder_type": "han"},
 }
@@ -300,8 +300,8 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
         exec(before, space)
         answers.append(eval(last, space))
     assert len(answers[0]["labels"]) == 5
-    one, linear = fields.get("problem_type") == "single_label_classification", "output_layer" in fields
-    assert len(answers) == 4 - one - 2 * linear
+    single, linear = fields.get("problem_type") == "single_label_classification", "output_layer" in fields
+    assert len(answers) == 4 - single - 2 * linear
     if linear:
         return
     assert set(answers[1]["labels"]) == {"Weather", "Cooking"}
@@ -314,7 +314,7 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
 
 
 def test_the_example_adds_a_label_under_an_unused_id(make_reported):
-    # As in a model that somebody made by the code on a card.
+    # As in a model created by the code of a card.
     model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])
     assert 'Label("my-id-3", "Weather"' in make_card(model, None, CardInfo()).text
 
@@ -324,10 +324,10 @@ def test_the_example_code_of_a_multilingual_model_runs(tmp_path, monkeypatch):
     names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
     labels = LabelSet(
         Label(f"{language}:{name}", name, language=language, seen=True, count=1)
-        for language, own in names.items()
-        for name in own
+        for language, language_names in names.items()
+        for name in language_names
     )
-    tokenizer = build_tokenizer({one: [*given, *labels.names] for one, given in texts.items()}, min_count=1)
+    tokenizer = build_tokenizer({language: [*rows, *labels.names] for language, rows in texts.items()}, min_count=1)
     config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=5)
     model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
     model.set_labels(labels, processor)
@@ -360,27 +360,27 @@ def test_the_hub_task_matches_the_abilities_of_the_model(make_reported):
 def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     model, _, report = make_reported(problem_type="single_label_classification")
     card = make_card(model, None, INFO, report)
-    result = next(one for one in tables(render(card)) if one[1][0] == "accuracy")
+    result = next(table for table in tables(render(card)) if table[1][0] == "accuracy")
     assert result[0] == ["", "3 seen labels", "2 unseen labels", "all labels"]
     assert result[1][3] == f"{100 * report.metrics['accuracy']:.1f}"
     assert card.data.to_dict()["metrics"] == ["accuracy", "f1"]
-    shown = [result.metric_name for result in card.data.eval_results]
-    assert "Accuracy" in shown
-    assert not {"Micro-F1", "Precision at 1"} & set(shown)  # which are the accuracy again
+    names = [result.metric_name for result in card.data.eval_results]
+    assert "Accuracy" in names
+    assert not {"Micro-F1", "Precision at 1"} & set(names)  # equal to the accuracy
     assert "threshold=" not in card.text
 
 
 def test_labels_with_equal_counts_are_not_split_by_frequency(make_reported):
-    for count, there in ((lambda n: 7, False), (lambda n: 7 + n, True)):
+    for count, is_split in ((lambda n: 7, False), (lambda n: 7 + n, True)):
         labels = [Label(f"D{n}", f"{WORDS[n % 11]} {WORDS[n // 11]}", seen=True, count=count(n)) for n in range(23)]
         model, _, report = make_reported(labels)
-        assert ("Rare and frequent labels" in headings(make_card(model, None, INFO, report))) == there
+        assert ("Rare and frequent labels" in headings(make_card(model, None, INFO, report))) == is_split
 
 
 def test_the_card_describes_calibration_and_its_error(make_reported):
     platt = {"method": "platt", "scale": 0.7, "offset": 0.3}
     spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
-    for calibration, said in (
+    for calibration, sentence in (
         ({}, "Probabilities are not calibrated."),
         ({"seen": platt, "unseen": platt}, "those of seen and unseen labels by Platt scaling."),
         ({"seen": platt, "unseen": spline}, "seen labels by Platt scaling, those of unseen labels by a monotone"),
@@ -388,11 +388,11 @@ def test_the_card_describes_calibration_and_its_error(make_reported):
         labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
         model, _, report = make_reported(labels, calibration)
         card = make_card(model, None, INFO, report)
-        assert said in card.text
+        assert sentence in card.text
         assert "Too few of these documents have unseen labels" not in card.text
-        errors = next(one for one in tables(render(card)) if one[0][0] == "expected calibration error")
+        errors = next(table for table in tables(render(card)) if table[0][0] == "expected calibration error")
         assert errors[0][1:] == (["before, percent", "after, percent"] if calibration else ["percent"])
-        # There are five unseen labels, so that the five best of them are all.
+        # All five unseen labels are among the five best unseen labels.
         assert [row[0] for row in errors[1:]] == [
             "seen labels, all scores", "seen labels, the five best of each document", "unseen labels, all scores",
         ]  # fmt: skip
@@ -414,13 +414,13 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     model, _, report = make_reported(text_encoder_type="han", max_sentences=7, max_sentence_words=5)
     report.labels[1]["support"] = 0
     limits = make_card(model, None, INFO, report).text.partition("## Limits")[2]
-    for said in (
+    for sentence in (
         "It reads the first 7 sentences, 5 words of each, of a text",
         f"It knows {model.config.text_config.vocab_size} words",
         f"Average precision is {100 * report.metrics['unseen_average_precision']:.1f} among these",
         "1 of the 5 labels has no document in the test",
     ):
-        assert said in limits
+        assert sentence in limits
     linear, _, report = make_reported(output_layer="linear")
     limits = make_card(linear, None, CardInfo(), report).text.partition("## Limits")[2]
     assert "It scores only the labels that it was trained on." in limits
@@ -437,8 +437,8 @@ def test_tables_omit_empty_columns(make_reported):
         "F1",
     ]
     assert tables(render(make_card(model, None, INFO)))[0][0] == ["id", "label", "trained on"]
-    names, _, own = make_reported([Label(name, name, threshold=0.1 * n) for n, name in enumerate(WORDS[:3])])
-    assert tables(render(make_card(names, None, INFO, own)))[0][0] == ["label", "threshold", "tested on", "F1"]
+    named, _, named_report = make_reported([Label(name, name, threshold=0.1 * n) for n, name in enumerate(WORDS[:3])])
+    assert tables(render(make_card(named, None, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
 
 
 def test_the_card_shows_the_labels_passed_in(make_reported, tmp_path):
@@ -450,7 +450,7 @@ def test_the_card_shows_the_labels_passed_in(make_reported, tmp_path):
     assert LabelSet(model.label_set) == model.label_set
 
 
-@pytest.mark.usefixtures("drawn")
+@pytest.mark.usefixtures("draws_figures")
 def test_making_a_card_does_not_change_the_model(make_reported, tmp_path):
     model, _, report = make_reported()
     model.train()
@@ -482,7 +482,7 @@ def test_a_command_with_code_fences_stays_in_its_block(make_reported):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"language": "english"}, "ISO 639 codes, such as 'en'.*got 'english'"),
         ({"license": "Apache 2.0"}, "license must be the id of a licence on the Hub"),
@@ -498,8 +498,8 @@ def test_a_command_with_code_fences_stays_in_its_block(make_reported):
         ({"energy": {"kwh": 3}}, "energy has no field 'kwh'; its fields are energy_consumed, emissions"),
     ],
 )
-def test_card_fields_invalid_for_the_hub_are_refused_at_once(fields, said):
-    with pytest.raises(ValueError, match=said):
+def test_card_fields_invalid_for_the_hub_are_refused_at_once(fields, message):
+    with pytest.raises(ValueError, match=message):
         CardInfo(**fields)
 
 

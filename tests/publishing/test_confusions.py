@@ -17,14 +17,14 @@ def random_batch(documents, labels, gold, seed):
 
 
 def literal(batches):
-    """Every pair of every document, and the same numbers as the docstring names them."""
+    """Counts the pairs of all documents, and ranks them by the formula of the docstring."""
     pairs, missed_of, wrong_of, documents = Counter(), Counter(), Counter(), 0
-    for given, _, gold in batches:
-        for row, columns in zip(given, gold, strict=True):
-            true, named = {c for c in columns.tolist() if c >= 0}, set(row.nonzero().flatten().tolist())
-            pairs.update((missed, wrong) for missed in true - named for wrong in named - true)
-            missed_of.update(true - named)
-            wrong_of.update(named - true)
+    for predicted_batch, _, gold in batches:
+        for row, columns in zip(predicted_batch, gold, strict=True):
+            true, predicted = {c for c in columns.tolist() if c >= 0}, set(row.nonzero().flatten().tolist())
+            pairs.update((missed, wrong) for missed in true - predicted for wrong in predicted - true)
+            missed_of.update(true - predicted)
+            wrong_of.update(predicted - true)
             documents += 1
     excess = {(m, w): n - missed_of[m] * wrong_of[w] / documents for (m, w), n in pairs.items()}
     return pairs, sorted(pairs, key=lambda pair: (-round(excess[pair], 9), pair))
@@ -36,19 +36,19 @@ def test_pairs_equal_a_literal_count():
     for batch in batches:
         pairs.update(*batch)
     counts, ranked = literal(batches)
-    found = pairs.most(1000)
-    assert {(missed, wrong): number for missed, wrong, number in found} == counts
-    assert [(missed, wrong) for missed, wrong, _ in found][:7] == ranked[:7]
-    assert found[:3] == pairs.most(3)
+    actual = pairs.most(1000)
+    assert {(missed, wrong): number for missed, wrong, number in actual} == counts
+    assert [(missed, wrong) for missed, wrong, _ in actual][:7] == ranked[:7]
+    assert actual[:3] == pairs.most(3)
 
 
 def test_chance_pairs_of_frequent_labels_rank_last():
     pairs = ConfusedPairs(5)
     gold = torch.tensor([[0]] * 10 + [[2]] * 3)
-    given = torch.zeros(13, 5, dtype=torch.bool)
-    given[:, 1] = True  # always wrong, whatever the document
-    given[10:, 3] = True  # wrong where 2 is missed
-    pairs.update(given, given.float(), gold)
+    predicted = torch.zeros(13, 5, dtype=torch.bool)
+    predicted[:, 1] = True  # wrong for every document
+    predicted[10:, 3] = True  # wrong if 2 is missed
+    pairs.update(predicted, predicted.float(), gold)
     assert pairs.most(1) == [(2, 3, 3)]
 
 
@@ -68,11 +68,11 @@ def test_memory_is_bounded_and_dropped_counts_are_reported(monkeypatch):
     for batch in batches:
         few.update(*batch)
         every.update(*batch)
-    kept = few.most(1000)
-    assert len(kept) <= 53 + 20 * 3 * 7  # what one more batch can add
+    counted = few.most(1000)
+    assert len(counted) <= 53 + 20 * 3 * 7  # the last term is the maximum that a batch adds
     true = {(missed, wrong): number for missed, wrong, number in every.most(10_000)}
     assert few.forgotten > 0
-    for missed, wrong, number in kept:
+    for missed, wrong, number in counted:
         assert number <= true[missed, wrong] <= number + few.forgotten
 
 

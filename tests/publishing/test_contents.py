@@ -47,7 +47,7 @@ def test_damaged_arrays_and_archives_are_not_uploaded(tmp_path):
 
 def test_files_that_only_resemble_pickles_are_uploaded(tmp_path):
     np.savez(tmp_path / "numbers.npz", numbers=np.arange(3))
-    # A header of 640 bytes: as a number, the first bytes of a pickle.
+    # A header of 640 bytes, whose length starts like a pickle.
     (tmp_path / "model.safetensors").write_bytes((640).to_bytes(8, "little") + b" " * 639 + b".")
     (tmp_path / "text.dat").write_bytes(b"\x80\x04 no pickle ends like this")
     (tmp_path / "figures").mkdir()
@@ -110,8 +110,8 @@ def test_missing_parts_of_a_folder_are_named(make_saved, gone, missing):
     folder = make_saved()
     assert missing_parts(folder) == []
     (folder / gone).unlink()
-    (found,) = missing_parts(folder)
-    assert found == missing.replace("\\", "")
+    (part,) = missing_parts(folder)
+    assert part == missing.replace("\\", "")
 
 
 def test_a_missing_shard_is_named(tmp_path, make_model, make_saved):
@@ -136,6 +136,6 @@ def test_other_kinds_of_models_are_incomplete(tmp_path, make_saved):
 
 def test_unrelated_files_are_not_treated_as_model_files(make_saved):
     files, _ = select_files(make_saved())
-    assert {path for path in files if not is_managed(path)} == {"README.md", "config.json"}  # which are never deleted
+    assert {path for path in files if not is_managed(path)} == {"README.md", "config.json"}  # never deleted
     for path in ("notebook.ipynb", "figures/mine.png", "index/notes.txt", "sub/model.safetensors", "train.py"):
         assert not is_managed(path)

@@ -15,7 +15,7 @@ OPERATIONS = ("replace", "link", "unlink", "rmdir", "mkdir", "fsync")
 
 
 class Ended(BaseException):
-    """The end of the process."""
+    """Simulates the end of the process."""
 
 
 def write(folder, files):
@@ -36,7 +36,7 @@ def put(folder):
 
 @pytest.fixture
 def fail(monkeypatch):
-    """Has operations on files fail, by their numbers."""
+    """Makes selected file operations fail."""
 
     def start(fails, error):
         number = [0]
@@ -61,7 +61,7 @@ def fail(monkeypatch):
 
 @pytest.fixture
 def operations(tmp_path, fail, monkeypatch):
-    """The number of operations of an exchange."""
+    """Returns the number of operations of an exchange."""
     write(tmp_path / "counted", OLD)
     number = fail(lambda number: False, None)
     put(tmp_path / "counted")
@@ -72,20 +72,20 @@ def operations(tmp_path, fail, monkeypatch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
 def test_a_failed_operation_leaves_the_folder_unchanged(tmp_path, fail, operations, monkeypatch, error):
     seen = set()
-    for place in range(1, operations + 1):
-        folder = tmp_path / str(place)
+    for step in range(1, operations + 1):
+        folder = tmp_path / str(step)
         write(folder, OLD)
-        fail(lambda number, place=place: number == place, error)
+        fail(lambda number, step=step: number == step, error)
         with suppress(type(error)):
             put(folder)
         monkeypatch.undo()
         complete(folder)
-        found = contents(folder)
-        left = {name for name in found if name.startswith(".")}
-        assert all(name.startswith(".saving/old/") or name == ".lock" for name in left)  # of a removal that failed
-        found = {name: text for name, text in found.items() if name not in left}
-        assert found in (OLD, NEW)
-        seen.add(found == NEW)
+        present = contents(folder)
+        leftover = {name for name in present if name.startswith(".")}
+        assert all(name.startswith(".saving/old/") or name == ".lock" for name in leftover)  # of a failed removal
+        present = {name: text for name, text in present.items() if name not in leftover}
+        assert present in (OLD, NEW)
+        seen.add(present == NEW)
         put(folder)
         assert contents(folder) == NEW
     assert seen == {True, False}
@@ -104,20 +104,20 @@ def test_the_next_call_repairs_a_failed_rollback(tmp_path, fail, operations, mon
             monkeypatch.undo()
             was_under_way = (folder / ".saving" / "moves.json").exists()
             complete(folder)
-            found = {name: text for name, text in contents(folder).items() if not name.startswith(".")}
-            assert found in (OLD, NEW)
-            ends.append((was_under_way, found == NEW))
+            present = {name: text for name, text in contents(folder).items() if not name.startswith(".")}
+            assert present in (OLD, NEW)
+            ends.append((was_under_way, present == NEW))
     assert set(ends) == {(False, False), (False, True), (True, True)}
 
 
 def test_completion_may_be_interrupted_at_any_point(tmp_path, fail, operations, monkeypatch):
     ends = 0
-    for place in range(1, operations + 1):
-        folder = tmp_path / str(place)
+    for step in range(1, operations + 1):
+        folder = tmp_path / str(step)
         write(folder, OLD)
         write(folder / ".saving" / "new", {name: text for name, text in NEW.items() if name != "notes.txt"})
         (folder / ".saving" / "moves.json").write_text('{"stale": ["index/codes"]}')
-        fail(lambda number, place=place: number >= place, Ended())
+        fail(lambda number, step=step: number >= step, Ended())
         try:
             complete(folder)
         except Ended:
@@ -147,7 +147,7 @@ def test_the_next_save_removes_leftovers_of_a_killed_save(tmp_path):
     write(tmp_path / "model", OLD)
     write(tmp_path / "model" / ".saving" / "new", {"model.safetensors": "half"})
     complete(tmp_path / "model")
-    assert (tmp_path / "model" / ".saving").exists()  # may be of a save that runs
+    assert (tmp_path / "model" / ".saving").exists()  # may belong to a running save
     put(tmp_path / "model")
     assert contents(tmp_path / "model") == NEW
 

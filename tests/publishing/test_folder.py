@@ -46,11 +46,11 @@ def test_the_folder_contains_the_complete_model(tmp_path, make_model):
     assert {path.relative_to(tmp_path / "saved").as_posix() for path in written} == set(contents(tmp_path / "saved"))
     names = {path.name for path in written}
     assert {"config.json", "model.safetensors", "labels.jsonl", "tokenizer.json", "results.json", "README.md"} <= names
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert again.label_set == model.label_set
-    own = AutoProcessor.from_pretrained(tmp_path / "saved")
-    assert torch.equal(logits_of(again, own), logits_of(model, processor))
-    index = LabelIndex.from_pretrained(tmp_path / "saved" / "index", again)
+    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert reloaded.label_set == model.label_set
+    reloaded_processor = AutoProcessor.from_pretrained(tmp_path / "saved")
+    assert torch.equal(logits_of(reloaded, reloaded_processor), logits_of(model, processor))
+    index = LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded)
     assert index.codes.dtype == torch.float16
     assert index.label_set == model.label_set
 
@@ -70,23 +70,23 @@ def test_labels_passed_to_save_replace_those_of_the_saved_copy(tmp_path, make_mo
     model, processor = make_model(label_rows=True)
     with torch.no_grad():
         model.gile.label_rows.weight.normal_()
-    kept = model.label_set
-    labels = LabelSet([Label("D1", "Rats"), *kept[2:4], Label(kept[0].id, "Failing heart")])
+    stored = model.label_set
+    labels = LabelSet([Label("D1", "Rats"), *stored[2:4], Label(stored[0].id, "Failing heart")])
     save(tmp_path / "saved", model, processor, labels, card="")
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
-    assert again.label_set == labels
-    assert again.config.id2label[3] == "Failing heart"
-    rows, before = again.gile.label_rows.weight, model.gile.label_rows.weight
+    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    assert reloaded.label_set == labels
+    assert reloaded.config.id2label[3] == "Failing heart"
+    rows, before = reloaded.gile.label_rows.weight, model.gile.label_rows.weight
     assert torch.equal(rows, torch.stack([torch.zeros_like(before[0]), before[2], before[3], before[0]]))
-    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == labels
+    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == labels
 
 
 def test_a_linear_unit_is_saved_with_its_trained_codes(tmp_path, make_model):
     model, processor = make_model(output_layer="linear")
     tuned = LabelSet(replace(label, threshold=0.5) for label in model.label_set)
     save(tmp_path / "saved", model, processor, tuned, card="")
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == tuned
+    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == tuned
     with pytest.raises(ValueError, match="the ids of labels of a linear unit"):
         save(tmp_path / "other", model, processor, tuned.update("Iron", id="D007501"), card="")
 
@@ -132,7 +132,7 @@ def test_saving_removes_outdated_model_files_and_keeps_the_rest(tmp_path, make_m
         code.write("from .old_gile import something\n")
     (folder / "train_gile.py").write_text("mine")
     (folder / "notebook.ipynb").write_text("{}")
-    (folder / "labels.csv").write_text("id,name\n")  # may be the table that the labels were read from
+    (folder / "labels.csv").write_text("id,name\n")  # may be the source of the labels
     (folder / "index" / "notes.txt").write_text("mine")
     save(folder, model, processor, LabelSet.from_names(["Iron"]), card="")
     names = set(contents(folder))
@@ -162,8 +162,8 @@ def test_a_failed_save_leaves_the_folder_unchanged(tmp_path, make_model):
 @pytest.mark.parametrize(
     ("largest", "file"),
     [
-        (20_000, "_gile.py"),  # Python's copy of a file names the file it reads
-        (200_000, ""),  # the weights, by a library in Rust, which names none
+        (20_000, "_gile.py"),  # Python's error for a copy names the source file
+        (200_000, ""),  # weights are written by a library in Rust, whose error names no file
     ],
 )
 def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model, largest, file):
@@ -238,9 +238,9 @@ def test_an_index_may_have_more_labels_than_the_model(tmp_path, make_model):
     model, processor = make_model()
     index = LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Rats", "Milk", "Risk", "Diet", "Output"]))
     save(tmp_path / "saved", model, processor, index=index, card="")
-    again = LabelIndex.from_pretrained(tmp_path / "saved" / "index", model)
-    assert again.label_set == index.label_set
-    assert torch.equal(again.codes, index.codes)
+    reloaded = LabelIndex.from_pretrained(tmp_path / "saved" / "index", model)
+    assert reloaded.label_set == index.label_set
+    assert torch.equal(reloaded.codes, index.codes)
 
 
 def test_a_card_passed_to_save_is_written(tmp_path, make_model):
@@ -300,5 +300,5 @@ def test_a_model_with_adapters_is_refused(tmp_path, save_text_encoder):
         save(tmp_path / "saved", model, processor, card="")
     merge_lora(model)
     save(tmp_path / "saved", model, processor, card="")
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert torch.equal(logits_of(again, processor), logits_of(model.eval(), processor))
+    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert torch.equal(logits_of(reloaded, processor), logits_of(model.eval(), processor))

@@ -10,14 +10,14 @@ from loopback_hub import Fault
 from hf_gile import LabelIndex, LabelSet
 from hf_gile.publishing import CardInfo, PlannedFile, Report, publish, push_folder, save
 
-# huggingface_hub sends files in a way that its HTTP library has given up.
+# huggingface_hub sends files by a deprecated option of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
 
 REPO = "ada/gile"
 
 
 def kept_folder(error):
-    """The folder that an error of `publish` says the model is kept in."""
+    """Returns the folder with the saved model, which an error of `publish` names."""
     words = str(error.value).split("the model is saved in ")[1]
     return words.split(":")[0]
 
@@ -94,7 +94,7 @@ def test_example_texts_absent_from_the_card_are_not_uploaded(hub, make_saved, ma
     save(folder, model, processor, report=report, card=CardInfo(show_examples=True))
     push_folder(folder, REPO)
     assert b"of somebody" in hub.repositories[REPO].files()["results.json"]
-    (folder / "results.json").write_text("{}")  # of another program
+    (folder / "results.json").write_text("{}")  # a file of another program
     push_folder(folder, REPO)
     assert hub.repositories[REPO].files()["results.json"] == b"{}"
 
@@ -103,11 +103,11 @@ def test_an_unchanged_model_makes_no_commit(hub, make_model):
     model, processor = make_model()
     publish(model, processor, None, REPO)
     assert f'model="{REPO}"' in hub.repositories[REPO].files()["README.md"].decode()
-    again = publish(model, processor, None, REPO)
-    assert again.commit is None
-    assert again.changes == []
+    repeated = publish(model, processor, None, REPO)
+    assert repeated.commit is None
+    assert repeated.changes == []
     assert len(hub.repositories[REPO].history()) == 2
-    assert hub.asked("POST .*/commit/") == 1
+    assert hub.count_requests("POST .*/commit/") == 1
 
 
 def test_a_new_version_deletes_only_files_of_the_old_version(hub, make_saved, make_model):
@@ -149,12 +149,12 @@ def test_dry_runs_only_report_planned_changes(hub, make_saved, make_model, tmp_p
     push_folder(folder, REPO)
     (folder / "README.md").write_text("# Other\n")
     hub.change(REPO, "results.json", b"{}")
-    asked = len(hub.requests)
+    before = len(hub.requests)
     second = push_folder(folder, REPO, dry_run=True)
     assert second.changes == [PlannedFile("README.md", 8, "changed"), PlannedFile("results.json", 2, "deleted")]
     assert second.commit is None
     assert second.is_new is False
-    assert all(request.startswith("GET ") for request in hub.requests[asked:])
+    assert all(request.startswith("GET ") for request in hub.requests[before:])
     model, processor = make_model()
     third = publish(model, processor, None, REPO, card="# A model\n", dry_run=True)
     assert third.changes == [PlannedFile("results.json", 2, "deleted")]
@@ -233,13 +233,13 @@ def test_a_private_repository_is_created_private(hub, make_saved):
 def test_a_gitignore_that_excludes_model_files_is_refused(hub, make_saved):
     folder = make_saved()
     hub.create(REPO, files={".gitignore": b"*.jsonl\n*.py\n*.safetensors\n"})
-    hub.heeds_rules = True
+    hub.applies_stored_rules = True
     with pytest.raises(
         ValueError, match=r"the .gitignore of ada/gile excludes \d+ of the files, including .*\.py: delete"
     ):
         push_folder(folder, REPO)
     assert hub.repositories[REPO].history() == ["initial commit"]
-    hub.heeds_rules = False
+    hub.applies_stored_rules = False
     push_folder(folder, REPO)
     assert {path.name for path in folder.iterdir() if path.is_file()} <= set(hub.repositories[REPO].files())
 
@@ -372,7 +372,7 @@ def test_commits_without_a_response_are_detected(hub, make_saved, status, create
     assert published.commit == repository.at("refs/pr/1" if create_pr else "main")
     assert repository.commits[published.commit].parent is not None
     assert published.pull_request == (f"{hub.url}/{REPO}/discussions/1" if create_pr else None)
-    assert hub.asked("POST .*/commit/") == 1
+    assert hub.count_requests("POST .*/commit/") == 1
 
 
 def test_uploaded_large_files_are_not_sent_again(hub, make_saved):
@@ -380,9 +380,9 @@ def test_uploaded_large_files_are_not_sent_again(hub, make_saved):
     hub.faults = [Fault("POST .*/commit/", status=500)]
     with pytest.raises(ConnectionError):
         push_folder(folder, REPO)
-    assert hub.asked("PUT /lfs/") == 2
+    assert hub.count_requests("PUT /lfs/") == 2
     push_folder(folder, REPO)
-    assert hub.asked("PUT /lfs/") == 2
+    assert hub.count_requests("PUT /lfs/") == 2
 
 
 def test_invalid_folders_and_names_are_refused_before_any_request(hub, make_saved, tmp_path):

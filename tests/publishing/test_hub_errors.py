@@ -10,7 +10,7 @@ from hf_gile.publishing.hub_errors import explain_read_error
 
 @pytest.fixture
 def why(hub, tmp_path):
-    """Says why a file of a repository cannot be had."""
+    """Returns the error message for a file of a repository."""
     hub.create("ada/milk", private=True)
 
     def ask(**options):
@@ -39,17 +39,17 @@ def why(hub, tmp_path):
     ids=["no token", "another's token", "no token of the Hub"],
 )
 def test_the_error_for_a_hidden_model_suggests_logging_in(why, token, reason):
-    said = why(token=token)
-    assert said.startswith(reason)
-    assert "log in with `hf auth login` or set HF_TOKEN" in said
+    message = why(token=token)
+    assert message.startswith(reason)
+    assert "log in with `hf auth login` or set HF_TOKEN" in message
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (403, "this token may not read it (403: as the test asked): request access on its page, or log in with"),
-        (500, "the Hub is not available (500: as the test asked): try again later"),
-        (429, "the Hub is not available (429: as the test asked): try again later"),
+        (403, "this token may not read it (403: simulated error): request access on its page, or log in with"),
+        (500, "the Hub is not available (500: simulated error): try again later"),
+        (429, "the Hub is not available (429: simulated error): try again later"),
     ],
 )
 def test_the_error_repeats_the_answer_of_the_hub(hub, why, status, reason):

@@ -1,4 +1,4 @@
-"""Labels shown on a card, and the table of all labels."""
+"""Labels on a card, and the table of all labels."""
 
 import csv
 import random
@@ -14,8 +14,8 @@ def by_heading(groups):
 
 
 def test_frequent_medium_rare_and_unseen_labels_are_shown():
-    found = by_heading(shown_labels(LABELS, each=3))
-    assert found == {
+    groups = by_heading(shown_labels(LABELS, each=3))
+    assert groups == {
         "Frequent": ["L00", "L01", "L02"],
         "In the middle": ["L19", "L20", "L21"],
         "Rare": ["L38", "L39", "L40"],
@@ -31,8 +31,8 @@ def test_the_table_does_not_depend_on_the_order_of_labels():
 def test_labels_with_documents_in_the_test_are_preferred():
     supports = {f"L{n:02}": 2 for n in range(0, 53, 2)}
     groups = shown_labels(LABELS, supports, each=3)
-    shown = [label for heading, group in groups for label in group if heading != "Never trained on"]
-    assert all(supports.get(label.id) for label in shown)
+    tested = [label for heading, group in groups for label in group if heading != "Never trained on"]
+    assert all(supports.get(label.id) for label in tested)
     assert by_heading(groups)["Never trained on"] == ["L42", "L44", "L46"]
 
 
@@ -48,8 +48,8 @@ def test_labels_without_counts_are_shown_without_headings():
 
 def test_no_label_is_shown_twice():
     for number in range(1, 53):
-        shown = [label.id for _, group in shown_labels(LABELS[-number:], each=3) for label in group]
-        assert len(set(shown)) == len(shown)
+        ids = [label.id for _, group in shown_labels(LABELS[-number:], each=3) for label in group]
+        assert len(set(ids)) == len(ids)
 
 
 def test_the_label_file_has_every_label_with_its_metrics(tmp_path):

@@ -1,4 +1,4 @@
-"""Neither file names nor links lead out of the folder of a saved model."""
+"""File names and links cannot leave the folder of a saved model."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Untrusted texts on a generated page."""
+"""Untrusted texts on generated pages."""
 
 import ast
 import html
@@ -31,8 +31,8 @@ HOSTILE = [
 ]
 
 
-def shown(markdown):
-    """Return the visible text of a single paragraph."""
+def visible_text(markdown):
+    """Returns the visible text of a single paragraph."""
     page = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown)
     inner = re.fullmatch(r"<p>(.*)</p>\n", page, flags=re.DOTALL)
     assert inner, page
@@ -42,7 +42,7 @@ def shown(markdown):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_escaped_text_is_rendered_literally(text):
-    assert shown(escaped(text)) == " ".join(text.split())
+    assert visible_text(escaped(text)) == " ".join(text.split())
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -1,4 +1,4 @@
-"""The cards of our models, in model_cards/."""
+"""The model cards in model_cards/."""
 
 import ast
 import re
@@ -26,11 +26,11 @@ def test_a_card_has_metrics_and_no_third_party_files(path):
     assert card.data.eval_results
     assert all(0 <= result.metric_value <= 1 for result in card.data.eval_results)
     figures = set(re.findall(r"\]\((figures/\w+\.png)\)", card.text))
-    assert {own.relative_to(path.parent).as_posix() for own in path.parent.rglob("*.png")} == figures
+    assert {figure.relative_to(path.parent).as_posix() for figure in path.parent.rglob("*.png")} == figures
     for figure in figures:
         with Image.open(path.parent / figure) as image:
             image.verify()
-    assert {own.suffix for own in path.parent.rglob("*") if own.is_file()} <= {".md", ".png"}
+    assert {file.suffix for file in path.parent.rglob("*") if file.is_file()} <= {".md", ".png"}
     assert not re.search(r"\]\((?!https?://|figures/)", card.text)
     assert "/tmp/" not in card.text
     for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):

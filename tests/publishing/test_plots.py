@@ -1,4 +1,4 @@
-"""The figures of a card."""
+"""Figures of model cards."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def light(color):
 @pytest.mark.parametrize("page", ["#ffffff", "#0b0f19", "#0d1117"])
 def test_colors_have_enough_contrast_on_light_and_dark_pages(color, page):
     lights = sorted((light(color), light(page)))
-    assert (lights[1] + 0.05) / (lights[0] + 0.05) > 3.5  # WCAG asks 3 of figures and of large letters
+    assert (lights[1] + 0.05) / (lights[0] + 0.05) > 3.5  # minimum of WCAG for figures and large letters
 
 
 def read(path):
@@ -48,28 +48,28 @@ def test_calibration_plots_are_small_and_transparent(tmp_path):
     pixels = read(path)
     assert path.stat().st_size < 100_000
     assert pixels[0, 0, 3] == 0
-    assert pixels.shape[1] > 900  # sharp on a wide page
+    assert pixels.shape[1] > 900  # sharp on wide pages
     assert [file.name for file in path.parent.iterdir()] == ["calibration.png"]
 
 
 def test_bins_with_few_scores_are_not_drawn(tmp_path):
-    few = [{**one, "count": plots.MIN_SCORES - 1} for one in BINS]
+    few = [{**entry, "count": plots.MIN_SCORES - 1} for entry in BINS]
     assert not plots.calibration_plot({"seen": {"before": few}}, tmp_path / "calibration.png")
     assert not plots.calibration_plot({}, tmp_path / "calibration.png")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_both_groups_are_drawn_before_and_after_calibration(tmp_path):
-    drawn = {}
+    images = {}
     for name, reliability in {
-        "one": {"seen": {"before": BINS}},
+        "single": {"seen": {"before": BINS}},
         "two": {"seen": RELIABILITY["seen"]},
         "three": RELIABILITY,
     }.items():
         plots.calibration_plot(reliability, tmp_path / name)
-        drawn[name] = read(tmp_path / name)
-    assert len({image.tobytes() for image in drawn.values()}) == 3
-    assert drawn["three"].shape[1] > drawn["one"].shape[1]
+        images[name] = read(tmp_path / name)
+    assert len({image.tobytes() for image in images.values()}) == 3
+    assert images["three"].shape[1] > images["single"].shape[1]
 
 
 def test_a_learning_curve_needs_at_least_two_points(tmp_path):
@@ -94,7 +94,7 @@ def test_evaluation_metrics_are_matched_for_any_dataset_name():
 
 
 def test_the_learning_curve_never_uses_the_test_set():
-    # As the recipes leave it: with --test_curve, and with one more look at the validation documents for a threshold.
+    # As written by recipes with --test_curve, with a final evaluation of validation documents for the threshold.
     series = {"eval_test_loss": [1, 1, 1], "eval_validation_loss": [1, 1, 1], "eval_loss": [1]}
     assert plots._evaluation_metric(series, "loss") == "eval_validation_loss"
     assert plots._evaluation_metric({"eval_validation_micro_f1": [1, 1], "eval_tuned_micro_f1": [1]}, "micro_f1") == (
@@ -104,9 +104,9 @@ def test_the_learning_curve_never_uses_the_test_set():
 
 
 def test_names_on_a_map_do_not_overlap(tmp_path):
-    places = np.random.default_rng(0).normal(size=(211, 2)) * 0.01
+    points = np.random.default_rng(0).normal(size=(211, 2)) * 0.01
     written = plots.label_map(
-        places, [f"name {n}" for n in range(211)], [True, False] * 105 + [True], tmp_path / "map.png"
+        points, [f"name {n}" for n in range(211)], [True, False] * 105 + [True], tmp_path / "map.png"
     )
     assert written[0] == "name 0"
     assert 1 < len(written) < 40
@@ -124,15 +124,15 @@ def test_names_at_the_edge_stay_within_the_map(tmp_path):
 
 
 def test_names_without_glyphs_in_the_font_are_omitted(tmp_path):
-    places = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]])
+    points = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]])
     names = ["日本語", "لب", "$cost$ ^{x}", "Heart"]
-    assert plots.label_map(places, names, [True] * 4, tmp_path / "map.png") == ["$cost$ ^{x}", "Heart"]
+    assert plots.label_map(points, names, [True] * 4, tmp_path / "map.png") == ["$cost$ ^{x}", "Heart"]
 
 
 def test_a_map_of_many_labels_is_small(tmp_path):
-    places = np.random.default_rng(0).normal(size=(1500, 2))
+    points = np.random.default_rng(0).normal(size=(1500, 2))
     seen = [n % 5 > 0 for n in range(1500)]
-    plots.label_map(places, [f"Label number {n}" for n in range(1500)], seen, tmp_path / "map.png")
+    plots.label_map(points, [f"Label number {n}" for n in range(1500)], seen, tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size < 100_000
 
 
@@ -140,9 +140,9 @@ def test_a_map_of_many_labels_is_small(tmp_path):
 def test_label_positions_are_reproducible(number):
     codes = torch.randn(number, 13, generator=torch.Generator().manual_seed(0))
     first, made_by = project(codes)
-    again, _ = project(codes)
+    repeated, _ = project(codes)
     assert first.shape == (number, 2)
-    assert np.array_equal(first, again)
+    assert np.array_equal(first, repeated)
     assert np.isfinite(first).all()
     assert made_by == ("PCA" if number < 30 else "PCA, then t-SNE")
 
@@ -151,8 +151,8 @@ def test_labels_with_similar_codes_are_close():
     generator = torch.Generator().manual_seed(0)
     centers = torch.randn(3, 11, generator=generator) * 5
     codes = (centers[:, None] + torch.randn(3, 17, 11, generator=generator) * 0.1).flatten(0, 1)
-    places, _ = project(codes)
-    groups = places.reshape(3, 17, 2)
+    points, _ = project(codes)
+    groups = points.reshape(3, 17, 2)
     middles = groups.mean(axis=1)
     spread = np.linalg.norm(groups - middles[:, None], axis=-1).max()
     apart = min(np.linalg.norm(middles[a] - middles[b]) for a, b in [(0, 1), (0, 2), (1, 2)])
@@ -178,12 +178,12 @@ def test_a_map_shows_labels_of_every_frequency_and_unseen_labels():
     labels = [Label(f"L{n:03}", f"name {n}", seen=n < 400, count=max(0, 400 - n)) for n in range(500)]
     chosen = select_labels(labels, max_labels=40)
     assert len(chosen) == len(set(chosen)) == 40
-    assert sum(labels[place].seen for place in chosen) == 30
+    assert sum(labels[index].seen for index in chosen) == 30
     assert min(chosen) == 0
-    assert max(place for place in chosen if place < 400) > 350
-    turned = labels[::-1]
-    assert {turned[place].id for place in select_labels(turned, max_labels=40)} == {
-        labels[place].id for place in chosen
+    assert max(index for index in chosen if index < 400) > 350
+    reversed_labels = labels[::-1]
+    assert {reversed_labels[index].id for index in select_labels(reversed_labels, max_labels=40)} == {
+        labels[index].id for index in chosen
     }
     assert select_labels(labels[:11], max_labels=11) == list(range(11))
     assert len(select_labels(labels[:3] + labels[400:], max_labels=40)) == 40

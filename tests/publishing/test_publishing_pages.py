@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from hf_gile.publishing import CardInfo, read_card_fields
 
-# huggingface_hub sends files in a way that its HTTP library has given up.
+# huggingface_hub sends files by a deprecated option of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "publishing.md").read_text()
 
 @pytest.fixture
 def names(make_model):
-    """Return the variables that the examples of the page use."""
+    """Returns the variables used by the examples of the page."""
     model, processor = make_model(problem_type="multi_label_classification")
     labels = model.label_set.with_counts({"Iron": 2, "Infant": 1})
     model.set_labels(labels, processor)

@@ -24,10 +24,10 @@ def test_a_second_push_without_changes_makes_no_commit(hub, make_saved):
     assert first.exit_code == 0, first.output
     assert "new " in first.stdout
     assert "commit " in first.stderr
-    again = push(folder, "ada/milk")
-    assert again.exit_code == 0, again.output
-    assert again.stdout == ""
-    assert again.stderr.startswith("nothing has changed: ")
+    repeated = push(folder, "ada/milk")
+    assert repeated.exit_code == 0, repeated.output
+    assert repeated.stdout == ""
+    assert repeated.stderr.startswith("nothing has changed: ")
 
 
 def test_unchanged_files_are_counted_but_not_listed(hub, make_saved):
@@ -51,8 +51,8 @@ def test_unchanged_files_are_counted_but_not_listed(hub, make_saved):
 )
 def test_a_dry_run_announces_a_new_repository_or_pull_request(hub, make_saved, flags, kind):
     folder = make_saved()
-    made = f"ada/milk does not exist or is not visible with this token: it would be created, {kind}\n"
-    assert made in push(folder, "ada/milk", "--dry-run", *flags).stderr
+    message = f"ada/milk does not exist or is not visible with this token: it would be created, {kind}\n"
+    assert message in push(folder, "ada/milk", "--dry-run", *flags).stderr
     assert hub.repositories == {}
     hub.create("ada/milk")
     proposed = push(folder, "ada/milk", "--dry-run", "--create-pr").stderr
@@ -95,10 +95,10 @@ def test_a_pushed_model_can_be_used_by_its_hub_name(hub, make_saved, tmp_path, m
 
     if launch == "process":
         run = start
-    scored, shown, absent = run("score", "ada/milk"), run("labels", "show", "ada/milk"), run("score", "ada/beer")
+    scored, listed, absent = run("score", "ada/milk"), run("labels", "show", "ada/milk"), run("score", "ada/beer")
     here = CliRunner().invoke(app, ["score", str(folder)], input="Rats were fed.\n")
     assert (scored.returncode, scored.stdout) == (0, here.stdout)
-    assert (shown.returncode, shown.stdout) == (0, CliRunner().invoke(app, ["labels", "show", str(folder)]).stdout)
+    assert (listed.returncode, listed.stdout) == (0, CliRunner().invoke(app, ["labels", "show", str(folder)]).stdout)
     assert absent.returncode == 1
     assert absent.stderr == (
         "hf-gile score: ada/beer is not a local folder, and cannot be read from the Hub: it does not exist or is not "

@@ -30,25 +30,25 @@ CALIBRATION = {
 
 @pytest.fixture
 def documents():
-    """23 texts of known words, and gold labels for most."""
+    """Returns 23 texts with known words, and gold labels for most of them."""
     chosen = np.random.default_rng(3)
     texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(23)]
     names = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]
-    gold = [chosen.choice(names, place % 4, replace=False).tolist() for place in range(23)]
+    gold = [chosen.choice(names, row % 4, replace=False).tolist() for row in range(23)]
     return texts, gold
 
 
 @pytest.fixture
 def make(make_model, label_set):
-    """A model two of whose labels are unseen, with thresholds that give some labels and not others."""
+    """Creates a model with two unseen labels, and thresholds that assign some labels."""
 
     def make(calibration=None, **options):
         model, processor = make_model(embedding_std=4.0, **options)
         with torch.no_grad():
             model.gile.output_layer.classifier.bias.fill_(-3.0)
         counts = {"Heart Failure": 7, "Milk, Human": 3, "Iron": 1}
-        own = label_set.with_counts(counts).update("Iron", threshold=0.45)
-        model.set_labels(own, processor, model.label_input_ids)
+        counted = label_set.with_counts(counts).update("Iron", threshold=0.45)
+        model.set_labels(counted, processor, model.label_input_ids)
         model.config.calibration = calibration or {}
         model.config.thresholds = {"seen": 0.41, "unseen": 0.37}
         return model, processor
@@ -70,12 +70,12 @@ def multi_hot(model, gold):
 
 def every_value(value):
     if isinstance(value, dict):
-        for name, one in value.items():
+        for name, item in value.items():
             assert type(name) is str
-            yield from every_value(one)
+            yield from every_value(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from every_value(one)
+        for item in value:
+            yield from every_value(item)
     else:
         yield value
 
@@ -107,7 +107,7 @@ def test_report_metrics_equal_metrics_of_all_scores(make, documents, calibration
         assert not any(name.startswith("uncalibrated_") for name in report.metrics)
     times = ["before", "after"] if calibration else ["before"]
     assert {group: list(bins) for group, bins in report.reliability.items()} == {"seen": times, "unseen": times}
-    assert sum(one["count"] for one in report.reliability["seen"]["before"]) == 23 * 3
+    assert sum(entry["count"] for entry in report.reliability["seen"]["before"]) == 23 * 3
 
 
 def test_per_label_metrics_equal_scikit_learn(make, documents):
@@ -115,11 +115,11 @@ def test_per_label_metrics_equal_scikit_learn(make, documents):
     model, processor = make(CALIBRATION)
     report = make_report(model, processor, texts, gold)
     scores = calibrated(logits_of(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
-    given = (scores.sigmoid() >= model.stored_labels.thresholds()).numpy()
+    assigned = (scores.sigmoid() >= model.stored_labels.thresholds()).numpy()
     truth = multi_hot(model, gold).numpy()
     assert [row["id"] for row in report.labels] == model.label_set.ids
     for column, row in enumerate(report.labels):
-        pair = truth[:, column], given[:, column]
+        pair = truth[:, column], assigned[:, column]
         assert row["support"] == truth[:, column].sum()
         expected = {
             "precision": precision_score(*pair, zero_division=np.nan),
@@ -132,8 +132,8 @@ def test_per_label_metrics_equal_scikit_learn(make, documents):
     assert [row["threshold"] for row in report.labels] == pytest.approx([0.41, 0.41, 0.45, 0.37, 0.37])
     missed = sum(number for _, _, number in report.confused)
     pairs = (
-        [(truth[row] == 1) & ~given[row] for row in range(23)],
-        [(truth[row] == 0) & given[row] for row in range(23)],
+        [(truth[row] == 1) & ~assigned[row] for row in range(23)],
+        [(truth[row] == 0) & assigned[row] for row in range(23)],
     )
     assert missed == sum(int(lost.sum() * wrong.sum()) for lost, wrong in zip(*pairs, strict=True)) > 0
 
@@ -163,10 +163,12 @@ def test_only_candidates_are_measured(make, documents):
     texts, gold = documents
     model, processor = make()
     report = make_report(model, processor, texts, gold, columns=[3, 0, 1])
-    kept = [[one for one in ids if one in ("Heart Failure", "Milk, Human", "Infant")] for ids in gold]
+    selected = [
+        [label_id for label_id in ids if label_id in ("Heart Failure", "Milk, Human", "Infant")] for ids in gold
+    ]
     assert [row["id"] for row in report.labels] == ["Heart Failure", "Milk, Human", "Infant"]
     expected = LabelMetrics(3, [True, True, False], model.stored_labels.thresholds()[[0, 1, 3]])
-    expected.update(logits_of(model, processor, texts)[:, [0, 1, 3]], multi_hot(model, kept)[:, [0, 1, 3]])
+    expected.update(logits_of(model, processor, texts)[:, [0, 1, 3]], multi_hot(model, selected)[:, [0, 1, 3]])
     for name in ("seen_average_precision", "micro_f1", "unseen_macro_f1"):
         assert report.metrics[name] == pytest.approx(expected.compute()[name], abs=1e-6)
     assert report.metrics == make_report(model, processor, texts, gold, columns=torch.tensor([0, 1, 3])).metrics
@@ -176,8 +178,8 @@ def test_excluded_labels_do_not_count_as_predictions(make, documents):
     model, processor = make({"seen": {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 1.0]}})
     texts, gold = documents
     ids = model.label_set.ids
-    excluded = [[one for one in ids[place % 5 :: 2] if one not in own] for place, own in enumerate(gold)]
-    report = make_report(model, processor, texts, gold, excluded=[[*own, "unknown"] for own in excluded], batch_size=4)
+    excluded = [[x for x in ids[row % 5 :: 2] if x not in gold_ids] for row, gold_ids in enumerate(gold)]
+    report = make_report(model, processor, texts, gold, excluded=[[*x, "unknown"] for x in excluded], batch_size=4)
     scores = logits_of(model, processor, texts).masked_fill(multi_hot(model, excluded) > 0, -torch.inf)
     seen = model.stored_labels.seen()
     expected = LabelMetrics(5, seen, model.stored_labels.thresholds())
@@ -207,21 +209,21 @@ def test_single_label_models_predict_the_best_label(make, documents, calibration
     texts, _ = documents
     model, processor = make(calibration, problem_type="single_label_classification")
     ids = model.label_set.ids
-    gold = [ids[place % 5] for place in range(22)]
+    gold = [ids[row % 5] for row in range(22)]
     report = make_report(model, processor, texts, [*gold, []])
     scores = calibrated(logits_of(model, processor, texts[:22]), model.stored_labels.seen(), model.config.calibration)
-    given = [ids[column] for column in scores.argmax(dim=1).tolist()]
-    assert report.metrics["accuracy"] == pytest.approx(accuracy_score(gold, given))
-    seen = [place for place in range(22) if gold[place] in ids[:3]]
-    assert report.metrics["seen_accuracy"] == pytest.approx(sum(given[one] == gold[one] for one in seen) / len(seen))
-    matrix = confusion_matrix(gold, given, labels=ids)
-    found = {(ids.index(missed), ids.index(wrong)): number for missed, wrong, number in report.confused}
-    assert found == {(a, b): matrix[a, b] for a in range(5) for b in range(5) if a != b and matrix[a, b]}
+    predicted = [ids[column] for column in scores.argmax(dim=1).tolist()]
+    assert report.metrics["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
+    seen = [row for row in range(22) if gold[row] in ids[:3]]
+    assert report.metrics["seen_accuracy"] == pytest.approx(sum(predicted[j] == gold[j] for j in seen) / len(seen))
+    matrix = confusion_matrix(gold, predicted, labels=ids)
+    pairs = {(ids.index(missed), ids.index(wrong)): number for missed, wrong, number in report.confused}
+    assert pairs == {(a, b): matrix[a, b] for a in range(5) for b in range(5) if a != b and matrix[a, b]}
     assert all(row["threshold"] is None for row in report.labels)
     all_scores = calibrated(logits_of(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
-    own = CalibrationMetrics(5, model.stored_labels.seen())
-    own.update(all_scores.double().softmax(dim=1).logit(), multi_hot(model, [*([one] for one in gold), []]))
-    for name, value in own.compute().items():
+    metric = CalibrationMetrics(5, model.stored_labels.seen())
+    metric.update(all_scores.double().softmax(dim=1).logit(), multi_hot(model, [*([x] for x in gold), []]))
+    for name, value in metric.compute().items():
         assert report.metrics[name] == pytest.approx(value, abs=1e-6), name
 
 
@@ -249,7 +251,7 @@ def test_documents_are_measured_on_labels_of_their_language():
         for name in names
     )
     torch.manual_seed(0)
-    tokenizer = build_tokenizer({one: [*given, *labels.names] for one, given in texts.items()}, min_count=1)
+    tokenizer = build_tokenizer({language: [*rows, *labels.names] for language, rows in texts.items()}, min_count=1)
     config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=5)
     model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
     model.set_labels(labels, processor)
@@ -257,9 +259,9 @@ def test_documents_are_measured_on_labels_of_their_language():
     gold = [["english:gift"], ["german:gift"], ["english:iron"], ["german:eisen"]]
     mixed = make_report(model, processor, documents, gold, language=["english", "german"] * 2, batch_size=3)
     assert [row["support"] for row in mixed.labels] == [1, 0, 1, 1, 1]
-    assert sum(one["count"] for one in mixed.reliability["seen"]["before"]) == 2 * 3 + 2 * 2
-    one = make_report(model, processor, texts["german"], gold[1::2], language="german")
-    assert [row["support"] for row in one.labels] == [0, 0, 0, 1, 1]
+    assert sum(entry["count"] for entry in mixed.reliability["seen"]["before"]) == 2 * 3 + 2 * 2
+    german = make_report(model, processor, texts["german"], gold[1::2], language="german")
+    assert [row["support"] for row in german.labels] == [0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="a language for each of 4, got 1"):
         make_report(model, processor, documents, gold, language=["english"])
 
@@ -295,7 +297,7 @@ def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "is not a report"),
         ("[]", "is not a report"),
@@ -306,9 +308,9 @@ def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
         ('{"format_version": 1, "metrics": {"micro_f1": NaN}, "labels": []}', "is not a report .*the number NaN"),
     ],
 )
-def test_a_file_that_is_not_a_report_is_refused(tmp_path, content, said):
+def test_a_file_that_is_not_a_report_is_refused(tmp_path, content, message):
     (tmp_path / "results.json").write_text(content)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         Report.load(tmp_path / "results.json")
 
 
@@ -317,12 +319,12 @@ def test_example_texts_are_optional_and_shortened(make, documents):
     model, processor = make()
     assert make_report(model, processor, texts, gold).examples == {}
     long = [f"{text} " * 40 for text in texts]
-    kept = make_report(model, processor, long, gold, example_texts=2).examples
-    assert set(kept) == {one for ids in gold for one in ids}
-    for label_id, own in kept.items():
-        having = [text for text, ids in zip(texts, gold, strict=True) if label_id in ids]
-        assert [text[:30] for text in own] == [text[:30] for text in having[:2]]
-        assert all(len(text) <= 200 and text.endswith("…") for text in own)
+    examples = make_report(model, processor, long, gold, example_texts=2).examples
+    assert set(examples) == {label_id for ids in gold for label_id in ids}
+    for label_id, label_examples in examples.items():
+        labelled = [text for text, ids in zip(texts, gold, strict=True) if label_id in ids]
+        assert [text[:30] for text in label_examples] == [text[:30] for text in labelled[:2]]
+        assert all(len(text) <= 200 and text.endswith("…") for text in label_examples)
 
 
 def test_measuring_restores_the_training_mode(make, documents):
@@ -355,6 +357,6 @@ def test_empty_and_mismatched_inputs_are_refused(make, documents):
         make_report(model, processor, [[3, 5]], [[]], example_texts=1)
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         make_report(model, processor, texts, gold, batch_size=0)
-    one, processor = make(problem_type="single_label_classification")
+    single, processor = make(problem_type="single_label_classification")
     with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts a single label"):
-        make_report(one, processor, texts[:1], [["Iron", "Blood"]])
+        make_report(single, processor, texts[:1], [["Iron", "Blood"]])

@@ -1,4 +1,4 @@
-"""A process without hf_gile loads a published model from the Hub: the same scores, bit for bit."""
+"""A process without hf_gile loads published models from the Hub and computes bitwise identical scores."""
 
 import json
 import os
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:De
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood was drawn.", ""]
 
-# Run with an import of hf_gile made impossible, wherever it is installed.
-STRANGER = """
+# Run in a process that cannot import hf_gile.
+SCRIPT = """
 import json, sys
 sys.modules["hf_gile"] = None
 import torch
@@ -28,36 +28,36 @@ from safetensors.torch import save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor, pipeline
 
 request = json.load(sys.stdin)
-texts, found = request["texts"], {}
+texts, results = request["texts"], {}
 for name, (repo, options) in request["models"].items():
     trust = {**options, "trust_remote_code": True}
     processor = AutoProcessor.from_pretrained(repo, **trust)
     classifier = AutoModelForSequenceClassification.from_pretrained(repo, **trust).eval()
-    both = AutoModel.from_pretrained(repo, **trust).eval()
+    towers = AutoModel.from_pretrained(repo, **trust).eval()
     inputs = processor(texts, return_tensors="pt")
     pipe = pipeline(model=repo, **trust)
     assert type(pipe).__name__ == "LabelScoringPipeline"
     names = classifier.label_set.names
-    answers = [dict(zip(one["labels"], one["scores"])) for one in pipe(texts)]
+    answers = [dict(zip(entry["labels"], entry["scores"])) for entry in pipe(texts)]
     with torch.no_grad():
-        found[f"{name} logits"] = classifier(**inputs).logits
+        results[f"{name} logits"] = classifier(**inputs).logits
         words = processor(texts, label_text=classifier.label_set.texts, return_tensors="pt")
-        found[f"{name} towers"] = both(**words).logits
-    found[f"{name} pipeline"] = torch.tensor([[answer[one] for one in names] for answer in answers])
+        results[f"{name} towers"] = towers(**words).logits
+    results[f"{name} pipeline"] = torch.tensor([[answer[name] for name in names] for answer in answers])
 for repo in request["hidden"]:
     try:
         AutoModel.from_pretrained(repo, trust_remote_code=True)
         raise AssertionError(f"{repo} was loaded without a token")
     except OSError as error:
         assert "401" in f"{error} {error.__cause__}", error
-save_file(found, request["out"])
+save_file(results, request["out"])
 """
 
 
 def scores_of(model, processor):
-    """Return the results of this process, under the names that the other process uses."""
+    """Returns the results of this process, with the names of the other process."""
     pipe = pipeline("label-scoring", model=model, processor=processor)
-    answers = [dict(zip(one["labels"], one["scores"], strict=True)) for one in pipe(TEXTS)]
+    answers = [dict(zip(entry["labels"], entry["scores"], strict=True)) for entry in pipe(TEXTS)]
     inputs = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
         words = processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")
@@ -72,13 +72,13 @@ def scores_of(model, processor):
 def test_scores_are_the_same_from_every_revision_on_the_hub(hub, tmp_path, make_model, save_text_encoder):
     first, processor = make_model("han")
     published = publish(first, processor, None, "ada/gile")
-    # To be found by its commit, for main has moved on; then a branch, with a label more.
+    # Loaded by commit, since main changes; then a branch with an additional label.
     publish(make_model("han", joint_size=3)[0], processor, None, "ada/gile")
     second, _ = make_model("han", joint_size=5)
     more = second.label_set.add(Label("D051381", "Rats", "were fed a diet"))
     publish(second, processor, more, "ada/gile", revision="rats/more")
     second.set_labels(more, processor)
-    # Private, in weights of several files; and over a pretrained encoder.
+    # A private model with several weight files, and a model with a pretrained encoder.
     wide, words = make_model("wan", hidden_size=23, joint_size=17)
     wide.save_pretrained(tmp_path / "sharded", max_shard_size="1KB")
     words.save_pretrained(tmp_path / "sharded")
@@ -104,26 +104,26 @@ def test_scores_are_the_same_from_every_revision_on_the_hub(hub, tmp_path, make_
         "texts": TEXTS,
         "models": {name: case[:2] for name, case in models.items()},
         "hidden": ["engines/secret"],
-        "out": str(tmp_path / "found.safetensors"),
+        "out": str(tmp_path / "results.safetensors"),
     }
-    here = {
+    environment = {
         name: value for name, value in os.environ.items() if name not in ("HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH")
     }
-    there = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
-    command = [sys.executable, "-W", "error", "-c", STRANGER]
+    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT]
     before = len(hub.requests)
     result = subprocess.run(
-        command, input=json.dumps(request), env=here | there, cwd=tmp_path, capture_output=True, text=True, check=False
+        command, input=json.dumps(request), env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    found = load_file(tmp_path / "found.safetensors")
-    for name, (_, _, model, own) in models.items():
-        for what, expected in scores_of(model, own).items():
-            if what == "pipeline":  # of single texts, sums are rounded by where weights lie in memory
-                torch.testing.assert_close(found[f"{name} {what}"], expected, rtol=1e-6, atol=0.0)
+    results = load_file(tmp_path / "results.safetensors")
+    for name, (_, _, model, processor) in models.items():
+        for kind, expected in scores_of(model, processor).items():
+            if kind == "pipeline":  # for single texts, rounding depends on memory alignment
+                torch.testing.assert_close(results[f"{name} {kind}"], expected, rtol=1e-6, atol=0.0)
             else:
-                assert torch.equal(found[f"{name} {what}"], expected), f"{name} {what}"
-    # Model, towers, processor and pipeline together ask for each file of code once, a HEAD and a GET.
+                assert torch.equal(results[f"{name} {kind}"], expected), f"{name} {kind}"
+    # Model, towers, processor and pipeline together request each code file once, by HEAD and GET.
     code = [path for path in hub.repositories["ada/tuned"].files() if path.endswith(".py")]
-    asked = [line for line in hub.requests[before:] if re.search(r" /ada/tuned/resolve/.*\.py$", line)]
-    assert len(asked) == 2 * len(code)
+    requests = [line for line in hub.requests[before:] if re.search(r" /ada/tuned/resolve/.*\.py$", line)]
+    assert len(requests) == 2 * len(code)

@@ -24,23 +24,23 @@ def test_unmodified_code_is_reported_as_the_same(make_saved):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "what"),
+    ("name", "change", "status"),
     [
         ("scoring_gile.py", "import os\n", "differs"),
         ("more_gile.py", "import os\n", "unknown"),
         ("scoring_gile.py", None, "missing"),
     ],
 )
-def test_modified_code_is_reported(name, change, what, make_saved):
+def test_modified_code_is_reported(name, change, status, make_saved):
     folder = make_saved()
     if change is None:
         (folder / name).unlink()
     else:
         (folder / name).write_text(change)
-    assert verify_code(str(folder)).files[name][1] == what
+    assert verify_code(str(folder)).files[name][1] == status
     done = verify(folder)
     assert done.exit_code == 1
-    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(what)] == [name]
+    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(status)] == [name]
     assert "review the code before you trust it" in done.stderr
 
 
