@@ -13,10 +13,10 @@ from hf_gile_cli.app import app
 
 @pytest.fixture
 def run():
-    """Runs a command in this process; gives its result, with `exit_code`, `stdout` and `stderr`."""
+    """Runs a command in this process; returns a result with `exit_code`, `stdout` and `stderr`."""
 
     def run_command(*arguments, input=None, ends=0):
-        result = CliRunner().invoke(app, [str(one) for one in arguments], input=input, prog_name="hf-gile")
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=input, prog_name="hf-gile")
         assert result.exit_code == ends, result.output
         return result
 
@@ -26,21 +26,21 @@ def run():
 
 @pytest.fixture
 def datasets_cache(tmp_path, monkeypatch):
-    """Keeps what `datasets` caches in the folder of the test."""
+    """Sets the cache folder of `datasets` to the folder of the test."""
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 @pytest.fixture
 def start():
-    """Starts the command in a process of its own."""
+    """Starts the command in a separate process."""
     processes = []
 
     def start_command(*arguments, **options):
         settings = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         command = [sys.executable, "-m", "hf_gile_cli", *map(str, arguments)]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        # A shell that starts the tests in the background has them, and whatever they start, ignore interrupts.
+        # Processes started by a shell in the background ignore interrupts.
         settings["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         processes.append(subprocess.Popen(command, env=environment, **settings | options))
         return processes[-1]
@@ -53,7 +53,7 @@ def start():
 
 @pytest.fixture
 def saved_model(tmp_path, make_model):
-    """The folder of a saved model of five labels, one of them seen."""
+    """Returns the folder of a saved model with five labels, of which a single label is seen."""
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts({"Iron": 7}), processor)
     folder = tmp_path / "model"

@@ -19,9 +19,9 @@ def table(tmp_path):
 
 def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path):
     columns = ["--text", "body", "--labels", "tags", "--id", "id"]
-    result = run("audit", saved_model, table, *columns, "--output", tmp_path / "found", "--most", 2, "--compare", table)
+    result = run("audit", saved_model, table, *columns, "--output", tmp_path / "audit", "--most", 2, "--compare", table)
     assert "2 headings probably wrong, 2 probably missing, in" in result.stderr
-    assert {path.name for path in (tmp_path / "found").iterdir()} == {
+    assert {path.name for path in (tmp_path / "audit").iterdir()} == {
         "wrong.csv",
         "missing.csv",
         "documents.csv",
@@ -30,7 +30,7 @@ def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path
         "label_studio.json",
         "label_studio.xml",
     }
-    assert "Breast" in (tmp_path / "found" / "documents.csv").read_text()
+    assert "Breast" in (tmp_path / "audit" / "documents.csv").read_text()
 
 
 def test_an_audit_reads_a_saved_index(run, saved_model, make_model, table, tmp_path):
@@ -45,10 +45,10 @@ def test_an_audit_reads_a_saved_index(run, saved_model, make_model, table, tmp_p
     other.save_pretrained(tmp_path / "other")
     processor.save_pretrained(tmp_path / "other")
     words[1] = tmp_path / "other"
-    said = run(*words, tmp_path / "refused", "--index", tmp_path / "index", ends=1).stderr
-    assert "computed by another model" in said
+    message = run(*words, tmp_path / "refused", "--index", tmp_path / "index", ends=1).stderr
+    assert "computed by another model" in message
 
 
 def test_a_file_as_output_folder_is_refused(run, saved_model, table):
-    said = run("audit", saved_model, table, "--output", table, ends=2).stderr
-    assert "is not a folder" in said
+    message = run("audit", saved_model, table, "--output", table, ends=2).stderr
+    assert "is not a folder" in message

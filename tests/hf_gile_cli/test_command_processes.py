@@ -1,4 +1,4 @@
-"""The command as a process: pipes, interrupts, exit codes. Each start costs seconds, so there are few tests."""
+"""The command in a separate process: pipes, interrupts, exit codes. Each start takes seconds, so tests are few."""
 
 import json
 import signal
@@ -34,7 +34,7 @@ def test_piped_lines_are_answered_at_once_and_an_interrupt_exits_with_130(start,
     for text in ("Rats were fed.", "Breast milk."):
         process.stdin.write(f"{text}\n")
         process.stdin.flush()
-        assert json.loads(process.stdout.readline())["text"] == text  # it waits for no batch to be full
+        assert json.loads(process.stdout.readline())["text"] == text  # it does not wait for a full batch
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=300) == 130
     assert process.stderr.read() == "interrupted\n"

@@ -7,40 +7,40 @@ from hf_gile import LabelIndex, LabelSet
 
 
 def test_an_index_of_stored_labels_contains_their_codes(run, saved_model, tmp_path):
-    said = run("index", saved_model, tmp_path / "index")
-    assert said.stderr == f"5 labels, 13 float16 numbers each: {tmp_path / 'index'}\n"
+    result = run("index", saved_model, tmp_path / "index")
+    assert result.stderr == f"5 labels, 13 float16 numbers each: {tmp_path / 'index'}\n"
     index = LabelIndex.from_pretrained(tmp_path / "index")
     assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
 
 
 def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Milk\n2,Zebrafish\n")
-    said = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv")
-    assert said.stderr.startswith("the model knows no word of 1 label: 'Zebrafish'; all such labels get the same score")
+    message = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv").stderr
+    assert message.startswith("the model knows no word of 1 label: 'Zebrafish'; all such labels get the same score")
 
 
 def test_an_unknown_dtype_is_a_usage_error(run, saved_model, tmp_path):
-    said = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
-    assert "must be one of float16, bfloat16, float32, got 'int8'" in said.stderr
+    result = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
+    assert "must be one of float16, bfloat16, float32, got 'int8'" in result.stderr
 
 
 def test_a_published_checkpoint_is_converted(run, shared_data, tmp_path):
     pytest.importorskip("h5py")
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
-    said = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model")
-    assert said.stderr == f"converted han with output layer gile, for english, german: {tmp_path / 'model'}\n"
+    result = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model")
+    assert result.stderr == f"converted han with output layer gile, for english, german: {tmp_path / 'model'}\n"
     assert AutoModel.from_pretrained(tmp_path / "model").config.languages == ["english", "german"]
     assert (tmp_path / "model" / "published_gile.py").is_file()
-    again = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model", ends=1)
-    assert "already exists and is not empty" in again.stderr
+    repeated = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model", ends=1)
+    assert "already exists and is not empty" in repeated.stderr
 
 
 def test_files_of_another_format_are_refused(run, tmp_path):
     pytest.importorskip("h5py")
     (tmp_path / "args.json").write_text(json.dumps({}))
     (tmp_path / "weights.h5").write_text("no HDF5")
-    said = run("convert", tmp_path / "weights.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
-    assert "args.json: wdim must be a number, got None" in said.stderr
-    said = run("convert", tmp_path / "absent.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
-    assert "no file" in said.stderr
+    result = run("convert", tmp_path / "weights.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
+    assert "args.json: wdim must be a number, got None" in result.stderr
+    result = run("convert", tmp_path / "absent.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
+    assert "no file" in result.stderr
     assert not (tmp_path / "model").exists()

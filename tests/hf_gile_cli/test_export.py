@@ -6,7 +6,7 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 
 @pytest.fixture
 def over_an_encoder(tmp_path, save_text_encoder, label_set):
-    """The folder of a saved model over a pretrained encoder."""
+    """Returns the folder of a saved model with a pretrained encoder."""
     encoder = save_text_encoder(tmp_path / "encoder")
     model = model_from_text_encoder(encoder, num_labels=len(label_set), joint_size=13)
     processor = processor_from_text_encoder(encoder, model.config)

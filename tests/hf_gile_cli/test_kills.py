@@ -28,7 +28,7 @@ COMMANDS = ("add", "retire", "rename", "import", "calibrate")
 
 @pytest.fixture
 def model(tmp_path, make_model, datasets_cache):
-    """The folder of a saved model with an index, thresholds, weights of two shards and a file of somebody."""
+    """Returns the folder of a saved model with an index, thresholds, two weight shards and a user file."""
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).update("Iron", threshold=0.4), processor)
     save(tmp_path / "model", model, processor, card="# A model")
@@ -52,7 +52,7 @@ def words_of(command, folder):
 
 @pytest.fixture
 def before_each(monkeypatch):
-    """Has a function called before each operation on files by which a process changes them."""
+    """Calls a function before each file operation that changes files."""
 
     def patch(act):
         def patched(module, name, changes=lambda *arguments: True):
@@ -74,16 +74,16 @@ def before_each(monkeypatch):
 
 
 def contents(folder):
-    """The files that are loaded or kept, without what a save has under way."""
-    found = {}
+    """Returns the files of a model, without temporary files of a save."""
+    files = {}
     for path in folder.rglob("*"):
         if path.is_file() and path.relative_to(folder).parts[0] not in (".saving", ".lock"):
-            found[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return found
+            files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    return files
 
 
 class Snapshots:
-    """Record the state of a folder that a kill at each file operation of a command would leave."""
+    """Records the state of a folder after a kill at each file operation of a command."""
 
     def __init__(self, folder, step):
         self.folder, self.step, self.states, self.busy, self.number = folder, step, [], False, 0
@@ -121,9 +121,9 @@ def restored(state, folder):
     return folder
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what was synced")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
 @pytest.mark.parametrize(
-    ("command", "step"), [("add", 13), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in COMMANDS)]
+    ("command", "step"), [("add", 13), *(pytest.param(command, 1, marks=pytest.mark.slow) for command in COMMANDS)]
 )
 def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(run, model, before_each, tmp_path, command, step):
     old, snapshots = contents(model), Snapshots(model, step)
@@ -149,7 +149,7 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(run, model, bef
             loaded = {name: data for name, data in state.items() if not name.startswith((".saving/", ".lock"))}
             ends["old" if loaded == old else "new"] += 1
             assert loaded in (old, new)
-    assert snapshots.unsynced == set()  # a power cut loses nothing of it either
+    assert snapshots.unsynced == set()  # also safe against power cuts
     assert min(ends["old"], ends["completed"], ends["new"]) > 0
     sys.stdout.write(f"\n{command}: {len(snapshots.states)} points, {dict(ends)}\n")  # pytest -s
 
@@ -165,14 +165,14 @@ def test_after_a_kill_the_next_command_and_load_see_a_consistent_model(run, mode
         return loaded.label_set, loaded.config.calibration, loaded.config.thresholds
 
     def killed_at(number, folder):
-        """Runs the command in a child that is killed before an operation; says whether it came to that."""
+        """Runs the command in a child that is killed before an operation; returns whether it was killed."""
 
         def act():
-            left = [number]
+            remaining = [number]
 
             def count(name, arguments):
-                left[0] -= 1
-                if left[0] == 0:
+                remaining[0] -= 1
+                if remaining[0] == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
 
             before_each(count)
@@ -191,9 +191,9 @@ def test_after_a_kill_the_next_command_and_load_see_a_consistent_model(run, mode
         if not killed_at(number, folder):
             break
         run("labels", "show", folder)
-        found = seen(folder)
-        assert found in (old, new)
-        ends["old" if found == old else "new"] += 1
+        files = seen(folder)
+        assert files in (old, new)
+        ends["old" if files == old else "new"] += 1
         number += 29
     sys.stdout.write(f"\n{command}: {dict(ends)}\n")  # pytest -s
     assert min(ends["old"], ends["new"]) > 0

@@ -40,8 +40,8 @@ def test_the_labels_of_a_model_are_shown(run, saved_model):
 
 def test_labels_can_be_searched_filtered_and_sorted(run, saved_model):
     def names(*flags):
-        shown = run("labels", "show", saved_model, "--json", *flags)
-        return [json.loads(line)["name"] for line in shown.stdout.splitlines()]
+        result = run("labels", "show", saved_model, "--json", *flags)
+        return [json.loads(line)["name"] for line in result.stdout.splitlines()]
 
     assert names("--search", "PUMPS heart") == ["Heart Failure"]
     assert names("--seen") == ["Iron"]
@@ -68,7 +68,7 @@ def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
     assert model.label_set[2].count == 7
     after = scores(saved_model)
     unchanged = {"Heart Failure", "Milk, Human", "Blood"}
-    assert {one: after[one] for one in unchanged} == pytest.approx({one: before[one] for one in unchanged})
+    assert {name: after[name] for name in unchanged} == pytest.approx({name: before[name] for name in unchanged})
     assert after["Iron"] != pytest.approx(before["Iron"])
     words = processor(["Rats were fed a diet low in iron."], return_tensors="pt")
     fresh = LabelIndex.build(model, processor, model.label_set).scores(model.gile.project_texts(**words))[0]
@@ -82,8 +82,8 @@ def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, la
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     run("index", folder, folder / "index", "--dtype", "float32")
-    said = run("labels", "add", folder, "M1", "Rats").stderr
-    assert ("index rebuilt" if label_rows else "index updated: 1 encoded, 0 removed") in said
+    message = run("labels", "add", folder, "M1", "Rats").stderr
+    assert ("index rebuilt" if label_rows else "index updated: 1 encoded, 0 removed") in message
     run("labels", "rename", folder, "Iron", "Iron Diet")
     run("labels", "retire", folder, "Blood")
     model, processor = load(folder)
@@ -96,11 +96,11 @@ def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, la
 def test_changed_descriptions_rebuild_the_index(run, saved_model, tmp_path):
     run("index", saved_model, saved_model / "index")
     (tmp_path / "terms.csv").write_text("id,name,description\nIron,Iron,a diet low in iron\n")
-    said = run(
+    result = run(
         "labels", "import", saved_model, tmp_path / "terms.csv", "--update", "--label-description", "description"
     )
-    assert said.stdout == "~ Iron  Iron -> Iron: a diet low in iron\n"
-    assert "index rebuilt" in said.stderr
+    assert result.stdout == "~ Iron  Iron -> Iron: a diet low in iron\n"
+    assert "index rebuilt" in result.stderr
     model, processor = load(saved_model)
     index = LabelIndex.from_pretrained(saved_model / "index", model)
     assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
@@ -108,16 +108,16 @@ def test_changed_descriptions_rebuild_the_index(run, saved_model, tmp_path):
 
 def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp_path, make_model):
     before = contents(saved_model)
-    said = run("labels", "retire", saved_model, "Iron", "Blood", "--dry-run")
-    assert said.stdout == "- Iron  Iron\n- Blood  Blood\n"
-    assert "not written" in said.stderr
+    result = run("labels", "retire", saved_model, "Iron", "Blood", "--dry-run")
+    assert result.stdout == "- Iron  Iron\n- Blood  Blood\n"
+    assert "not written" in result.stderr
     assert contents(saved_model) == before
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     model.save_pretrained(tmp_path / "linear")
     processor.save_pretrained(tmp_path / "linear")
     for flags in ([], ["--dry-run"]):
-        said = run("labels", "add", tmp_path / "linear", "M1", "Rats", *flags, ends=1)
-        assert "a linear unit scores only the labels it was trained on" in said.stderr
+        result = run("labels", "add", tmp_path / "linear", "M1", "Rats", *flags, ends=1)
+        assert "a linear unit scores only the labels it was trained on" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["add", "r", "Rats"], ["rename", "Iron", "Ferrum"], ["retire", "Milk"]])
@@ -133,16 +133,16 @@ def test_dry_runs_do_not_change_label_files(run, tmp_path, arguments):
 def test_failed_changes_have_no_effect(run, saved_model, monkeypatch):
     before = contents(saved_model)
     monkeypatch.setattr(GileProcessor, "save_pretrained", lambda *_, **__: 1 / 0)
-    said = run("labels", "add", saved_model, "M1", "Rats", ends=1)
-    assert "ZeroDivisionError: division by zero (unexpected error" in said.stderr
+    result = run("labels", "add", saved_model, "M1", "Rats", ends=1)
+    assert "ZeroDivisionError: division by zero (unexpected error" in result.stderr
     assert contents(saved_model) == before
 
 
 def test_a_change_keeps_a_card_written_by_hand(run, saved_model):
     (saved_model / "README.md").write_text("# Ours")
-    said = run("labels", "add", saved_model, "M1", "Rats")
+    result = run("labels", "add", saved_model, "M1", "Rats")
     assert (saved_model / "README.md").read_text() == "# Ours"
-    assert said.stderr == (
+    assert result.stderr == (
         f"1 added, 0 removed, 0 changed: {saved_model} has 6 labels\n"
         f"README.md predates this change: edit it, or replace it with hf-gile card {saved_model}\n"
     )
@@ -152,18 +152,18 @@ def test_a_change_reports_that_a_generated_card_is_outdated(run, saved_model):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     run("card", saved_model)
-    again = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card\n"
-    assert run("labels", "add", saved_model, "M1", "Rats").stderr.endswith(again)
+    warning = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card\n"
+    assert run("labels", "add", saved_model, "M1", "Rats").stderr.endswith(warning)
     assert "this change" not in run("labels", "retire", saved_model, "M1", "--dry-run").stderr
-    assert "this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # as it is
+    assert "this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # unchanged
 
 
 def test_new_labels_without_known_words_are_reported(run, saved_model):
     for arguments in (["add", "Z", "Zebrafish"], ["rename", "Iron", "Ferrum"]):
         command, *rest = arguments
         for flags in (["--dry-run"], []):
-            said = run("labels", command, saved_model, *rest, *flags).stderr
-            assert f"the model knows no word of 1 label: '{rest[1]}'; all such labels get the same score" in said
+            message = run("labels", command, saved_model, *rest, *flags).stderr
+            assert f"the model knows no word of 1 label: '{rest[1]}'; all such labels get the same score" in message
     assert "knows" not in run("labels", "add", saved_model, "Z2", "Zebrafish", "--description", "milk").stderr
     assert "knows" not in run("labels", "retire", saved_model, "Blood").stderr
 
@@ -190,8 +190,8 @@ def test_a_compressed_table_is_read(run, tmp_path):
 def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("id,name,shelf\nIron,Iron,3\n")
-    said = run("labels", "add", path, "r", "Rats", ends=1).stderr
-    assert "column 'shelf' is not a label field and would be lost by a change" in said
+    message = run("labels", "add", path, "r", "Rats", ends=1).stderr
+    assert "column 'shelf' is not a label field and would be lost by a change" in message
     assert path.read_text() == "id,name,shelf\nIron,Iron,3\n"
 
 
@@ -200,8 +200,8 @@ def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path, comma
     path = tmp_path / "labels.csv"
     path.write_text("id,name,description\nS11,Maps,\nS12,Rare Books,\n")
     name, *rest = command
-    said = run("labels", name, path, *rest, ends=1).stderr
-    assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': pass the id" in said
+    message = run("labels", name, path, *rest, ends=1).stderr
+    assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': pass the id" in message
     path.write_text(f"{path.read_text()}S13,Rare Books,of the town\n")
     assert "which is the name of 'S12' and 'S13'" in run("labels", name, path, *rest, ends=1).stderr
 
@@ -232,13 +232,13 @@ def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path, kind)
         target = tmp_path / "files" / "labels.jsonl"
         target.parent.mkdir()
         LabelSet.from_names(["Iron"]).save(target)
-    with exclusive_lock(target):  # another command is at work
+    with exclusive_lock(target):  # another command is running
         process = start("labels", "add", target, "r", "Rats")
         assert process.stderr.readline() == f"waiting for another hf-gile process that is changing {target}\n"
         file = target / "labels.jsonl" if target.is_dir() else target
         before = LabelSet.load(file)
         if kind == "file":
-            before = before.rename("Iron", "Iron, Dietary")  # what that one does
+            before = before.rename("Iron", "Iron, Dietary")  # the change of the other command
             before.save(file)
     process.communicate()
     assert process.returncode == 0
@@ -281,21 +281,21 @@ def test_read_only_models_and_files_can_be_shown(run, saved_model, tmp_path):
 def test_a_vocabulary_can_be_imported_into_a_file_or_a_model(run, saved_model, tmp_path):
     pytest.importorskip("rdflib")
     (tmp_path / "terms.ttl").write_text(SKOS)
-    made = run("labels", "import", tmp_path / "new.jsonl", tmp_path / "terms.ttl", "--label-language", "de")
-    assert made.stdout == "+ http://a.org/1  Ratten\n"
+    created = run("labels", "import", tmp_path / "new.jsonl", tmp_path / "terms.ttl", "--label-language", "de")
+    assert created.stdout == "+ http://a.org/1  Ratten\n"
     assert LabelSet.load(tmp_path / "new.jsonl").names == ["Ratten"]
     run("labels", "import", saved_model, tmp_path / "terms.ttl")
     assert LabelSet.load(saved_model / "labels.jsonl").names[-1] == "Rats"
-    again = run("labels", "import", saved_model, tmp_path / "terms.ttl")
-    assert again.stdout == ""
-    assert "0 added, 0 removed, 0 changed" in again.stderr
+    repeated = run("labels", "import", saved_model, tmp_path / "terms.ttl")
+    assert repeated.stdout == ""
+    assert "0 added, 0 removed, 0 changed" in repeated.stderr
 
 
 def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
     (tmp_path / "terms.csv").write_text("id,name\n1,Rats\n2,\n")
     new = tmp_path / "new.jsonl"
-    said = run("labels", "import", new, tmp_path / "terms.csv", ends=1)
-    assert "line 3: the label '2' has no name; fix it, or skip it with --on-error skip" in said.stderr
+    result = run("labels", "import", new, tmp_path / "terms.csv", ends=1)
+    assert "line 3: the label '2' has no name; fix it, or skip it with --on-error skip" in result.stderr
     assert not new.exists()
     assert "malformed label (1)" in run("labels", "import", new, tmp_path / "terms.csv", "--on-error", "skip").stderr
     assert LabelSet.load(new).ids == ["1"]
@@ -334,7 +334,7 @@ def test_an_index_behind_a_link_is_not_written(run, saved_model, tmp_path):
     run("index", saved_model, elsewhere)
     (saved_model / "index").symlink_to(elsewhere)
     before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
-    said = run("labels", "add", saved_model, "new", "New label", ends=1)
-    assert "link" in said.stderr
+    result = run("labels", "add", saved_model, "new", "New label", ends=1)
+    assert "link" in result.stderr
     assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
     assert "New label" not in (saved_model / "labels.jsonl").read_text()

@@ -34,10 +34,10 @@ def load(folder):
 def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, columns):
     result = run("evaluate", saved_model, table, *columns, "--batch-size", 3, "--dataset", "made up")
     report = make_report(*load(saved_model), [text for text, _ in ROWS], [gold for _, gold in ROWS], batch_size=3)
-    found = json.loads(result.stdout)
-    assert found["metrics"] == pytest.approx(report.metrics)
-    assert found["labels"] == report.labels
-    assert (found["dataset"], found["documents"]) == ("made up", 4)
+    printed = json.loads(result.stdout)
+    assert printed["metrics"] == pytest.approx(report.metrics)
+    assert printed["labels"] == report.labels
+    assert (printed["dataset"], printed["documents"]) == ("made up", 4)
     assert "4 records from 1 file; left out: none" in result.stderr
 
     def check_shown(row, *names):
@@ -45,7 +45,7 @@ def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, colu
         assert line.removeprefix(row).split() == [f"{100 * report.metrics[name]:.2f}" for name in names]
 
     check_shown("micro-F1", "micro_f1", "seen_micro_f1", "unseen_micro_f1")
-    check_shown("average precision", "average_precision", "unseen_average_precision")  # there is but one seen label
+    check_shown("average precision", "average_precision", "unseen_average_precision")  # a single label is seen
 
 
 def test_the_report_is_written_where_the_card_reads_it(run, saved_model, table, columns):
@@ -56,12 +56,12 @@ def test_the_report_is_written_where_the_card_reads_it(run, saved_model, table, 
 
 def test_a_new_report_keeps_the_learning_curve_of_the_previous_report(run, saved_model, table, columns, tmp_path):
     path, curve = saved_model / "results.json", [{"step": 3, "loss": 0.5}]
-    for place in (path, tmp_path / "other.json"):
-        Report(metrics={"micro_f1": 0.5}, labels=[], history=curve, documents=7).save(place)
+    for file in (path, tmp_path / "other.json"):
+        Report(metrics={"micro_f1": 0.5}, labels=[], history=curve, documents=7).save(file)
     run("evaluate", saved_model, table, *columns, "--output", path)
     assert (Report.load(path).documents, Report.load(path).history) == (4, curve)
     run("evaluate", saved_model, table, *columns, "--output", tmp_path / "other.json")
-    assert Report.load(tmp_path / "other.json").history == []  # who knows whose that was
+    assert Report.load(tmp_path / "other.json").history == []  # of an unknown model
     path.write_text("{}")
     assert (
         "would be replaced, but cannot be read"
@@ -72,8 +72,8 @@ def test_a_new_report_keeps_the_learning_curve_of_the_previous_report(run, saved
 
 def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
-    said = run("evaluate", saved_model, table, *columns, ends=1).stderr
-    assert f"{saved_model} does not know 1 label id in the documents, such as 'Rat': add them" in said
+    message = run("evaluate", saved_model, table, *columns, ends=1).stderr
+    assert f"{saved_model} does not know 1 label id in the documents, such as 'Rat': add them" in message
     result = run("evaluate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
     assert "such as 'Rat': they are dropped" in result.stderr
@@ -81,8 +81,8 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
     assert json.loads(fitted.stdout)["documents"] == 5
     table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
     for command in ("evaluate", "calibrate"):
-        said = run(command, saved_model, table, *columns, "--on-unknown-label", "drop", ends=1)
-        assert f"no document has a label of {saved_model}" in said.stderr
+        message = run(command, saved_model, table, *columns, "--on-unknown-label", "drop", ends=1)
+        assert f"no document has a label of {saved_model}" in message.stderr
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])
@@ -97,10 +97,10 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
 )
 def test_several_ids_in_a_string_prompt_for_a_separator(run, saved_model, table, columns, command, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
-    said = run(command, saved_model, table, *columns, ends=1).stderr
-    assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in said
-    said = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
-    assert f"such as {ids!r}: add them" in said
+    message = run(command, saved_model, table, *columns, ends=1).stderr
+    assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in message
+    message = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
+    assert f"such as {ids!r}: add them" in message
 
 
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
@@ -141,12 +141,12 @@ def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, co
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     run("card", saved_model)
-    again = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card"
+    warning = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card"
     assert "this change" not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
-    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}\n")
+    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}\n")
     run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
     figures = "; run hf-gile evaluate first for new results"
-    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}{figures}\n")
+    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}{figures}\n")
 
 
 def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
@@ -180,7 +180,7 @@ def test_errors_are_reported_without_a_traceback(run, saved_model, table, monkey
 
 @pytest.fixture
 def one_label_model(saved_model):
-    """The folder of a model that gives a text one label."""
+    """Returns the folder of a single-label model."""
     model, _ = load(saved_model)
     model.config.problem_type = "single_label_classification"
     model.save_pretrained(saved_model)
@@ -189,14 +189,14 @@ def one_label_model(saved_model):
 
 def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, table, columns):
     table.write_text("".join(json.dumps({"body": text, "tags": gold[:1]}) + "\n" for text, gold in ROWS))
-    shown = run("evaluate", one_label_model, table, *columns)
-    accuracy = json.loads(shown.stdout)["metrics"]["accuracy"]
-    rows = [line.split("  ")[0] for line in shown.stderr.splitlines()]
+    result = run("evaluate", one_label_model, table, *columns)
+    accuracy = json.loads(result.stdout)["metrics"]["accuracy"]
+    rows = [line.split("  ")[0] for line in result.stderr.splitlines()]
     assert rows[1:4] == ["percent", "accuracy", "macro-F1"]
-    assert f"{100 * accuracy:.2f}" in shown.stderr.splitlines()[2]
+    assert f"{100 * accuracy:.2f}" in result.stderr.splitlines()[2]
     assert "micro-F1" not in rows
     fitted = run("calibrate", one_label_model, table, *columns)
-    assert json.loads(fitted.stdout)["accuracy_before"] >= accuracy  # of fewer candidates, those of these documents
+    assert json.loads(fitted.stdout)["accuracy_before"] >= accuracy  # with fewer candidates: those of these documents
     assert "\naccuracy  " in fitted.stderr
     assert "threshold" not in fitted.stdout + fitted.stderr
     assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"

@@ -1,4 +1,4 @@
-"""Commands of docs/cli.md, the README and the tutorials run in a folder with the files that they name."""
+"""Commands of docs/cli.md, the README and the tutorials run in a folder with the named files."""
 
 import csv
 import json
@@ -51,15 +51,15 @@ def folder(tmp_path, saved_model, monkeypatch):
 
 
 def run_line(run, line):
-    """Runs a command as a shell would: `echo` or `cat` before a pipe, `>` into a file."""
-    words, target, given = shlex.split(line), None, None
+    """Runs a command line with `echo` or `cat` before a pipe, and `>` to a file."""
+    words, target, piped = shlex.split(line), None, None
     if ">" in words:
         words, target = words[: words.index(">")], words[-1]
     if "|" in words:
         before, words = words[: words.index("|")], words[words.index("|") + 1 :]
-        given = f"{before[1]}\n" if before[0] == "echo" else Path(before[1]).read_text()
+        piped = f"{before[1]}\n" if before[0] == "echo" else Path(before[1]).read_text()
     assert words[0] == "hf-gile"
-    result = run(*words[1:], input=given)
+    result = run(*words[1:], input=piped)
     if target is not None:
         Path(target).write_text(result.stdout)
     return result
@@ -90,9 +90,9 @@ def test_quick_commands_of_a_tutorial_run(page, run, folder, monkeypatch, save_t
     for model in {word for line in lines for word in line.split() if word.endswith("/model")}:
         shutil.copytree("model", model)
     for line in lines:
-        said = run_line(run, line)
+        result = run_line(run, line)
         if "hf-gile score" in line:
-            assert all("labels" in json.loads(scored) for scored in said.stdout.splitlines())
+            assert all("labels" in json.loads(scored) for scored in result.stdout.splitlines())
 
 
 def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, save_text_encoder):
@@ -105,9 +105,9 @@ def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, s
     (checkpoint,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     for name in ("weights.h5", "args.json"):
         shutil.copy(checkpoint / name, folder)
-    said = {line: run_line(run, line) for line in COMMANDS if line not in TRAINING}
+    result = {line: run_line(run, line) for line in COMMANDS if line not in TRAINING}
     assert len((folder / "scored.jsonl").read_text().splitlines()) == 2
-    assert "+ D000086382" in said[next(line for line in said if "labels add" in line)].stdout
+    assert "+ D000086382" in result[next(line for line in result if "labels add" in line)].stdout
     assert (
         "model-index" in (folder / "model" / "README.md").read_text() or (folder / "model" / "results.json").is_file()
     )
@@ -115,7 +115,7 @@ def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in TRAINING if "demo" not in line])  # which test_train.py runs
+@pytest.mark.parametrize("line", [line for line in TRAINING if "demo" not in line])  # covered by test_train.py
 def test_every_training_command_of_the_page_runs(folder, line):
     command = [sys.executable, "-m", "hf_gile_cli", *shlex.split(line)[1:], "--num_train_epochs", "1"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -129,6 +129,6 @@ def test_the_page_shows_every_command():
     groups = {"labels": [name for name, command in labels.items() if not command.hidden]}
     names = [*typer.main.get_command(app).commands]
     for name in names:
-        for own in groups.get(name, [""]):
-            words = f"hf-gile {name} {own}".strip()
+        for subcommand in groups.get(name, [""]):
+            words = f"hf-gile {name} {subcommand}".strip()
             assert any(re.search(rf"\b{re.escape(words)}\b", line) for line in COMMANDS), words

@@ -11,8 +11,8 @@ pytest.importorskip("sklearn")
 
 def test_cards_contain_the_content_of_files_and_options(run, saved_model, tmp_path):
     (tmp_path / "card.yaml").write_text(yaml.safe_dump({"license": "mit", "language": ["en"], "summary": "On milk."}))
-    said = run("card", saved_model, "--info", tmp_path / "card.yaml", "--license", "apache-2.0", "--tag", "dairy")
-    assert said.stderr == f"{saved_model / 'README.md'}; no results.json: run hf-gile evaluate first to show results\n"
+    done = run("card", saved_model, "--info", tmp_path / "card.yaml", "--license", "apache-2.0", "--tag", "dairy")
+    assert done.stderr == f"{saved_model / 'README.md'}; no results.json: run hf-gile evaluate first to show results\n"
     card = ModelCard.load(saved_model / "README.md")
     assert (card.data.license, card.data.language) == ("apache-2.0", ["en"])
     assert "dairy" in card.data.tags
@@ -48,13 +48,13 @@ def test_an_invalid_card_file_is_named_and_no_card_written(run, saved_model, tmp
 
 def test_dry_runs_list_files_to_upload_and_to_skip(run, saved_model):
     (saved_model / "training_args.bin").write_bytes(b"a pickle")
-    said = run("push", saved_model, "user/model", "--dry-run")
-    files = {line.split()[-1]: line.split()[0] for line in said.stdout.splitlines()}
+    result = run("push", saved_model, "user/model", "--dry-run")
+    files = {line.split()[-1]: line.split()[0] for line in result.stdout.splitlines()}
     assert files["config.json"] == files["model.safetensors"] == files["labels.jsonl"] == "new"
     assert "training_args.bin" not in files
-    assert "left out: training_args.bin, a pickle" in said.stderr
-    assert f"{len(files)} changes: " in said.stderr
-    assert "is not compared, so all files count as new" in said.stderr
+    assert "left out: training_args.bin, a pickle" in result.stderr
+    assert f"{len(files)} changes: " in result.stderr
+    assert "is not compared, so all files count as new" in result.stderr
 
 
 def test_failed_pushes_are_reported_without_a_traceback(run, saved_model, tmp_path):

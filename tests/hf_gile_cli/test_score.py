@@ -92,7 +92,7 @@ def test_stored_thresholds_choose_labels_and_the_best_can_be_forced(run, saved_m
     model.config.thresholds = {"seen": 0.0, "unseen": 1.0}
     model.save_pretrained(saved_model)
     (row,) = lines(run("score", saved_model, "--threshold", "stored", input=TEXTS[0]))
-    assert row["labels"] == ["Iron"]  # the one seen label
+    assert row["labels"] == ["Iron"]  # the only seen label
     (row,) = lines(run("score", saved_model, "--threshold", 1, input=TEXTS[0]))
     assert row["labels"] == []
     (row,) = lines(run("score", saved_model, "--threshold", 1, "--force-label", input=TEXTS[0]))
@@ -100,15 +100,15 @@ def test_stored_thresholds_choose_labels_and_the_best_can_be_forced(run, saved_m
 
 
 def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
-    said = run("score", saved_model, "--label", "Zebrafish Milk", "--label", "Iron", input=TEXTS[0])
-    assert said.stderr == ""
+    result = run("score", saved_model, "--label", "Zebrafish Milk", "--label", "Iron", input=TEXTS[0])
+    assert result.stderr == ""
     (tmp_path / "terms.csv").write_text("id,name\n1,Zebrafish\n2,Milk\n3,Quantum\n4,Quark\n5,Lepton\n")
-    said = run("score", saved_model, "--label-file", tmp_path / "terms.csv", input=TEXTS[0] + "\n" + TEXTS[2])
-    assert said.stderr == (
+    result = run("score", saved_model, "--label-file", tmp_path / "terms.csv", input=TEXTS[0] + "\n" + TEXTS[2])
+    assert result.stderr == (
         "the model knows no word of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; all such labels "
         "get the same score, so rename or describe them in other words\n"
     )
-    for row in lines(said):
+    for row in lines(result):
         scores = dict(zip(row["labels"], row["scores"], strict=True))
         assert scores["Zebrafish"] == scores["Quantum"] == scores["Quark"] == scores["Lepton"] != scores["Milk"]
 
@@ -118,9 +118,9 @@ def test_labels_that_are_not_read_are_not_reported(run, tmp_path, make_model):
     model.set_labels(LabelSet.from_names(["Zebrafish", "Milk"]), processor)
     model.save_pretrained(tmp_path / "rows")
     processor.save_pretrained(tmp_path / "rows")
-    own, other = (run("score", tmp_path / "rows", "-l", name, input=TEXTS[0]) for name in ("Zebrafish", "Quantum"))
-    assert own.stderr == ""  # a row tells it apart
-    assert "the model knows no word of 1 label: 'Quantum'; all" in other.stderr
+    known, unknown = (run("score", tmp_path / "rows", "-l", name, input=TEXTS[0]) for name in ("Zebrafish", "Quantum"))
+    assert known.stderr == ""  # a row distinguishes it
+    assert "the model knows no word of 1 label: 'Quantum'; all" in unknown.stderr
 
 
 @pytest.mark.parametrize("top_k", [0, 3])
@@ -147,7 +147,7 @@ def test_names_and_descriptions_come_from_label_file_columns(run, saved_model, p
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "json", "parquet", "jsonl.gz"])
 def test_every_table_format_gives_the_same_answers(run, saved_model, pipe, tmp_path, kind):
-    rows = [{"id": f"d{place}", "title": "Iron", "body": text} for place, text in enumerate(TEXTS)]
+    rows = [{"id": f"d{number}", "title": "Iron", "body": text} for number, text in enumerate(TEXTS)]
     path = tmp_path / f"table.{kind}"
     if kind in ("csv", "tsv"):
         comma = {"csv": ",", "tsv": "\t"}[kind]
@@ -163,10 +163,10 @@ def test_every_table_format_gives_the_same_answers(run, saved_model, pipe, tmp_p
         write_jsonl(path, rows)
     else:
         path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    found = lines(run("score", saved_model, path, "--text", "title", "--text", "body"))
-    assert [row["id"] for row in found] == ["d0", "d1", "d2", "d3"]
-    assert not any("text" in row for row in found)
-    check(found, pipe([f"Iron\n{text}" if text else "Iron" for text in TEXTS], top_k=10))
+    answers = lines(run("score", saved_model, path, "--text", "title", "--text", "body"))
+    assert [row["id"] for row in answers] == ["d0", "d1", "d2", "d3"]
+    assert not any("text" in row for row in answers)
+    check(answers, pipe([f"Iron\n{text}" if text else "Iron" for text in TEXTS], top_k=10))
 
 
 def test_standard_input_may_be_json_lines_or_csv(run, saved_model):
@@ -206,8 +206,8 @@ def test_a_file_of_invalid_lines_is_an_error(run, saved_model, tmp_path):
 
 def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Rats\n2,Milk\n3,Heart\n")
-    made = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
-    assert "3 labels, 13 float32 numbers each" in made.stderr
+    built = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
+    assert "3 labels, 13 float32 numbers each" in built.stderr
     rows = lines(run("score", saved_model, "--index", tmp_path / "index", input=TEXTS[0]))
     check(rows, [pipe(TEXTS[0], LabelSet.from_names(["Rats", "Milk", "Heart"]))])
 

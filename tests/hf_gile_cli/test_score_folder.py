@@ -24,12 +24,12 @@ def status(run, output):
 def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, notes, tmp_path):
     lines = run("score", saved_model, notes, "--top-k", 3).stdout.splitlines()
     output = tmp_path / "scored"
-    said = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
-    assert said.stdout == ""
-    assert "4 texts scored, 1 of 1 part done\n" in said.stderr
+    result = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
+    assert result.stdout == ""
+    assert "4 texts scored, 1 of 1 part done\n" in result.stderr
     assert status(run, output) == {"parts": 1, "done": 1, "rows": 4, "rejected": 0}
-    said = run("score", "--output", output, "--merge", tmp_path / "all.parquet")
-    assert said.stderr == f"4 rows of 1 part written to {tmp_path / 'all.parquet'}\n"
+    result = run("score", "--output", output, "--merge", tmp_path / "all.parquet")
+    assert result.stderr == f"4 rows of 1 part written to {tmp_path / 'all.parquet'}\n"
     for line, row in zip(map(json.loads, lines), pq.read_table(tmp_path / "all.parquet").to_pylist(), strict=True):
         assert row["scores"] == pytest.approx(line["scores"], rel=1e-5)
         assert (row["id"], row["text"], row["labels"]) == (None, line["text"], line["labels"])
@@ -45,11 +45,11 @@ def test_a_second_call_resumes_and_a_shard_does_its_share(run, saved_model, tmp_
     assert 0 < half["done"] < half["parts"]
     run("score", saved_model, path, *options)
     assert status(run, output) == {**half, "done": half["parts"], "rows": 100}
-    said = run("score", saved_model, path, *options)
-    assert f"0 texts scored, {half['parts']} of {half['parts']} parts done\n" in said.stderr
-    said = run("score", saved_model, path, *options, "--top-k", 1, ends=1)
+    result = run("score", saved_model, path, *options)
+    assert f"0 texts scored, {half['parts']} of {half['parts']} parts done\n" in result.stderr
+    result = run("score", saved_model, path, *options, "--top-k", 1, ends=1)
     assert (
-        f"{output} has a run with different options (top_k): choose another folder, or remove this one" in said.stderr
+        f"{output} has a run with different options (top_k): choose another folder, or remove this one" in result.stderr
     )
 
 
@@ -75,9 +75,9 @@ def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_
     files = [tmp_path / f"{number}.txt" for number in range(3)]
     for file in files:
         file.write_text(f"Rats were fed {file.stem} times.\n")
-    said = run("score", saved_model, *files, "--output", tmp_path / "scored", ends=0 if done else 2)
+    result = run("score", saved_model, *files, "--output", tmp_path / "scored", ends=0 if done else 2)
     if not done:
-        assert "must be I/N with I from 0 to N-1, got '4/3'" in said.stderr
+        assert "must be I/N with I from 0 to N-1, got '4/3'" in result.stderr
         return
     assert status(run, tmp_path / "scored")["done"] == done
     (part,) = (tmp_path / "scored" / "parts").iterdir()
@@ -87,8 +87,8 @@ def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_
 def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "Rats."}\n{"text": 3}\n')
-    said = run("score", saved_model, path, "--output", tmp_path / "scored")
-    assert f"1 text scored, 1 of 1 part done; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in said.stderr
+    result = run("score", saved_model, path, "--output", tmp_path / "scored")
+    assert f"1 text scored, 1 of 1 part done; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_after_a_kill_the_next_call_finishes_the_run(run, start, saved_model, tm
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     if who == "a worker":
-        children = [int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         os.kill(children[-1], signal.SIGKILL)
-        _, said = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "a worker ended with exit code -9; finished parts are saved: start again" in said
+        assert "a worker ended with exit code -9; finished parts are saved: start again" in error
     else:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -12,7 +12,7 @@ from hf_gile_cli import serve
 
 @pytest.fixture
 def served(monkeypatch):
-    """Keeps what would be served, and how."""
+    """Records the served application and its options."""
     calls = {}
     monkeypatch.setattr("uvicorn.run", lambda app, **settings: calls.update(settings, app=app))
     return calls
@@ -45,19 +45,17 @@ def ask(address, **form):
 def test_a_service_answers_accepted_requests_before_it_stops(start, saved_model):
     process = start("serve", saved_model, "--project", "mesh", "--port", 0)
     lines = []
-    while not (found := re.search(r"http://127.0.0.1:\d+", lines[-1] if lines else "")):
+    while not (match := re.search(r"http://127.0.0.1:\d+", lines[-1] if lines else "")):
         lines.append(process.stderr.readline())
         assert lines[-1], "".join(lines)
-    address = f"{found[0]}/v1/projects/mesh"
+    address = f"{match[0]}/v1/projects/mesh"
     assert ask(address)["is_trained"] is True
     with ThreadPoolExecutor(16) as pool:
         answers = [pool.submit(ask, f"{address}/suggest", text="Rats were fed. " * 200, limit=2) for _ in range(64)]
         answers[0].result()
         process.send_signal(signal.SIGTERM)
-        results = [one.exception() or len(one.result()["results"]) for one in answers]
-    taken = [one for one in results if isinstance(one, int)]
-    assert set(taken) == {2}
-    assert all("Connection" in str(one) or "refused" in str(one) for one in results if not isinstance(one, int)), (
-        results
-    )
+        results = [answer.exception() or len(answer.result()["results"]) for answer in answers]
+    accepted = [result for result in results if isinstance(result, int)]
+    assert set(accepted) == {2}
+    assert all("Connection" in str(x) or "refused" in str(x) for x in results if not isinstance(x, int)), results
     process.wait(timeout=60)

@@ -31,7 +31,7 @@ def thesaurus(tmp_path):
 
 @pytest.fixture
 def tab(tmp_path):
-    """Opens a page in Chromium; gives the tab and the errors of scripts in it."""
+    """Opens a page in Chromium; returns the tab and its script errors."""
     pytest.importorskip("gradio")
     sync_api = pytest.importorskip("playwright.sync_api")
     names = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -39,23 +39,23 @@ def tab(tmp_path):
     if browser is None:
         pytest.skip(f"no browser is installed, none of {', '.join(names)}")
     with sync_api.sync_playwright() as playwright:
-        # Without a sandbox, as containers forbid it; the pages are ours.
+        # Without a sandbox, which containers forbid; the pages are trusted.
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = chromium.new_page(viewport={"width": 1280, "height": 800})
         page.set_default_timeout(120_000)
-        page.errors, page.asked = [], []
+        page.errors, page.requests = [], []
         page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("request", lambda request: page.requests.append(request.url))
         yield page
         chromium.close()
 
 
 def address_of(process):
     lines = []
-    while not (found := re.search(r"http://127\.0\.0\.1:\d+", lines[-1] if lines else "")):
+    while not (match := re.search(r"http://127\.0\.0\.1:\d+", lines[-1] if lines else "")):
         lines.append(process.stderr.readline())
         assert lines[-1], "".join(lines)
-    return found[0]
+    return match[0]
 
 
 @pytest.mark.slow
@@ -68,27 +68,27 @@ def test_a_visitor_types_text_and_labels_and_adds_a_label(start, saved_model, th
     tab.fill("#search :is(input, textarea)", "dropsy")
     tab.wait_for_selector("#bars:not(:has(li:has-text('Iron'))) li:has-text('Heart Failure')")
     tab.fill("#search :is(input, textarea)", "")
-    # Typed labels get bars beside it, and words are shaded.
+    # Typed labels get bars, and words are shaded.
     tab.fill("#text textarea", f"{ATTACK} Breast milk for infants.")
     tab.fill("#labels textarea", f"Milk, Human: breast milk\n{ATTACK}: {ATTACK}")
     tab.click("#score")
     tab.wait_for_selector("#bars li:has(i):has-text('Milk, Human')")
     tab.wait_for_selector("#heat span:text-is('infants')")
     assert len(tab.query_selector_all("#bars li:has(i)")) == 5
-    # Another label comes while the page runs.
+    # A label is added while the page is open.
     tab.fill("#name :is(input, textarea)", "Infant")
     tab.fill("#description :is(input, textarea)", "a child")
     tab.click("#add")
     tab.wait_for_selector("#bars li[title='a child']:has(i):has-text('Infant')")
     assert tab.input_value("#labels textarea").endswith("\nInfant: a child")
-    # What is too much is refused in words.
+    # Excessive input is refused with a message.
     tab.fill("#text textarea", "milk " * 5_000)
     tab.click("#score")
     tab.wait_for_selector("#bars [role=alert]:has-text('25,000 characters, more than 20,000')")
     assert tab.errors == []
     assert tab.evaluate("window.attacked") is None
-    assert [url for url in tab.asked if not url.startswith((address, "data:"))] == []
-    tab.set_viewport_size({"width": 390, "height": 844})  # a telephone
+    assert [url for url in tab.requests if not url.startswith((address, "data:"))] == []
+    tab.set_viewport_size({"width": 390, "height": 844})  # the width of a phone
     assert tab.evaluate("document.documentElement.scrollWidth") == 390
 
 

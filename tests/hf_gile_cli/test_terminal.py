@@ -39,8 +39,8 @@ def test_control_characters_in_labels_are_escaped(run, hostile, command, ends):
 
 
 def test_json_escapes_control_characters_without_changing_values(run, hostile):
-    shown = run("labels", "show", hostile, "--json").stdout
-    assert json.loads(shown.splitlines()[0])["name"] == HOSTILE
+    printed = run("labels", "show", hostile, "--json").stdout
+    assert json.loads(printed.splitlines()[0])["name"] == HOSTILE
 
 
 def test_control_characters_in_scores_are_escaped(run, saved_model):
@@ -54,8 +54,8 @@ def test_control_characters_in_scores_are_escaped(run, saved_model):
 @pytest.mark.parametrize("flag", [["--debug"], []])
 def test_a_traceback_is_optional_and_hides_secrets_and_control_characters(run, saved_model, monkeypatch, flag):
     monkeypatch.setenv("WANDB_API_KEY", "irony-of-fate")
-    said = run(*flag, "labels", "retire", saved_model, "irony-of-fate\x1b[31m", ends=1).stderr
-    assert ("Traceback" in said) == bool(flag)
-    assert "no label has the id '<secret>\\x1b[31m' among 5 labels" in said
-    assert "irony-of-fate" not in said
-    assert not OBEYED.search(said)
+    message = run(*flag, "labels", "retire", saved_model, "irony-of-fate\x1b[31m", ends=1).stderr
+    assert ("Traceback" in message) == bool(flag)
+    assert "no label has the id '<secret>\\x1b[31m' among 5 labels" in message
+    assert "irony-of-fate" not in message
+    assert not OBEYED.search(message)

@@ -30,12 +30,12 @@ def test_the_path_of_each_recipe_is_shown(run, name):
     ],
 )
 def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
-    shown = run("train", "--recipe", name, "--help").stdout
-    assert shown.startswith("Usage: hf-gile train [--recipe NAME] [RECIPE OPTIONS]...")
-    about, options = shown.split(f"Options of the recipe {name}:")
+    printed = run("train", "--recipe", name, "--help").stdout
+    assert printed.startswith("Usage: hf-gile train [--recipe NAME] [RECIPE OPTIONS]...")
+    about, options = printed.split(f"Options of the recipe {name}:")
     assert "dw " in about
     assert flag in options
-    assert len(shown.splitlines()) < 145
+    assert len(printed.splitlines()) < 145
     assert "--adam_beta1" not in options
     assert "--adam_beta1" in run("train", "--recipe", name, "--help-all").stdout
 
@@ -78,9 +78,9 @@ def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch
     secret = ["--hub-token", "and-enter"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    said = run("train", *arguments, *secret)
+    result = run("train", *arguments, *secret)
     written = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
-    for content in [*written, said.output.encode(), *map(str.encode, capfd.readouterr())]:
+    for content in [*written, result.output.encode(), *map(str.encode, capfd.readouterr())]:
         assert b"and-enter" not in content
     scored = run("score", tmp_path / "runs/notes/gile/model", input="cardiac ventricle\nferritin\n")
     assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]

@@ -1,4 +1,4 @@
-"""No data makes the command run code: not a model's files, and not an answer on standard input."""
+"""No data makes the command run code, neither files of a model nor answers on standard input."""
 
 import ast
 import io
@@ -14,7 +14,7 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 
 ROOT = Path(__file__).parents[2]
 CODE = "has custom code, which hf-gile does not run"
-CONSENT = "1\ny\nyes\nheart patients\n"  # what transformers takes for consent where it asks
+CONSENT = "1\ny\nyes\nheart patients\n"  # accepted by the prompts of transformers
 
 
 def edit(file, **fields):
@@ -24,7 +24,7 @@ def edit(file, **fields):
 
 @pytest.fixture
 def plant(tmp_path):
-    """Puts a Python file into a folder that says when it was run; returns what it would write."""
+    """Adds a Python file that writes a file when run; returns the path of that file."""
 
     def write(folder):
         marker = tmp_path / "was-run"
@@ -54,8 +54,8 @@ def foreign_config(folder):
 
 
 def tokenizer_class(folder):
-    own = {"tokenizer_class": "PlantedTokenizer", "auto_map": {"AutoTokenizer": ["planted.Tokenizer"] * 2}}
-    edit(folder / "tokenizer_config.json", **own)
+    planted_fields = {"tokenizer_class": "PlantedTokenizer", "auto_map": {"AutoTokenizer": ["planted.Tokenizer"] * 2}}
+    edit(folder / "tokenizer_config.json", **planted_fields)
 
 
 def known_classes(folder):
@@ -69,7 +69,7 @@ def known_classes(folder):
     [
         (foreign_config, "is a model of type 'foreign', not a GILE model"),
         (tokenizer_class, CODE),
-        (known_classes, None),  # the classes are those of the package
+        (known_classes, None),  # classes of the package
     ],
 )
 @pytest.mark.parametrize("command", [["score", "MODEL"], ["labels", "add", "MODEL", "new", "Rats"]])
@@ -87,11 +87,11 @@ def test_commands_run_no_code_from_a_model_folder(run, saved_model, plant, attac
 
 def test_commands_run_no_code_for_the_encoder_of_a_model(run, saved_over_encoder, plant):
     marker = plant(saved_over_encoder)
-    # Of a type that transformers has a configuration of, but no AutoModel.
-    own = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
+    # A type with a configuration in transformers, but without AutoModel.
+    planted_fields = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
     size = GileConfig.from_pretrained(saved_over_encoder).text_config.vocab_size
     encoder = AlignTextConfig(vocab_size=size, hidden_size=12, num_hidden_layers=1, num_attention_heads=2)
-    edit(saved_over_encoder / "config.json", text_encoder_config=encoder.to_dict() | own)
+    edit(saved_over_encoder / "config.json", text_encoder_config=encoder.to_dict() | planted_fields)
     result = run("score", saved_over_encoder, input=CONSENT, ends=1)
     assert not marker.exists()
     assert CODE in result.stderr
@@ -113,7 +113,7 @@ def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, mo
 
 
 def needs_flag(call):
-    """Return whether a call loads with an Auto class, a processor or a tokenizer, which look for code in the folder."""
+    """Checks whether a call loads by an Auto class, a processor or a tokenizer, which search for code in the folder."""
     function = call.func
     if not isinstance(function, ast.Attribute) or function.attr not in ("from_pretrained", "from_config"):
         return False
@@ -130,5 +130,5 @@ def test_every_loading_call_sets_trust_remote_code(folder):
         if isinstance(node, ast.Call) and needs_flag(node)
     ]
     assert calls
-    silent = [place for place, call in calls if "trust_remote_code" not in [one.arg for one in call.keywords]]
+    silent = [location for location, call in calls if "trust_remote_code" not in [x.arg for x in call.keywords]]
     assert not silent

@@ -1,4 +1,4 @@
-"""The command loads no weights from outside the model folder."""
+"""The command only loads weights from the model folder."""
 
 import json
 import shutil

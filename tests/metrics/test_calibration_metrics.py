@@ -16,12 +16,12 @@ def batch(seed, documents=23, num_labels=17):
 
 
 def literal(cells, bins):
-    """The expected calibration error, bin by bin and cell by cell, of pairs of a probability and a gold label."""
+    """Computes the expected calibration error of (probability, gold) pairs by loops over bins and pairs."""
     rows = []
-    for place in range(bins):
-        own = [(p, y) for p, y in cells if place / bins <= p < (place + 1) / bins or (p == 1 and place == bins - 1)]
-        if own:
-            rows.append((np.mean([p for p, _ in own]), np.mean([y for _, y in own]), len(own)))
+    for k in range(bins):
+        members = [(p, y) for p, y in cells if k / bins <= p < (k + 1) / bins or (p == 1 and k == bins - 1)]
+        if members:
+            rows.append((np.mean([p for p, _ in members]), np.mean([y for _, y in members]), len(members)))
     return sum(count * abs(p - y) for p, y, count in rows) / len(cells), rows
 
 
@@ -65,7 +65,7 @@ def test_calibrated_probabilities_have_no_error_but_overconfident_probabilities_
     gold = torch.rand(scores.shape, generator=torch.Generator().manual_seed(2)) < scores.sigmoid()
     right, surer = (measured(by * scores, gold).compute() for by in (1, 3))
     for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
-        # 15 bins of about 6817 / 15 cells (of the best 2005 / 15): errors of about 0.5 / sqrt(cells of a bin).
+        # 15 bins with about 6817 / 15 cells (2005 / 15 for the best): the error is about 0.5 / sqrt(cells per bin).
         assert right[name] < 0.05
         assert surer[name] > 0.1
     assert right["brier"] < surer["brier"]
@@ -73,14 +73,14 @@ def test_calibrated_probabilities_have_no_error_but_overconfident_probabilities_
 
 def test_batching_and_merging_do_not_change_the_metrics():
     scores, gold = batch(seed=2)
-    whole = measured(scores, gold, seen=SEEN)
+    single = measured(scores, gold, seen=SEEN)
     for size in (1, 5, 64):
         parts = measured(scores, gold, batch_size=size, seen=SEEN, chunk_size=size)
-        assert parts.compute() == pytest.approx(whole.compute(), abs=1e-12)
+        assert parts.compute() == pytest.approx(single.compute(), abs=1e-12)
     first, second = (measured(scores[half], gold[half], seen=SEEN) for half in (slice(7), slice(7, None)))
     first.merge(second)
-    assert first.compute() == pytest.approx(whole.compute(), abs=1e-12)
-    assert first.reliability("seen") == [pytest.approx(row) for row in whole.reliability("seen")]
+    assert first.compute() == pytest.approx(single.compute(), abs=1e-12)
+    assert first.reliability("seen") == [pytest.approx(row) for row in single.reliability("seen")]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -88,7 +88,7 @@ def test_excluded_labels_do_not_count(dtype):
     scores, gold = batch(seed=3)
     scores = torch.tensor(scores, dtype=dtype)
     few = measured(scores[:, :3], gold[:, :3], top_k=3).compute()
-    # torch rounds the last bit of a sigmoid differently where numbers stand differently in memory.
+    # The last bit of a sigmoid depends on memory alignment.
     rounding = 2 * torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     for lowest in (-torch.inf, torch.finfo(dtype).min):
         masked = scores.clone()

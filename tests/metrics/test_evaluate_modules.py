@@ -33,23 +33,23 @@ def expected(scores):
 
 
 def test_modules_equal_the_metrics_batch_by_batch(scores):
-    made = [
+    modules = [
         LabelRanking(seen=SEEN, top_k=(1, 3)),
         LabelF1(seen=SEEN, threshold=0.4),
         LabelCalibration(seen=SEEN, top_k=2),
     ]
-    found = {}
-    for module in made:
+    results = {}
+    for module in modules:
         for rows in (slice(4), slice(4, 6)):
             module.add_batch(predictions=scores[rows].tolist(), references=GOLD[rows])
-        found |= module.compute()
-    assert found == pytest.approx(expected(scores), abs=1e-6)
+        results |= module.compute()
+    assert results == pytest.approx(expected(scores), abs=1e-6)
 
 
 def test_modules_can_be_combined(scores):
     both = evaluate.combine([LabelRanking(top_k=(1,)), LabelF1()])
-    found = both.compute(predictions=scores.tolist(), references=GOLD)
-    assert {"average_precision", "precision_at_1", "micro_f1"} <= found.keys()
+    results = both.compute(predictions=scores.tolist(), references=GOLD)
+    assert {"average_precision", "precision_at_1", "micro_f1"} <= results.keys()
 
 
 def test_a_written_folder_loads_as_a_metric(scores, tmp_path):
@@ -57,9 +57,9 @@ def test_a_written_folder_loads_as_a_metric(scores, tmp_path):
     assert script.name == "label_f1.py"
     assert {path.name for path in script.parent.iterdir()} == {"label_f1.py", "README.md", "requirements.txt"}
     module = evaluate.load(str(script.parent), threshold=0.4, seen=SEEN)
-    found = module.compute(predictions=scores.tolist(), references=GOLD)
-    assert found == pytest.approx({name: expected(scores)[name] for name in found}, abs=1e-6)
-    assert "unseen_macro_f1" in found
+    results = module.compute(predictions=scores.tolist(), references=GOLD)
+    assert results == pytest.approx({name: expected(scores)[name] for name in results}, abs=1e-6)
+    assert "unseen_macro_f1" in results
 
 
 def test_without_evaluate_the_error_names_the_extra(monkeypatch):

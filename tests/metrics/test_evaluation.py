@@ -58,12 +58,12 @@ def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
         return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
 
     expected = by_trainer(model, dataset, GileDataCollator(processor), compute_metrics, tmp_path)
-    found = evaluate_index(
+    results = evaluate_index(
         LabelIndex.build(model), model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores
     )
-    assert "unseen_ranking_loss" in found
-    assert "tuned_micro_f1" in found
-    assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-6, nan_ok=True)
+    assert "unseen_ranking_loss" in results
+    assert "tuned_micro_f1" in results
+    assert results == pytest.approx({name: expected[name] for name in results}, rel=1e-6, nan_ok=True)
 
 
 def test_batches_may_be_a_stream_with_varying_sizes(make_model, label_set):
@@ -131,8 +131,8 @@ def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set
     )
     with pytest.raises(ValueError, match="pass label_set=, the label set that the documents were encoded with"):
         evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6))
-    found = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6), label_set=label_set)
-    assert found == expected
+    results = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6), label_set=label_set)
+    assert results == expected
     index.remove(GOLD[4])
     with pytest.raises(ValueError, match="the index lacks label 'Blood' of a document"):
         evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5), label_set=label_set)
@@ -143,7 +143,7 @@ def test_excluded_labels_missing_from_the_index_are_ignored(make_model, label_se
     rows = ROWS | {"labels": [[GOLD[1]]] * 7, "excluded": [[GOLD[4], GOLD[0]]] * 7}
     index = LabelIndex.build(model)
     index.remove(GOLD[4])
-    found = evaluate_index(
+    results = evaluate_index(
         index,
         model,
         batches_of(encode_dataset(Dataset.from_dict(rows), processor, label_set, excluded="excluded"), processor),
@@ -152,7 +152,7 @@ def test_excluded_labels_missing_from_the_index_are_ignored(make_model, label_se
     )
     rows["excluded"] = [[GOLD[0]]] * 7
     dataset = encode_dataset(Dataset.from_dict(rows), processor, index.label_set, excluded="excluded")
-    assert found == evaluate_index(
+    assert results == evaluate_index(
         index, model, batches_of(dataset, processor), LabelMetrics(4), label_set=index.label_set
     )
 
@@ -211,10 +211,10 @@ def test_each_language_is_evaluated_with_a_separate_index(tmp_path):
         index = LabelIndex.build(model, language=language)
         batches = DataLoader(datasets[language], 2, collate_fn=GileDataCollator(processor))
         expected = by_trainer(model, datasets[language], GileDataCollator(processor), LabelMetrics(5), tmp_path)
-        found = evaluate_index(index, model, batches, LabelMetrics(size), label_set=label_set)
-        assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-6)
+        results = evaluate_index(index, model, batches, LabelMetrics(size), label_set=label_set)
+        assert results == pytest.approx({name: expected[name] for name in results}, rel=1e-6)
         without = [{name: tensor for name, tensor in batch.items() if name != "language"} for batch in batches]
-        assert evaluate_index(index, model, without, LabelMetrics(size), label_set=label_set) == found
+        assert evaluate_index(index, model, without, LabelMetrics(size), label_set=label_set) == results
     mixed = DataLoader(MultilingualDataset(datasets), 2, collate_fn=GileDataCollator(processor))
     with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
         evaluate_index(index, model, mixed, LabelMetrics(2), label_set=label_set)

@@ -12,8 +12,8 @@ def test_propensities_equal_the_formula_of_the_paper():
     counts, n = np.array([0, 1, 3, 900]), 5000
     c = (np.log(n) - 1) * (1.5 + 1) ** 0.55
     expected = [1 / (1 + c * np.exp(-0.55 * np.log(count + 1.5))) for count in counts]
-    for given in (counts, counts.tolist(), torch.tensor(counts), counts.astype(float)):
-        np.testing.assert_allclose(propensities(given, n), expected, rtol=1e-14)
+    for form in (counts, counts.tolist(), torch.tensor(counts), counts.astype(float)):
+        np.testing.assert_allclose(propensities(form, n), expected, rtol=1e-14)
     c = (np.log(n) - 1) * (0.4 + 1) ** 0.5
     expected = [1 / (1 + c * np.exp(-0.5 * np.log(count + 0.4))) for count in counts]
     np.testing.assert_allclose(propensities(counts, n, a=0.5, b=0.4), expected, rtol=1e-14)
@@ -54,7 +54,7 @@ def test_deciles_have_equal_sizes_and_contain_each_label_once(labels):
     columns = torch.cat(list(groups.values())).tolist()
     assert sorted(columns) == np.flatnonzero(counts).tolist()
     assert (np.diff(counts[columns]) >= 0).all()
-    assert all(one < other or counts[one] < counts[other] for one, other in pairwise(columns))
+    assert all(left < right or counts[left] < counts[right] for left, right in pairwise(columns))
     sizes = [len(group) for group in groups.values()]
     assert max(sizes) - min(sizes) <= 1
 

@@ -14,17 +14,17 @@ def logits_of(*names):
 
 def measured(documents, labels=LABELS, **options):
     metrics = HierarchicalMetrics(labels, **options)
-    for given, gold in documents:
+    for predicted, gold in documents:
         columns = labels.columns(gold) or [-100]
-        metrics.update(logits_of(*given), torch.tensor([columns]))
+        metrics.update(logits_of(*predicted), torch.tensor([columns]))
     return metrics.compute()
 
 
 @pytest.mark.parametrize(
-    ("given", "gold", "precision", "recall"),
+    ("predicted", "gold", "precision", "recall"),
     [
         (["valve"], ["valve"], 1, 1),
-        (["heart"], ["valve"], 1, 2 / 3),  # too broad: nothing wrong, something missing
+        (["heart"], ["valve"], 1, 2 / 3),  # too broad: nothing is wrong, but a label is missing
         (["valve"], ["heart"], 2 / 3, 1),
         (["lung"], ["heart"], 1 / 2, 1 / 2),
         (["fish"], ["heart"], 0, 0),
@@ -33,27 +33,27 @@ def measured(documents, labels=LABELS, **options):
         ([], [], 0, 0),
     ],
 )
-def test_shared_ancestors_count_as_correct(given, gold, precision, recall):
-    found = measured([(given, gold)])
-    assert found["hierarchical_precision"] == pytest.approx(precision)
-    assert found["hierarchical_recall"] == pytest.approx(recall)
+def test_shared_ancestors_count_as_correct(predicted, gold, precision, recall):
+    result = measured([(predicted, gold)])
+    assert result["hierarchical_precision"] == pytest.approx(precision)
+    assert result["hierarchical_recall"] == pytest.approx(recall)
 
 
 def test_sums_are_over_documents():
-    found = measured([(["valve"], ["valve"]), (["fish"], ["heart"])])
-    assert found["hierarchical_precision"] == 3 / 4
-    assert found["hierarchical_recall"] == 3 / 5
-    assert found["hierarchical_f1"] == 2 * 3 / 9
+    result = measured([(["valve"], ["valve"]), (["fish"], ["heart"])])
+    assert result["hierarchical_precision"] == 3 / 4
+    assert result["hierarchical_recall"] == 3 / 5
+    assert result["hierarchical_f1"] == 2 * 3 / 9
 
 
 def test_without_parents_hierarchical_f1_equals_micro_f1():
     flat = LabelSet(Label(label.id, label.name) for label in LABELS)
     generator = torch.Generator().manual_seed(1)
     scores, gold = torch.randn(20, 5, generator=generator), torch.rand(20, 5, generator=generator) < 0.4
-    one, other = HierarchicalMetrics(flat, threshold=0.6), F1Metrics(5, threshold=0.6)
-    for metrics in (one, other):
+    hierarchical, flat_metrics = HierarchicalMetrics(flat, threshold=0.6), F1Metrics(5, threshold=0.6)
+    for metrics in (hierarchical, flat_metrics):
         metrics.update(scores, gold)
-    assert one.compute()["hierarchical_f1"] == pytest.approx(other.compute()["micro_f1"])
+    assert hierarchical.compute()["hierarchical_f1"] == pytest.approx(flat_metrics.compute()["micro_f1"])
 
 
 def test_cycles_end_and_parents_outside_the_set_count():

@@ -1,4 +1,4 @@
-"""Error messages of metrics say what was expected, what was passed, and what to do."""
+"""Error messages of metrics state the expected and the passed value, and a remedy."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ LABELS = torch.tensor([[0, 3, -100], [1, -100, -100]])
 NAN = torch.tensor([[0.0, torch.nan, 1, 1, 1], [0.0, 1, 1, 1, 1]])
 
 BATCHES = {
-    "scores of one document": (SCORES[0], LABELS, r"got float32 of shape \(5,\); pass the logits"),
+    "scores of a single document": (SCORES[0], LABELS, r"got float32 of shape \(5,\); pass the logits"),
     "scores of no label": (torch.zeros(2, 0), LABELS, r"got float32 of shape \(2, 0\)"),
     "integer scores": (SCORES.long(), LABELS, r"got int64 of shape \(2, 5\)"),
     "scores as a list": (SCORES.tolist(), LABELS, "scores must be a torch tensor .* got list"),
@@ -21,7 +21,7 @@ BATCHES = {
     "scores of other labels": (torch.zeros(2, 3), LABELS, "each of the 5 labels, got 3 columns"),
     "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; check whether training diverged"),
     "half-precision NaN": (NAN.half(), LABELS, "NaN in 1 of 2 documents"),
-    "labels of one document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
+    "labels of a single document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
     "labels of other documents": (SCORES, LABELS[:1], r"got int64 of shape \(1, 3\); pass label indices"),
     "strings": (SCORES, np.array([["a"], ["b"]]), "labels must be a torch tensor .* got <U1"),
     "column too large": (SCORES, torch.tensor([[0], [5]]), r"0\.\.4, or -100 .* got 5 in document"),

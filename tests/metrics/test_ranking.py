@@ -23,7 +23,7 @@ def batch(seed, documents=23, num_labels=17, ties=True, gold_share=0.3):
 
 
 def sparse(gold, seed=0):
-    """Shuffled columns, with padding anywhere between them."""
+    """Returns shuffled columns with padding at random positions."""
     random = np.random.default_rng(seed)
     width = int(gold.sum(axis=1).max()) + 3
     columns = np.full((len(gold), width), -100)
@@ -35,8 +35,8 @@ def sparse(gold, seed=0):
 def literal_one_error(scores, gold):
     errors = []
     for row, chosen in zip(scores, gold, strict=True):
-        others = row[~chosen]
-        errors.append(bool(len(others)) and others.max() >= row[chosen].max())
+        negatives = row[~chosen]
+        errors.append(bool(len(negatives)) and negatives.max() >= row[chosen].max())
     return np.mean(errors)
 
 
@@ -105,7 +105,7 @@ def test_infinite_scores_are_ordered_like_very_large_scores():
     for seed in range(5):
         _, gold = batch(seed)
         scores = np.random.default_rng(seed).choice(FEW, gold.shape)
-        # Minus infinity says that a label is no candidate, unless it is gold after all.
+        # Labels with minus infinity are not candidates, unless they are gold.
         scores[np.isneginf(scores) & ~gold.astype(bool)] = -9
         finite = np.nan_to_num(scores, posinf=9, neginf=-9.5)
         assert streamed(scores, gold) == pytest.approx(streamed(finite, gold), abs=1e-12)
@@ -152,7 +152,7 @@ def test_metrics_are_unchanged_by_monotonic_transformations():
 def test_batch_sizes_do_not_change_the_metrics():
     scores, gold = batch(seed=1)
     for seed in range(5):
-        cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))  # empty batches too
+        cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))  # also empty batches
         metrics = RankingMetrics(17)
         for part, labels in zip(np.split(scores, cuts), np.split(gold, cuts), strict=True):
             metrics.update(part, sparse(labels) if len(labels) else labels)
@@ -186,7 +186,7 @@ def test_groups_equal_scikit_learn_on_their_columns():
 
 def test_columns_restrict_ranks_and_gold_labels():
     scores, gold = batch(seed=7)
-    columns = np.arange(17) % 3 == 0  # padding must not turn into label 0
+    columns = np.arange(17) % 3 == 0  # padding must not become label 0
     result = ranking_metrics(scores, sparse(gold), columns=columns)
     expected = ranking_metrics(scores[:, columns], gold[:, columns])
     for name, value in expected.items():
@@ -300,15 +300,15 @@ def test_an_excluded_gold_label_ranks_last():
 
 
 def literal_at_k(scores, gold, k):
-    """Sorts the labels of each document, with a gold label behind all others of its score."""
+    """Computes metrics from sorted labels; gold labels rank last among equal scores."""
     precision, recall, ndcg = [], [], []
     for row, chosen in zip(scores, gold, strict=True):
         best = sorted(range(len(row)), key=lambda label: (-row[label], chosen[label]))[:k]
-        hits = [place for place, label in enumerate(best) if chosen[label] and row[label] > -np.inf]
-        ideal = sum(1 / np.log2(place + 2) for place in range(min(k, chosen.sum())))
+        hits = [rank for rank, label in enumerate(best) if chosen[label] and row[label] > -np.inf]
+        ideal = sum(1 / np.log2(rank + 2) for rank in range(min(k, chosen.sum())))
         precision.append(len(hits) / k)
         recall.append(len(hits) / chosen.sum())
-        ndcg.append(sum(1 / np.log2(place + 2) for place in hits) / ideal)
+        ndcg.append(sum(1 / np.log2(rank + 2) for rank in hits) / ideal)
     return {f"precision_at_{k}": np.mean(precision), f"recall_at_{k}": np.mean(recall), f"ndcg_at_{k}": np.mean(ndcg)}
 
 
@@ -357,7 +357,7 @@ COUNTS = np.random.default_rng(8).integers(0, 6, 40)
 
 
 def literal_psp(scores, gold, propensities, k):
-    """Sorts the labels of each document, with a gold label behind all others of its score, the rarest one last."""
+    """Computes metrics from sorted labels; gold labels rank last among equal scores, the rarest at the end."""
     gained = best = 0.0
     for row, chosen in zip(scores, gold, strict=True):
         order = sorted(range(len(row)), key=lambda label: (-row[label], chosen[label], -propensities[label]))
@@ -394,8 +394,8 @@ def test_propensity_scored_precision_equals_a_hand_computed_value():
 def test_with_equal_propensities_psp_is_the_share_of_the_achievable_hits():
     scores, gold = batch(4)
     result = streamed(scores, gold, top_k=[3], propensities=np.full(17, 0.3))
-    found = result["precision_at_3"] * 3 * result["documents"]
-    assert result["psp_at_3"] == pytest.approx(found / np.minimum(gold.sum(axis=1), 3).sum(), abs=1e-12)
+    hits = result["precision_at_3"] * 3 * result["documents"]
+    assert result["psp_at_3"] == pytest.approx(hits / np.minimum(gold.sum(axis=1), 3).sum(), abs=1e-12)
 
 
 def test_propensity_scored_precision_of_a_group_uses_only_its_labels():
@@ -422,7 +422,7 @@ def test_without_gold_labels_propensity_scored_precision_and_macro_recall_are_na
 
 
 def deciles(counts):
-    """Ten groups of the labels with training documents, by number and then by column, the rarest first."""
+    """Divides labels with training documents into ten groups, by count and then by column, rarest first."""
     order = [column for column in sorted(range(len(counts)), key=lambda column: counts[column]) if counts[column]]
     return np.array_split(order, 10)
 
@@ -436,13 +436,13 @@ def test_macro_recall_is_the_mean_recall_over_labels(ties):
         result = streamed(scores, sparse(gold), 40, seen=seen, counts=COUNTS, top_k=[1, 5, 53])
         for k in (1, 5, 53):
             rank = (scores[:, None] >= scores[:, :, None]).sum(axis=-1)
-            found = (rank <= k) & (scores > -np.inf)
-            recall = [found[gold[:, label], label].mean() if gold[:, label].any() else np.nan for label in range(40)]
+            is_hit = (rank <= k) & (scores > -np.inf)
+            recall = [is_hit[gold[:, label], label].mean() if gold[:, label].any() else np.nan for label in range(40)]
             groups = {"": range(40), "seen_": np.flatnonzero(seen), "unseen_": np.flatnonzero(~seen)}
             groups |= {f"decile_{number}_": columns for number, columns in enumerate(deciles(COUNTS), start=1)}
             for prefix, columns in groups.items():
-                own = [recall[column] for column in columns if not np.isnan(recall[column])]
-                expected = np.mean(own) if own else np.nan
+                values = [recall[column] for column in columns if not np.isnan(recall[column])]
+                expected = np.mean(values) if values else np.nan
                 assert result[f"{prefix}macro_recall_at_{k}"] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 

@@ -22,7 +22,7 @@ class TinyModel(nn.Module):
 
 
 def collate_sparse(rows):
-    """Each batch is padded to its own longest row."""
+    """Pads each batch to its longest row."""
     width = max(len(row["gold"]) for row in rows)
     padded = [row["gold"] + [-100] * (width - len(row["gold"])) for row in rows]
     features = torch.stack([row["features"] for row in rows])
@@ -83,6 +83,6 @@ def test_evaluation_by_a_trainer_equals_scikit_learn(tmp_path, collate, batch_ev
 
     for _ in range(2):
         result = trainer.evaluate()
-        found = {name: result[f"eval_{name}"] for name in expected}
-        assert found == pytest.approx(expected, abs=1e-12)
+        results = {name: result[f"eval_{name}"] for name in expected}
+        assert results == pytest.approx(expected, abs=1e-12)
         assert result["eval_documents"] + result["eval_skipped"] == N

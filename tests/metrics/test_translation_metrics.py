@@ -33,9 +33,9 @@ def test_each_system_needs_a_translation_of_each_reference():
 
 def test_word_f1_is_computed_for_each_third_of_frequency():
     training = ["a a a a b b b c c", "c d d e f"]  # e, f; b, d; a, c: ranked by their counts
-    found = word_f1_by_frequency(["A b e x", "a a d"], ["a b e", "f c"], training)
-    # Right, written and wanted are 1, 1 and 2 of low words, 1, 2 and 1 of medium ones, 1, 3 and 2 of high ones.
-    assert found == pytest.approx({"low": 2 / 3, "medium": 2 / 3, "high": 2 / 5})
+    results = word_f1_by_frequency(["A b e x", "a a d"], ["a b e", "f c"], training)
+    # (correct, predicted, gold) are (1, 1, 2) for low, (1, 2, 1) for medium, and (1, 3, 2) for high frequencies.
+    assert results == pytest.approx({"low": 2 / 3, "medium": 2 / 3, "high": 2 / 5})
 
 
 def test_f1_needs_as_many_references_as_translations():

@@ -18,7 +18,7 @@ SAVE = Figure.savefig
 
 @dataclass
 class Done:
-    """The result of a run, with the fields of `subprocess.CompletedProcess`."""
+    """Result of a run, with the fields of `subprocess.CompletedProcess`."""
 
     returncode: int
     stdout: str
@@ -26,26 +26,26 @@ class Done:
 
 
 def save_no_picture(figure: Figure, target: Any, **_: Any) -> None:
-    """Saves an empty picture: drawing takes a recipe longer than training, and other tests look at the figures."""
+    """Saves empty figures, since drawing takes longer than training, and other tests check figures."""
     SAVE(Figure(figsize=(1, 1)), target)
 
 
 @pytest.fixture(autouse=True)
 def no_encoder(monkeypatch):
-    """Hide installed pretrained encoders, so that tests use only those that they create."""
+    """Hides installed pretrained encoders, so that tests only use encoders that they create."""
     monkeypatch.setattr("hf_gile.training.automatic.best_text_encoder", lambda texts: None)
 
 
 @pytest.fixture(autouse=True)
 def _few_numbers_to_choose_from(monkeypatch):
-    """Lets convex fits choose among few amounts of L2: tests of the fits themselves have all of them."""
+    """Reduces the L2 candidates of convex fits; tests of the fits use all candidates."""
     for grid, few in {"L2_OF_ROWS": (0.1,), "L2_OF_BILINEAR": (0.1,), "L2_OF_WORDS": (0.5,)}.items():
         monkeypatch.setattr(f"hf_gile.training.convex.{grid}", few)
 
 
 @pytest.fixture
 def run_recipe(monkeypatch, capfd, tmp_path):
-    """Runs a recipe in this process as a shell would in a folder: importing torch anew takes longer than training."""
+    """Runs a recipe in this process in a folder, since importing torch takes longer than training."""
 
     def run(name: str, arguments: Sequence[str], folder: Path = tmp_path) -> Done:
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

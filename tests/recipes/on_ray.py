@@ -1,4 +1,4 @@
-"""Score synthetic rows with two Ray actors, one of which is killed; print which processes scored.
+"""Scores synthetic rows with two Ray actors, kills an actor, and prints which processes scored.
 
 python on_ray.py MODEL FOLDER
 """
@@ -40,7 +40,7 @@ def main():
     else:
         raise AssertionError("actors that take all cores were not refused")
     score_ray.add_scores(rows.repartition(6), model, 2, top_k=2).write_parquet(str(folder / "scored"))
-    # The recipe as it is, where Ray runs already.
+    # The unchanged recipe, with Ray already running.
     (folder / "texts.jsonl").write_text('{"title": "Rats.", "body": "Iron."}\n{"title": "Milk.", "body": null}\n')
     score_ray.GileScorer = GileScorer
     words = [model, str(folder / "texts.jsonl"), "--format", "json", "--text", "title", "body", "--actors", "1"]

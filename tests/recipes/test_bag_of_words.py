@@ -16,14 +16,14 @@ VOCABULARY, LABELS = 23, 5
 
 
 def corpus(seed, documents=60):
-    """Label 0 says word 3, label 1 says word 5, label 2 is in all documents, labels 3 and 4 in none."""
+    """Returns documents: label 0 has word 3, label 1 word 5, label 2 is in all documents, labels 3 and 4 in none."""
     random = np.random.default_rng(seed)
     texts, labels = [], []
-    for place in range(documents):
+    for row in range(documents):
         gold = [column for column in (0, 1) if random.random() < 0.5] + [2]
         words = random.integers(7, 20, size=11).tolist() + [{0: 3, 1: 5}[column] for column in gold if column < 2]
-        texts.append(words if place else [])
-        labels.append(gold if place else [2])
+        texts.append(words if row else [])
+        labels.append(gold if row else [2])
     return texts, labels
 
 
@@ -74,20 +74,20 @@ def test_the_vocabulary_share_takes_the_most_frequent_words():
     assert fit(documents, [[0], [0], []], 13, 1).words.tolist() == [1, 2, 4, 7, 9]
     assert fit(documents, [[0], [0], []], 13, 1, share_of_words=0.4).words.tolist() == [2, 4]
     model = fit(documents, [[0], [0], []], 13, 1, share_of_words=0.01)
-    assert model.words.tolist() == [2]  # of equally frequent ones the first
+    assert model.words.tolist() == [2]  # the first of equally frequent words
     assert np.array_equal(model.scores([[4, 4, 1], []])[0], model.scores([[]])[0])
 
 
 def test_the_parameter_count_includes_weights_and_biases():
     model = trained()
-    assert len(model.words) == 15  # 3, 5 and 7 to 19; no other word was in training
+    assert len(model.words) == 15  # words 3, 5 and 7 to 19 are in training documents
     assert model.num_parameters == 15 * LABELS + LABELS
 
 
 def test_a_repeated_label_counts_once():
     documents, labels = corpus(seed=0)
-    again = fit(documents, [row * 2 for row in labels], VOCABULARY, LABELS)
-    assert np.array_equal(again.scores(documents), trained().scores(documents))
+    repeated = fit(documents, [row * 2 for row in labels], VOCABULARY, LABELS)
+    assert np.array_equal(repeated.scores(documents), trained().scores(documents))
 
 
 def test_errors_explain_the_problem():
@@ -115,7 +115,7 @@ def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, cap
         content["label_ids"] = ["3", "5_8", "6", "7", "8"]
         (tmp_path / "general" / split / "german.json").write_text(json.dumps(content))
     (tmp_path / "word_vectors").mkdir()
-    words = np.array([f"word{place}" for place in range(VOCABULARY)])
+    words = np.array([f"word{number}" for number in range(VOCABULARY)])
     np.savez(tmp_path / "word_vectors" / "german.npz", words=words, vectors=np.zeros((VOCABULARY, 3), np.float32))
     options = ["--data", str(tmp_path / "general"), "--language", "german", "--share_of_words", "1", "0.4"]
     options += ["--output_dir", str(tmp_path / "out")]
@@ -123,7 +123,7 @@ def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, cap
     bag_of_words.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("59 train, 59 dev, 59 test; LabelSet(5 labels: 'word3', 'word5 word8', 'word6', ...)")
-    assert lines[0].endswith("2 unseen in training")  # no document has them
+    assert lines[0].endswith("2 unseen in training")  # in no document
     first, second = (line.split() for line in lines[-2:])
     assert (first[0], first[2], second[0], second[2]) == ("15", "80", "6", "35")
     for figures in (first[5:10], first[10:]):

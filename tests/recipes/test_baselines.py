@@ -1,4 +1,4 @@
-"""The baselines of the paper's Table 2: learned label vectors, and vectors that predict the words of their text."""
+"""The baselines of Table 2 of the paper: learned label vectors, and vectors that predict the words of a text."""
 
 import pytest
 import torch
@@ -24,18 +24,18 @@ def test_a_vector_close_to_its_words_predicts_them_better(predict):
     words = torch.tensor([[3, 4, 0], [9, 0, 0]])
     context = predict.context.weight
     with torch.no_grad():
-        context[[3, 4, 9]] = torch.eye(3, D)  # words that have nothing in common
+        context[[3, 4, 9]] = torch.eye(3, D)  # words without relation
     towards = torch.stack([context[3] + context[4], context[9]])
-    losses = [predict(given, words, torch.Generator().manual_seed(1)) for given in (towards, towards.flip(0))]
+    losses = [predict(vectors, words, torch.Generator().manual_seed(1)) for vectors in (towards, towards.flip(0))]
     assert losses[0] < losses[1]
 
 
 def test_the_loss_equals_a_hand_written_formula(predict):
     words, vector = torch.tensor([[5, 6, 0]]), torch.randn(1, D)
     loss = predict(vector, words, torch.Generator().manual_seed(1))
-    drawn = torch.randint(V, (64,), generator=torch.Generator().manual_seed(1)).tolist()
+    sampled = torch.randint(V, (64,), generator=torch.Generator().manual_seed(1)).tolist()
     scores = (vector @ predict.context.weight.T)[0]
-    noise = [-torch.log(torch.sigmoid(-scores[word])) for word in drawn if word not in (0, 5, 6)]
+    noise = [-torch.log(torch.sigmoid(-scores[word])) for word in sampled if word not in (0, 5, 6)]
     expected = -torch.log(torch.sigmoid(scores[[5, 6]])).mean() + 5 * sum(noise) / len(noise)
     torch.testing.assert_close(loss, expected)
 
@@ -66,7 +66,7 @@ def test_inference_changes_the_vector_and_not_the_word_weights(predict):
     inferred = predict.infer(start, words)
     assert torch.equal(predict.context.weight, before)
     assert predict.context.weight.grad is None
-    old, new = (predict(given, words, torch.Generator().manual_seed(2)) for given in (start, inferred))
+    old, new = (predict(vectors, words, torch.Generator().manual_seed(2)) for vectors in (start, inferred))
     assert new < old
 
 
@@ -125,7 +125,7 @@ def test_vectors_of_unseen_labels_are_inferred(make):
 def test_the_trainer_trains_baselines_and_restores_the_best_epoch(make, tmp_path):
     model, processor = make(AiTextML)
     texts = ["breast milk and iron", "the heart", "blood"]
-    rows = [{"input_ids": ids, "labels": [place]} for place, ids in enumerate(processor(texts)["input_ids"])]
+    rows = [{"input_ids": ids, "labels": [row]} for row, ids in enumerate(processor(texts)["input_ids"])]
     arguments = TrainingArguments(
         str(tmp_path),
         num_train_epochs=2,

@@ -46,8 +46,8 @@ def weights_of(trainer):
     return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def are_equal(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def checkpoints(folder):
@@ -55,17 +55,17 @@ def checkpoints(folder):
 
 
 class Ended(BaseException):
-    """The end of the process."""
+    """Simulates the end of the process."""
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    return tmp_path_factory.mktemp("kept")
+def cache_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.mark.slow
 def test_a_run_killed_while_saving_resumes_from_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch, capsys):
-    whole = weights_of(make_trainer("whole"))
+    expected = weights_of(make_trainer("whole"))
     trainer = make_trainer()
     real = trainer._save_rng_state
 
@@ -77,20 +77,20 @@ def test_a_run_killed_while_saving_resumes_from_the_previous_checkpoint(make_tra
     monkeypatch.setattr(trainer, "_save_rng_state", save)
     with pytest.raises(Ended):
         fit(trainer, patience=9)
-    assert checkpoints(tmp_path / "run") == ["checkpoint-4", "checkpoint-8"]  # though save_total_limit is 1
+    assert checkpoints(tmp_path / "run") == ["checkpoint-4", "checkpoint-8"]  # despite save_total_limit=1
     capsys.readouterr()
-    assert same(weights_of(make_trainer(resume_from_checkpoint="true")), whole)
-    said = capsys.readouterr().out
-    assert f"skipping {tmp_path / 'run' / 'checkpoint-8'}: it has no trainer_state.json" in said
-    assert f"resuming from {tmp_path / 'run' / 'checkpoint-4'}\n" in said
+    assert are_equal(weights_of(make_trainer(resume_from_checkpoint="true")), expected)
+    result = capsys.readouterr().out
+    assert f"skipping {tmp_path / 'run' / 'checkpoint-8'}: it has no trainer_state.json" in result
+    assert f"resuming from {tmp_path / 'run' / 'checkpoint-4'}\n" in result
 
 
 @pytest.fixture
-def trained(make_trainer, kept, tmp_path):
-    """A folder with two whole checkpoints."""
-    if not (kept / "run").exists():
-        make_trainer(str(kept / "run"), num_train_epochs=2, save_total_limit=2).train()
-    shutil.copytree(kept / "run", tmp_path / "run")
+def trained(make_trainer, cache_folder, tmp_path):
+    """Returns a folder with two complete checkpoints."""
+    if not (cache_folder / "run").exists():
+        make_trainer(str(cache_folder / "run"), num_train_epochs=2, save_total_limit=2).train()
+    shutil.copytree(cache_folder / "run", tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -115,9 +115,9 @@ def test_an_incomplete_checkpoint_is_skipped(make_trainer, trained, file, damage
 def test_the_requested_checkpoint_is_resumed_or_refused(make_trainer, trained, capsys):
     trainer = make_trainer()
     assert checkpoint_to_resume(trainer) is None
-    for said, found in [("false", None), ("True", str(trained / "checkpoint-8"))]:
-        trainer.args.resume_from_checkpoint = said
-        assert checkpoint_to_resume(trainer) == found
+    for selection, expected in [("false", None), ("True", str(trained / "checkpoint-8"))]:
+        trainer.args.resume_from_checkpoint = selection
+        assert checkpoint_to_resume(trainer) == expected
     trainer.args.resume_from_checkpoint = str(trained / "checkpoint-9")
     with pytest.raises(ValueError, match="checkpoint-9: the folder does not exist"):
         checkpoint_to_resume(trainer)
@@ -133,19 +133,19 @@ def test_the_requested_checkpoint_is_resumed_or_refused(make_trainer, trained, c
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_training_killed_at_any_checkpoint_operation_reaches_the_same_weights(make_trainer, tmp_path):
-    whole = weights_of(make_trainer("whole"))
+    expected = weights_of(make_trainer("whole"))
 
     def killed_at(number, folder):
         def act():
-            left = [number]
+            remaining = [number]
 
             def count(event, arguments):
                 writes = event in ("os.mkdir", "os.remove", "os.rename", "os.rmdir") or (
                     event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
                 )
                 if writes and f"{folder}/checkpoint-" in str(arguments[0]):
-                    left[0] -= 1
-                    if left[0] == 0:
+                    remaining[0] -= 1
+                    if remaining[0] == 0:
                         os.kill(os.getpid(), signal.SIGKILL)
 
             sys.addaudithook(count)
@@ -155,12 +155,12 @@ def test_training_killed_at_any_checkpoint_operation_reaches_the_same_weights(ma
 
     number, from_the_beginning = 3, 0
     while killed_at(number, f"killed-{number}"):
-        there = checkpoints(tmp_path / f"killed-{number}")
+        complete = checkpoints(tmp_path / f"killed-{number}")
         trainer = make_trainer(f"killed-{number}", resume_from_checkpoint="true")
         from_the_beginning += checkpoint_to_resume(trainer) is None
-        if there not in ([], ["checkpoint-4"]):
+        if complete not in ([], ["checkpoint-4"]):
             assert checkpoint_to_resume(trainer) is not None
-        assert same(weights_of(trainer), whole)
+        assert are_equal(weights_of(trainer), expected)
         number += 7
     assert number > 70
     sys.stdout.write(f"{number // 7} kills, {from_the_beginning} of them in the first checkpoint\n")  # pytest -s

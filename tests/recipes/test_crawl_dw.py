@@ -34,7 +34,7 @@ CONTACT = "crawler@example.org"
 
 
 def article(number, language="en", section="Science", words="Mice were seen."):
-    """A page of today's form."""
+    """Returns a page in the current layout."""
     data = {
         "@type": "NewsArticle",
         "headline": f"Article {number}",
@@ -49,19 +49,19 @@ def article(number, language="en", section="Science", words="Mice were seen."):
 
 
 class Site:
-    """Answers by path: (status, headers, body), a list of them to use in turn, or a function of the request."""
+    """A site with answers by path: (status, headers, body), a list of answers, or a function of the request."""
 
     def __init__(self, port):
         self.address = f"http://127.0.0.1:{port}"
         self.answers = {}
-        self.asked = []  # (time, path, headers)
+        self.requests = []  # (time, path, headers)
 
     @property
     def counts(self):
-        return Counter(path for _, path, _ in self.asked)
+        return Counter(path for _, path, _ in self.requests)
 
     def page(self, number, body=None, headers=(), **options):
-        """A short address that leads to an article; returns the short address."""
+        """Adds a short address that redirects to an article, and returns it."""
         self.answers[f"/p/{number}"] = (301, {"Location": f"/en/article/a-{number}"}, b"")
         body = article(number, **options) if body is None else body
         self.answers[f"/en/article/a-{number}"] = (200, {"Content-Type": HTML} | dict(headers), body)
@@ -77,8 +77,8 @@ def site(monkeypatch):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            place.asked.append((time.monotonic(), self.path, self.headers))
-            answer = place.answers.get(self.path, (404, {}, b"not here"))
+            site.requests.append((time.monotonic(), self.path, self.headers))
+            answer = site.answers.get(self.path, (404, {}, b"not here"))
             if isinstance(answer, list):
                 answer = answer.pop(0) if len(answer) > 1 else answer[0]
             if callable(answer):
@@ -96,14 +96,14 @@ def site(monkeypatch):
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_):
-            """Says nothing of a crawler that went away."""
+            """Ignores a crawler that closes the connection."""
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    place = Site(server.server_address[1])
+    site = Site(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    yield place
+    yield site
     server.shutdown()
     server.server_close()
     thread.join()
@@ -111,14 +111,14 @@ def site(monkeypatch):
 
 @pytest.fixture
 def lists(tmp_path):
-    """Writes lists: `lists(general={"train": {"english": [...]}})`; a split or language left out is an empty list."""
+    """Writes lists: `lists(general={"train": {"english": [...]}})`; missing splits and languages are empty lists."""
 
     def write(**sets):
         folders = []
         for name, splits in sets.items():
             folder = tmp_path / "data_urls" / f"dw_{name}"
             for split in ("train", "dev", "test"):
-                for language in {language for one in splits.values() for language in one}:
+                for language in {language for names in splits.values() for language in names}:
                     path = folder / split / f"{language}.json"
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(json.dumps({"urls": splits.get(split, {}).get(language, [])}))
@@ -139,7 +139,7 @@ def crawl(tmp_path, lists):
 
 
 def answers(tmp_path):
-    """From each address that was asked to where it led, charset and page."""
+    """Returns the final address, charset and page of each requested address."""
     with open_answers(tmp_path / "crawl") as table:
         rows = table.execute("SELECT url, final_url, charset, page FROM answers").fetchall()
     return {
@@ -158,7 +158,7 @@ def test_short_addresses_are_followed_and_pages_stored_unchanged(site, crawl, tm
 
 def test_requests_identify_the_crawler_and_its_contact(site, crawl):
     crawl(site.page(2))
-    assert {headers["User-Agent"] for *_, headers in site.asked} == {f"hf-gile (research crawler; {CONTACT})"}
+    assert {headers["User-Agent"] for *_, headers in site.requests} == {f"hf-gile (research crawler; {CONTACT})"}
 
 
 @pytest.mark.parametrize("contact", ["", "me", "me\r\nX: @", "mé@example.org"])
@@ -202,7 +202,7 @@ def test_retry_after_headers_are_respected(site, crawl):
     urls = [f"{site.address}/p/2", f"{site.address}/p/3"]
     site.answers |= {path: (503, {"Retry-After": "1"}, b"") for path in ("/p/2", "/p/3")}
     assert crawl(*urls).again == {"503 Service Unavailable": 2}
-    (robots, *_), (first, *_), (second, *_) = site.asked
+    (robots, *_), (first, *_), (second, *_) = site.requests
     assert second - first >= 1
     assert robots <= first
 
@@ -215,7 +215,7 @@ def test_a_host_that_demands_a_long_pause_ends_the_crawl(site, crawl):
     assert summary.ended == f"{site.address.removeprefix('http://')} asks to wait 3,600 s"
     assert summary.again == {"429 Too Many Requests": 1}
     assert summary.left == 2
-    assert len(site.asked) == 2  # robots.txt and one address
+    assert len(site.requests) == 2  # robots.txt and a single address
 
 
 def test_ten_failures_in_a_row_end_the_crawl(site, crawl):
@@ -229,8 +229,8 @@ def test_ten_failures_in_a_row_end_the_crawl(site, crawl):
 def test_requests_to_a_host_are_separated_by_the_delay(site, crawl):
     urls = [site.page(number) for number in (2, 3, 5)]
     crawl(*urls, delay=0.07)
-    assert len(site.asked) == 7
-    assert all(later - earlier >= 0.07 for (earlier, *_), (later, *_) in pairwise(site.asked))
+    assert len(site.requests) == 7
+    assert all(later - earlier >= 0.07 for (earlier, *_), (later, *_) in pairwise(site.requests))
 
 
 def test_the_delays_and_patterns_of_robots_txt_are_obeyed(site, crawl):
@@ -240,7 +240,7 @@ def test_the_delays_and_patterns_of_robots_txt_are_obeyed(site, crawl):
     summary = crawl(*urls)
     assert (summary.pages, summary.failed) == (2, {"forbidden by robots.txt": 2})
     assert site.counts["/p/3"] == site.counts["/en/article/a-5"] == 0
-    assert all(later - earlier >= 0.06 for (earlier, *_), (later, *_) in pairwise(site.asked))
+    assert all(later - earlier >= 0.06 for (earlier, *_), (later, *_) in pairwise(site.requests))
     crawl(*urls)
     assert site.counts["/p/5"] == 1
 
@@ -337,7 +337,7 @@ def test_a_trickling_response_is_abandoned_after_the_timeout(site, crawl, drips)
 
     site.answers["/p/2"] = drip
     assert crawl(f"{site.address}/p/2", timeout=0.3).again == {"timeout": 1}
-    assert len(sent) < 30  # cut off well before its end
+    assert len(sent) < 30  # truncated well before its end
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_host_that_demands_a_long_crawl_delay_ends_the_crawl(site, crawl, rule
     summary = crawl(site.page(2), site.page(3))
     assert summary.ended.endswith(": robots.txt asks for more than 600 s between requests")
     assert summary.left == 1
-    assert [path for _, path, _ in site.asked] == ["/robots.txt"]
+    assert [path for _, path, _ in site.requests] == ["/robots.txt"]
 
 
 @pytest.mark.parametrize(
@@ -442,9 +442,9 @@ def test_an_address_in_several_lists_is_requested_once(site, lists, tmp_path):
     crawl_dw(folders[:1], tmp_path / "crawl", CONTACT, delay=0, hosts=["127.0.0.1"])
     crawl_dw(folders, tmp_path / "crawl", CONTACT, delay=0, hosts=["127.0.0.1"])
     assert site.counts["/p/2"] == 1
-    kept = read_lists([tmp_path / "crawl" / "lists" / name for name in ("general", "specific")])
-    assert kept["general", "train", "english"] == [both, single]
-    assert kept["specific", "test", "english"] == [both]
+    merged = read_lists([tmp_path / "crawl" / "lists" / name for name in ("general", "specific")])
+    assert merged["general", "train", "english"] == [both, single]
+    assert merged["specific", "test", "english"] == [both]
 
 
 def test_only_the_requested_languages_are_crawled(site, lists, tmp_path):
@@ -512,7 +512,7 @@ def test_two_crawls_cannot_use_the_same_folder(site, crawl):
 
 @pytest.fixture
 def recipe(monkeypatch, capsys):
-    """Runs the recipe with some arguments; returns what it printed."""
+    """Runs the recipe, and returns the printed text."""
     monkeypatch.syspath_prepend(str(RECIPES))
     import crawl_dw as module
 
@@ -532,7 +532,7 @@ def short_addresses(site):
 
 @pytest.fixture
 def listens_to_ctrl_c():
-    """A process started in the background of a shell script does not."""
+    """Restores interrupts, which background processes of shell scripts ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -562,11 +562,11 @@ def test_a_crawl_interrupted_with_ctrl_c_can_be_resumed(site, crawl):
     assert (summary.pages, summary.left, summary.ended) == (4, 7, "interrupted")
     assert (crawl(*urls).pages, crawl(*urls).left) == (11, 0)
     counts = short_addresses(site)
-    assert counts.pop(interrupted[0]) == 2  # it was under way
+    assert counts.pop(interrupted[0]) == 2  # interrupted while running
     assert set(counts.values()) == {1}
 
 
-# The crawler alone: importing the package would take longer than the crawl.
+# Only the crawler, since importing the package takes longer than the crawl.
 CHILD = f"""
 import sys, types
 for name, path in {{"hf_gile": "hf_gile", "hf_gile.data": "hf_gile/data"}}.items():
@@ -593,7 +593,7 @@ def test_a_killed_crawl_resumes_where_it_stopped(site, crawl, lists, tmp_path):
     assert (summary.pages, summary.left) == (40, 0)
     counts = sorted(short_addresses(site).values())
     assert counts[:-1] == [1] * 39
-    assert counts[-1] <= 2  # the one that was under way
+    assert counts[-1] <= 2  # the interrupted request
 
 
 SECTIONS = {"english": ("Sports", "Science"), "german": ("Sport", "Wissen")}
@@ -615,7 +615,7 @@ CODES = {"english": "en", "german": "de"}
 
 @pytest.fixture
 def crawled(site, lists, recipe, tmp_path):
-    """A crawl of two languages, made by the recipe: even numbers are about sports, odd ones about science."""
+    """Crawls pages in two languages: pages with even numbers are about sports, with odd numbers about science."""
     splits = {split: {language: [] for language in WORDS} for split in ("train", "dev", "test")}
     number = 100
     for split, size in {"train": 12, "dev": 4, "test": 4}.items():

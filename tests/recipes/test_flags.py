@@ -20,8 +20,8 @@ def parse(monkeypatch, tmp_path):
     """Parses a command line of the recipe for tables."""
 
     def parse_line(*words, check=None):
-        given = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *map(str, words)]
-        monkeypatch.setattr(sys, "argv", ["train_table.py", *given])
+        arguments = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *map(str, words)]
+        monkeypatch.setattr(sys, "argv", ["train_table.py", *arguments])
         return parse_settings(train_table.Recipe, {}, check)
 
     return parse_line
@@ -51,9 +51,9 @@ def test_the_error_for_a_wrong_flag_names_the_right_flag(parse, capsys, flags, m
     with pytest.raises(SystemExit) as ended:
         parse(*flags)
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    result = capsys.readouterr().err
+    assert message in result
+    assert result.count("\n") == 1
 
 
 def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
@@ -69,8 +69,8 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
 def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
     lines = FlagParser(module.Recipe).short_help().splitlines()
-    for one in fields(module.Recipe):
-        assert sum(line.startswith(f"  --{one.name}") and line.split()[0] == f"--{one.name}" for line in lines) == 1
+    for field in fields(module.Recipe):
+        assert sum(line.startswith(f"  --{field.name}") and line.split()[0] == f"--{field.name}" for line in lines) == 1
     assert len(lines) < 125
     assert all(len(line) <= min(columns, 120) for line in lines)
 
@@ -80,10 +80,10 @@ def test_help_goes_to_standard_output_and_full_help_is_separate(parse, capsys):
         with pytest.raises(SystemExit) as ended:
             parse(flag)
         assert not ended.value.code
-        shown = capsys.readouterr()
-        assert shown.err == ""
-        assert "--label_file" in shown.out
-        assert ("--adam_beta1" in shown.out) == has_all
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        assert "--label_file" in printed.out
+        assert ("--adam_beta1" in printed.out) == has_all
 
 
 def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
@@ -91,7 +91,7 @@ def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
     assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)
     assert declared["word_dropout"].type is float
     assert declared["pooling"].metadata["choices"] == ("attention", "mean", "sum", "cls")
-    assert all(one.metadata["help"] for one in fields(train_table.Recipe))
+    assert all(field.metadata["help"] for field in fields(train_table.Recipe))
     assert declared["joint_size"].metadata["help"].startswith("Size J of the joint space")
     recipe, _ = parse("--train_files", "a.csv", "--label_rows", "--word_dropout", "0.25", "--pooling", "sum")
     assert (recipe.label_rows, recipe.word_dropout, recipe.pooling, recipe.max_words) == (True, 0.25, "sum", None)
@@ -158,10 +158,10 @@ WRONG = [
 @pytest.mark.parametrize(("settings", "message"), WRONG, ids=[str(settings)[:50] for settings, _ in WRONG])
 def test_files_and_columns_are_checked_before_reading_data(settings, message, save_text_encoder, tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\n")
-    given = {"train_files": [str(tmp_path / "a.csv")], **settings}
-    given = {name: save_text_encoder(texts=["a"]) if value == "ENCODER" else value for name, value in given.items()}
+    settings = {"train_files": [str(tmp_path / "a.csv")], **settings}
+    settings = {name: save_text_encoder(texts=["a"]) if x == "ENCODER" else x for name, x in settings.items()}
     with pytest.raises((ValueError, OSError), match=message):
-        train_table.check_recipe(train_table.Recipe(**given), TrainingArguments(str(tmp_path), use_cpu=True))
+        train_table.check_recipe(train_table.Recipe(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The recipe for words learned after training, on made-up sentences."""
+"""The recipe for words learned after training, on synthetic sentences."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ NOUNS = {"milk": 0, "iron": 0, "blood": 0, "water": 0, "heart": 1, "kidney": 1, 
 
 @pytest.fixture
 def files(tmp_path):
-    """Sentences of two kinds of nouns with verbs of their kinds, and word vectors that tell the kinds apart."""
+    """Returns sentences with two kinds of nouns and verbs, and word vectors that distinguish the kinds."""
     draw = random.Random(1)
     for name, number in (("train", 40), ("test", 10)):
         with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt") as file:
@@ -28,8 +28,8 @@ def files(tmp_path):
     }
     lines = [" ".join([word, *(f"{number:.4f}" for number in row)]) for word, row in rows.items()]
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
-    named = {"texts": "train.jsonl.gz", "test": "test.jsonl.gz", "word_vectors": "vectors.txt", "output_dir": "out"}
-    return [word for name, path in named.items() for word in (f"--{name}", path)]
+    paths = {"texts": "train.jsonl.gz", "test": "test.jsonl.gz", "word_vectors": "vectors.txt", "output_dir": "out"}
+    return [word for name, path in paths.items() for word in (f"--{name}", path)]
 
 
 @pytest.mark.slow
@@ -66,6 +66,6 @@ def test_vectors_make_new_words_likelier_than_the_mean(files, run_recipe, tmp_pa
         assert figures["0"]["among_new"]["nll"] < figures["0"]["new"]["nll"]
         assert 0 <= figures["share_written"] <= 1
         trained = results["trained"][name.rpartition(", ")[0]]
-        # Other words lose to the new ones what these get, and nothing else.
+        # Other words lose exactly the probability that the new words gain.
         assert figures["0"]["rest"]["nll"] > trained["rest"]["nll"]
         assert figures["0"]["every"]["positions"] > figures["0"]["rest"]["positions"] >= trained["rare"]["positions"]

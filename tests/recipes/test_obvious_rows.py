@@ -22,17 +22,17 @@ TEXTS += ["milk of infant with anemia", "ventricle and ferritin", "a rat"]
 GOLD = [[name] for _ in range(3) for name in WORDS] + [["milk", "iron"], ["heart", "iron"], []]
 
 
-def documents(texts, gold, **others):
-    return Dataset.from_dict({"text": texts, "labels": gold, **others})
+def documents(texts, gold, **columns):
+    return Dataset.from_dict({"text": texts, "labels": gold, **columns})
 
 
-def study_of(tmp_path, test, gold=GOLD, labels=(), said=None, **settings):
-    """Make the study of a unit: labels in `WORDS` are seen, other labels unseen."""
+def study_of(tmp_path, test, gold=GOLD, labels=(), lines=None, **settings):
+    """Creates the study of a unit: labels in `WORDS` are seen, other labels unseen."""
     known = [Label(name, name.title(), seen=True, count=sum(name in row for row in gold)) for name in WORDS]
     parts = {"train": documents(TEXTS, gold), "validation": documents(TEXTS[:9], GOLD[:9]), "test": test}
     recipe = ModelSettings(min_count=1, **settings)
     study = Study(recipe, TrainingArguments(str(tmp_path), use_cpu=True), TextTask(parts, LabelSet([*known, *labels])))
-    study.say = print if said is None else said.append
+    study.say = print if lines is None else lines.append
     return study
 
 
@@ -43,7 +43,7 @@ def test_the_linear_svm_equals_scikit_learn(tmp_path):
     study = study_of(tmp_path, test)
     rows = obvious_rows.obvious_rows(study, (2,))
     assert list(rows) == ["tfidf_linear_svm"]
-    # Words of labels alone have columns, too, which are zero in all documents to train on.
+    # Words that only occur in labels also have columns, which are zero in all training documents.
     features = TfidfVectorizer(sublinear_tf=True)
     gold = np.array([[name in row for name in WORDS] for row in GOLD], dtype=int)
     svm = OneVsRestClassifier(LinearSVC(random_state=0)).fit(features.fit_transform(TEXTS), gold)
@@ -57,14 +57,14 @@ def test_the_linear_svm_equals_scikit_learn(tmp_path):
     assert figures["test"].keys() >= {"test_precision_at_1", "test_recall_at_2", "test_psp_at_2", "test_micro_f1"}
     validation = svm.decision_function(features.transform(TEXTS[:9]))
     predicted = torch.from_numpy(validation).sigmoid().numpy() >= figures["threshold"]
-    assert (predicted == gold[:9]).all()  # the threshold is of validation documents, which it tells apart
+    assert (predicted == gold[:9]).all()  # the threshold separates the validation documents
     assert figures["seconds"] > 0
 
 
 def test_unseen_labels_are_ranked_by_their_best_text_cosine(tmp_path):
     test = documents(["ache of a tooth", "zebra in rats", "milk"], [["caries"], ["zebra"], ["milk", "zebra"]])
-    others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache",)), Label("zebra", "Zebra")]
-    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, labels=others), ())
+    unseen = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache",)), Label("zebra", "Zebra")]
+    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, labels=unseen), ())
     assert rows["tfidf_cosine"]["test"]["test_unseen_documents"] == 3
     assert rows["tfidf_cosine"]["test"]["test_unseen_precision_at_1"] == pytest.approx(2 / 3)
     assert "test_unseen_documents" not in rows["tfidf_linear_svm"]["test"]
@@ -72,10 +72,10 @@ def test_unseen_labels_are_ranked_by_their_best_text_cosine(tmp_path):
 
 
 def test_the_cosine_adds_the_name_and_the_best_text(tmp_path):
-    others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
-    study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=others)
+    unseen = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
+    study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=unseen)
     words = obvious_rows.Words(study)
-    assert words.name_rows.tolist() == [0, 1, 2, 3]  # then two synonyms and the description of the last
+    assert words.name_rows.tolist() == [0, 1, 2, 3]  # then two synonyms and the description of the last label
     cosines = words.documents["test"].toarray() @ words.label_texts.toarray()[3:].T
     assert cosines.shape == (2, 4)
     expected = cosines[:, 0] + cosines.max(axis=1)
@@ -85,8 +85,8 @@ def test_the_cosine_adds_the_name_and_the_best_text(tmp_path):
 def test_excluded_labels_do_not_count(tmp_path):
     texts = ["ventricle pumped ferritin", "milk of infant"]
     alone = documents(texts, [["iron"], ["milk"]])
-    asked = documents(texts, [["iron"], ["milk"]], excluded=[["heart"], []])
-    rows = [obvious_rows.obvious_rows(study_of(tmp_path, test), ())["tfidf_linear_svm"] for test in (alone, asked)]
+    restricted = documents(texts, [["iron"], ["milk"]], excluded=[["heart"], []])
+    rows = [obvious_rows.obvious_rows(study_of(tmp_path, test), ())["tfidf_linear_svm"] for test in (alone, restricted)]
     assert [row["test"]["test_one_error"] for row in rows] == [0.5, 0.0]
 
 
@@ -97,7 +97,7 @@ def test_labels_held_out_for_validation_are_excluded_from_the_test(tmp_path):
     study = study_of(tmp_path, test, gold, labels=[rat], held_out_labels=1)
     assert len(study.held_out) == 1
     rows = obvious_rows.obvious_rows(study, ())
-    assert "test_unseen_documents" not in rows["tfidf_cosine"]["test"]  # all that is left is seen
+    assert "test_unseen_documents" not in rows["tfidf_cosine"]["test"]  # all remaining labels are seen
     assert rows["tfidf_cosine"]["test"]["test_documents"] == 1
 
 
@@ -105,20 +105,20 @@ def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
     gold = [[row[0]] if row else ["milk"] for row in GOLD]
     test = documents(["infant milk", "anemia", "zebra", "breast"], [["milk"], ["iron"], ["zebra"], ["iron"]])
     rows = obvious_rows.obvious_rows(study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")]), ())
-    # The SVM does not know the third label, and is measured without its document.
+    # The SVM has no third label, so the document with this label is not evaluated.
     assert rows["tfidf_linear_svm"]["test"]["test_accuracy"] == pytest.approx(2 / 3)
     assert rows["tfidf_cosine"]["test"]["test_accuracy"] == pytest.approx(1 / 2)
     assert "threshold" not in rows["tfidf_linear_svm"]
 
 
 def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch):
-    said = []
+    lines = []
     monkeypatch.setattr(obvious_rows, "MAX_PRODUCTS", 10)
     monkeypatch.setattr(obvious_rows, "NEIGHBOURS", 2)
-    study = study_of(tmp_path, documents(["ferritin anemia", "rats"], [["iron"], []]), said=said)
+    study = study_of(tmp_path, documents(["ferritin anemia", "rats"], [["iron"], []]), lines=lines)
     rows = obvious_rows.obvious_rows(study, ())
     assert list(rows) == ["tfidf_neighbours"]
-    assert said[0] == "tfidf_linear_svm left out: 3 labels x 12 documents take more than a minute"
+    assert lines[0] == "tfidf_linear_svm left out: 3 labels x 12 documents take more than a minute"
     words = obvious_rows.Words(study)
     cosines = (words.documents["test"] @ words.documents["train"].T).toarray()[0]
     near = np.argsort(-cosines)[:2]
@@ -144,13 +144,13 @@ def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch
     ],
 )
 def test_skipped_slow_baselines_are_reported(tmp_path, monkeypatch, limits, names, message):
-    said = []
+    lines = []
     for name, value in limits.items():
         monkeypatch.setattr(obvious_rows, name, value)
     test = documents(["a zebra"], [["zebra"]])
-    study = study_of(tmp_path, test, labels=[Label("zebra", "Zebra")], said=said)
+    study = study_of(tmp_path, test, labels=[Label("zebra", "Zebra")], lines=lines)
     assert list(obvious_rows.obvious_rows(study, ())) == names
-    assert said[-1] == message
+    assert lines[-1] == message
 
 
 def test_a_label_of_all_documents_is_always_predicted(tmp_path):

@@ -1,4 +1,4 @@
-"""WARP and hinge losses, against loops over pairs of labels."""
+"""WARP and hinge losses equal loops over pairs of labels."""
 
 import pytest
 import torch
@@ -18,21 +18,21 @@ def logits():
 
 
 def ranking_loss_by_hand(logits, targets, weights, kind):
-    """Both ranking losses, one pair of labels at a time."""
+    """Computes both ranking losses in loops over pairs of labels."""
     total = 0.0
     for row in range(len(logits)):
-        others = [column for column in range(logits.shape[1]) if not targets[row, column]]
+        negatives = [column for column in range(logits.shape[1]) if not targets[row, column]]
         for gold in range(logits.shape[1]):
             if not targets[row, gold]:
                 continue
-            margins = [max(0.0, 1 - logits[row, gold].item() + logits[row, other].item()) for other in others]
-            counts = [weights[other].item() for other in others]
+            margins = [max(0.0, 1 - logits[row, gold].item() + logits[row, other].item()) for other in negatives]
+            counts = [weights[other].item() for other in negatives]
             weighted = sum(margin * count for margin, count in zip(margins, counts, strict=True))
             if kind == "hinge":
                 total += weighted / sum(counts)
             else:
                 rank = sum(count for margin, count in zip(margins, counts, strict=True) if margin > 0)
-                harmonic = sum(1 / place for place in range(1, round(rank) + 1))
+                harmonic = sum(1 / position for position in range(1, round(rank) + 1))
                 total += harmonic * weighted / max(rank, 1)
     return total / len(logits)
 
@@ -42,8 +42,8 @@ def test_ranking_losses_equal_hand_written_formulas(logits, kind):
     targets = multi_hot(LABELS, L)
     for weights in (torch.ones(L, dtype=torch.double), torch.randint(1, 4, (L,)).double()):
         expected = ranking_loss_by_hand(logits, targets, weights, kind)
-        given = None if bool((weights == 1).all()) else weights
-        assert RANKING[kind](logits, targets, given).item() == pytest.approx(expected, rel=1e-9)
+        passed_weights = None if bool((weights == 1).all()) else weights
+        assert RANKING[kind](logits, targets, passed_weights).item() == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
@@ -58,8 +58,8 @@ def test_ranking_losses_ignore_excluded_labels(logits, kind):
     targets = multi_hot(LABELS, L)
     masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
     loss = RANKING[kind](masked, targets)
-    kept = [column for column in range(L) if column != 7]
-    torch.testing.assert_close(loss, RANKING[kind](logits[:, kept], targets[:, kept]))
+    remaining = [column for column in range(L) if column != 7]
+    torch.testing.assert_close(loss, RANKING[kind](logits[:, remaining], targets[:, remaining]))
     loss.backward()
     assert masked.grad.isfinite().all()
     assert not masked.grad[:, 7].any()
@@ -68,7 +68,7 @@ def test_ranking_losses_ignore_excluded_labels(logits, kind):
 @pytest.mark.parametrize("kind", ["warp", "hinge"])
 def test_ranking_loss_gradients_are_correct_and_half_precision_is_widened(logits, kind):
     targets = multi_hot(LABELS, L)
-    assert torch.autograd.gradcheck(lambda given: RANKING[kind](given, targets), logits.requires_grad_())
+    assert torch.autograd.gradcheck(lambda scores: RANKING[kind](scores, targets), logits.requires_grad_())
     assert RANKING[kind](logits.detach().bfloat16(), targets).dtype == torch.float32
 
 

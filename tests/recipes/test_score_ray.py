@@ -13,7 +13,7 @@ from on_ray import ROWS, TEXTS
 from hf_gile.scoring import GileScorer
 
 
-@pytest.mark.slow  # Ray starts processes, each of which imports torch
+@pytest.mark.slow  # Ray starts processes that import torch
 def test_a_killed_actor_neither_loses_nor_repeats_rows(make_model, tmp_path):
     for part in make_model(problem_type="multi_label_classification"):
         part.save_pretrained(tmp_path / "model")

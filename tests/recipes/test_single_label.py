@@ -27,7 +27,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Trains on one label a document, in this process; returns what was printed, and the folder of the run."""
+    """Trains on single-label documents in this process; returns the printed text and the folder of the run."""
     folder = tmp_path_factory.mktemp("single")
     draw = random.Random(7)
     for name, number in {"notes": 240, "held-back": 40}.items():
@@ -70,7 +70,7 @@ def test_single_label_training_uses_softmax_and_accuracy(trained):
     epochs = [row["eval_validation_accuracy"] for row in result["history"]]
     state = json.loads(max((folder / "gile").glob("checkpoint-*/trainer_state.json")).read_text())
     assert state["best_metric"] == max(epochs)
-    # A softmax over four labels starts near log(4), sigmoids summed over four near 4 log(2) or their prior's 2.2.
+    # A softmax over four labels starts near log(4), the sum of four sigmoids near 4 log(2), or 2.2 with the prior.
     assert result["losses"][0][1] < 1.5
 
 

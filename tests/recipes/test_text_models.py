@@ -1,4 +1,4 @@
-"""Recipes over a pretrained encoder, with held-out labels, and their metrics for choosing epochs."""
+"""Recipes with a pretrained encoder and held-out labels, and metrics for model selection."""
 
 import json
 import random
@@ -30,13 +30,11 @@ WORDS = {
 def write_rows(path, number, labels, seed):
     draw = random.Random(seed)
     rows = []
-    for place in range(number):
+    for row in range(number):
         gold = sorted(draw.sample(labels, k=draw.choice([1, 2])))
         words = [word for label in gold for word in WORDS[label][1].split()]
         draw.shuffle(words)
-        rows.append(
-            {"key": f"{seed}-{place}", "text": " ".join(words) + ". " + " ".join(words[:3]) + ".", "tags": gold}
-        )
+        rows.append({"key": f"{seed}-{row}", "text": " ".join(words) + ". " + " ".join(words[:3]) + ".", "tags": gold})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -93,8 +91,8 @@ def test_a_frozen_encoder_with_every_term_scores_seen_and_unseen_labels(run, tmp
     assert model.config.cosine_score
     assert model.config.label_rows
     assert model.label_set.texts == model.label_set.names
-    assert model.gile.bag.log_weights.weight[0].item() == -20  # padding: weights are of the training documents
-    # The threshold is tuned over the labels that validation documents can have: these never have "cardiac".
+    assert model.gile.bag.log_weights.weight[0].item() == -20  # padding; weights are computed on training documents
+    # The threshold is tuned on candidates of validation documents, which exclude "cardiac".
     rows = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     gold = [[label in row["tags"] for label in model.label_set.ids[:4]] for row in rows]
     processor = GileProcessor.from_pretrained(tmp_path / "out/gile_rows/model")
@@ -119,7 +117,7 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
     assert done.returncode == 0, done.stderr[-3000:]
     assert "1 of them held out for validation" in done.stdout
     history = results["gile"]["history"]
-    best = max(range(len(history)), key=lambda place: history[place][chosen])
+    best = max(range(len(history)), key=lambda epoch: history[epoch][chosen])
     (state,) = (tmp_path / "out" / "gile").glob("checkpoint-*/trainer_state.json")
     state = json.loads(state.read_text())
     assert state["best_metric"] == pytest.approx(history[best][chosen])
@@ -184,12 +182,12 @@ def test_recipes_tune_thresholds_only_on_labels_of_validation_documents():
 def test_unseen_labels_default_to_the_seen_threshold():
     labels = LabelSet([Label("a", "a", seen=True, count=3), Label("b", "b")])
     logits, gold = torch.tensor([[1.0, -1.0]]), torch.tensor([[0, 1]])
-    found = []
+    values = []
     for thresholds in ((0.5,), (0.5, 0.2)):
         metrics = label_metrics(labels, [0, 1], *thresholds, top_k=(1,))
         metrics.update(logits, gold)
-        found.append(metrics.compute()["unseen_micro_f1"])
-    assert found == [0.0, 1.0]
+        values.append(metrics.compute()["unseen_micro_f1"])
+    assert values == [0.0, 1.0]
 
 
 def test_the_page_on_pretrained_encoders_names_existing_flags_and_tools():
@@ -201,12 +199,12 @@ def test_the_page_on_pretrained_encoders_names_existing_flags_and_tools():
     page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text()
     fields = {
         name
-        for one in (train_bioasq.Recipe, train_table.Recipe, TrainingArguments)
-        for name in one.__dataclass_fields__
+        for kind in (train_bioasq.Recipe, train_table.Recipe, TrainingArguments)
+        for name in kind.__dataclass_fields__
     }
     flags = set(re.findall(r"--(\w+)", re.sub(r"python benchmarks/[^`]*", "", page)))
     assert flags
-    older = {"activation_checkpointing": "gradient_checkpointing"}  # as Transformers 5.14 calls it
+    older = {"activation_checkpointing": "gradient_checkpointing"}  # called by Transformers 5.14
     assert {flag if flag in fields else older.get(flag, flag) for flag in flags} <= fields, flags - fields
     imported = re.findall(r"from hf_gile\.training import (.+)", page)
     names = {name for line in imported for name in line.split(", ")}

@@ -1,4 +1,4 @@
-"""The biomedical recipe as a user runs it, on a few synthetic records."""
+"""The biomedical recipe from the command line, on a few synthetic records."""
 
 import io
 import json
@@ -24,12 +24,12 @@ WORDS = {
 def write_records(path, number, labels, seed, **fields):
     random_words = random.Random(seed)
     with path.open("w") as file:
-        for place in range(number):
+        for row in range(number):
             gold = sorted(random_words.sample(labels, k=random_words.choice([1, 2])))
             words = [word for label in gold for word in WORDS[label][1].split()]
             random_words.shuffle(words)
             record = {
-                "pmid": str(1000 * seed + place),
+                "pmid": str(1000 * seed + row),
                 "title": " ".join(words[:3]),
                 "abstractText": " ".join(words * 3),
                 "year": 1980,
@@ -53,7 +53,7 @@ def arguments(tmp_path):
 
 @pytest.fixture
 def train(run_recipe, monkeypatch):
-    """Runs the recipe, whose last step is taken in this process, too; a card is made by test_train_table.py."""
+    """Runs the recipe in this process, without a card, which test_train_table.py covers."""
 
     def score_here(command, input, **_):
         monkeypatch.setattr(sys, "stdin", io.StringIO(input))
@@ -183,7 +183,7 @@ def test_unseen_labels_with_training_documents_are_refused(tmp_path, arguments, 
 
 
 def test_the_paper_protocol_splits_by_year_and_reads_mesh_labels(tmp_path, arguments, train):
-    """BioASQ's own files have names without ids, and MeSH of another year may lack a label."""
+    """Checks that headings of BioASQ files without ids are matched by name, even if MeSH lacks a label."""
     seen = ["D1", "D2", "D3", "D4"]
     for seed, (year, labels) in enumerate({2003: seen, 2004: seen, 2005: list(WORDS), 2016: seen}.items(), 10):
         write_records(tmp_path / f"{year}.jsonl", 40, labels, seed, year=year, meshUI=None)
@@ -193,11 +193,11 @@ def test_the_paper_protocol_splits_by_year_and_reads_mesh_labels(tmp_path, argum
         if ui != "D4"
     ]
     (tmp_path / "mesh.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mesh))
-    kept = arguments[arguments.index("--embedding_size") :]
+    remaining = arguments[arguments.index("--embedding_size") :]
     files = ["--train_files", *(str(tmp_path / f"{year}.jsonl") for year in (2003, 2004, 2005, 2016))]
     protocol = ["--train_until", "2004", "--test_until", "2015", "--validation", "16", "--num_proc", "2"]
     meaning = ["--label_file", str(tmp_path / "mesh.jsonl"), "--describe", "scope_note"]
-    result = train(*kept, *files, *protocol, *meaning, "--units", "gile")
+    result = train(*remaining, *files, *protocol, *meaning, "--units", "gile")
     assert result.returncode == 0, result.stderr[-3000:]
     assert (
         "64 documents for training, 16 for validation, 40 for the test; 4 labels seen in training, 1 unseen"

@@ -1,4 +1,4 @@
-"""The news recipe as a user runs it, on a few synthetic documents in two languages."""
+"""The news recipe from the command line, on a few synthetic documents in two languages."""
 
 import gzip
 import json
@@ -30,13 +30,13 @@ WORDS = {
 
 @pytest.fixture
 def data(tmp_path):
-    """Label j of a language is its word 2j; a document is about labels, and has their words 2j and 2j + 1."""
+    """Writes documents: label j of a language is word 2j; documents contain words 2j and 2j + 1 of gold labels."""
     rng = random.Random(0)
     vectors = np.random.default_rng(0).normal(size=(11, 13)).astype("float32")
     for language, words in WORDS.items():
         folder = tmp_path / "dw" / "word_vectors"
         folder.mkdir(parents=True, exist_ok=True)
-        table = [vectors[place] for place in range(len(words))]  # aligned: the languages mean the same by place
+        table = [vectors[row] for row in range(len(words))]  # aligned: equal rows have the same meaning
         (folder / f"{language}.pkl.gz").write_bytes(gzip.compress(pickle.dumps((words, table), protocol=2)))
         for split, size in {"train": 60, "dev": 20, "test": 20}.items():
             documents, gold = [], []
@@ -45,10 +45,10 @@ def data(tmp_path):
                 sentences = [[2 * label, 2 * label + 1, len(words) - 1] for label in labels]
                 documents.append(sentences)
                 gold.append(labels)
-            place = tmp_path / "dw" / "general" / split
-            place.mkdir(parents=True, exist_ok=True)
+            split_folder = tmp_path / "dw" / "general" / split
+            split_folder.mkdir(parents=True, exist_ok=True)
             content = {"X_ids": documents, "Y_ids": gold, "label_ids": [str(2 * label) for label in range(4)]}
-            (place / f"{language}.json").write_text(json.dumps(content))
+            (split_folder / f"{language}.json").write_text(json.dumps(content))
     return tmp_path / "dw" / "general"
 
 
@@ -145,7 +145,7 @@ def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
         **model_fields(Recipe(data="", encoder_cell=cell)),
         vocab_size=50,
         embedding_size=40,
-        num_labels=152,  # what the 50K of dense encoders leave for the labels of a language, on average
+        num_labels=152,  # the average number of labels per language
     )
     model = GileForSequenceClassification(config)
     model.get_input_embeddings().requires_grad_(False)
@@ -159,8 +159,8 @@ def test_label_counts_are_counts_of_training_documents():
     (column,) = few[0]["labels"]
     expected = Counter({column: 1, 0: 1, 2: 2}) if column else Counter({0: 2, 2: 2})
     counted = count_labels(labels, [few, other])
-    assert [label.count for label in counted] == [expected[place] for place in range(3)]
-    assert counted.seen == [expected[place] > 0 for place in range(3)]
+    assert [label.count for label in counted] == [expected[column] for column in range(3)]
+    assert counted.seen == [expected[column] > 0 for column in range(3)]
 
 
 @pytest.mark.slow

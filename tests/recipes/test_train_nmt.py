@@ -1,4 +1,4 @@
-"""The translation recipe, on sentences that are translated word by word."""
+"""The translation recipe, on sentences translated word by word."""
 
 import itertools
 import json

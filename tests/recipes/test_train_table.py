@@ -1,4 +1,4 @@
-"""The table recipe as a user runs it, on a few synthetic rows."""
+"""The table recipe from the command line, on a few synthetic rows."""
 
 import csv
 import json
@@ -23,12 +23,12 @@ SKOS = "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n" + "\n".join(
 
 def make_rows(number, labels, seed, prefix=""):
     draw = random.Random(seed)
-    for place in range(number):
+    for row in range(number):
         gold = sorted(draw.sample(labels, k=draw.choice([1, 2])))
         words = [word for label in gold for word in WORDS[label][1].split()]
         draw.shuffle(words)
         title, body = " ".join(words[:3]), " ".join(words * 3)
-        yield {"key": f"{seed}-{place}", "title": title, "body": body, "tags": [prefix + name for name in gold]}
+        yield {"key": f"{seed}-{row}", "title": title, "body": body, "tags": [prefix + name for name in gold]}
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
         (folder / f"{part}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "lbl.json").write_text("".join(json.dumps({"title": words[0]}) + "\n" for words in WORDS.values()))
     gold = [row["tags"] for row in parts["tst"]]
-    others = [(row, place) for row in range(30) for place in range(5) if names[place] not in gold[row]]
-    (folder / "filter_labels_test.txt").write_text("".join(f"{row} {place}\n" for row, place in others))
+    excluded = [(row, column) for row in range(30) for column in range(5) if names[column] not in gold[row]]
+    (folder / "filter_labels_test.txt").write_text("".join(f"{row} {column}\n" for row, column in excluded))
     units = ["--units", "linear", "gile"]
     done, results = run("--format", "xmc", "--train_files", "set", "--num_train_epochs", "1", *units)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -29,8 +29,8 @@ def parse(tmp_path, monkeypatch):
         if config is not None:
             (tmp_path / "mine.yaml").write_text(config)
             flags = ["--config", str(tmp_path / "mine.yaml"), *flags]
-        given = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *flags]
-        monkeypatch.setattr(sys, "argv", ["recipe.py", *given])
+        arguments = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *flags]
+        monkeypatch.setattr(sys, "argv", ["recipe.py", *arguments])
         return parse_settings(Recipe, {"learning_rate": 0.25})
 
     return parse_flags
@@ -52,32 +52,32 @@ def test_a_single_value_may_replace_a_list(parse):
 
 def test_saved_settings_restore_the_same_settings(parse, tmp_path):
     first, args = parse("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
-    kept = (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
-    again, args_again = parse(config=kept)
-    assert again == first
+    saved = (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
+    reloaded, reloaded_args = parse(config=saved)
+    assert reloaded == first
     names = ("num_train_epochs", "learning_rate", "eval_strategy", "max_grad_norm", "use_cpu", "output_dir")
-    assert [getattr(args_again, name) for name in names] == [getattr(args, name) for name in names]
-    assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(kept)
+    assert [getattr(reloaded_args, name) for name in names] == [getattr(args, name) for name in names]
+    assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(saved)
 
 
 def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
     address = "https://ada:lovelace@example.org/a.csv"
     _, args = parse("--hub_token", "analytical", config=f"data: {address}\n")
-    assert args.hub_token is None  # every checkpoint has a copy of it
+    assert args.hub_token is None  # copied to every checkpoint
     assert os.environ["HF_TOKEN"] == "analytical"
-    kept = yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8"))
-    assert kept["data"] == "https://<secret>@example.org/a.csv"
-    assert "hub_token" not in kept
+    saved = yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8"))
+    assert saved["data"] == "https://<secret>@example.org/a.csv"
+    assert "hub_token" not in saved
 
 
 def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
     for flags in (["--hub-token-x", "hf_" + 30 * "x"], ["--hub-token-x=hf_" + 30 * "x"]):
         with pytest.raises(SystemExit):
             parse("--data", "there", *flags)
-        said = capsys.readouterr().err
-        assert "--hub-token-x: unknown flag" in said
-        assert "xxx" not in said
+        result = capsys.readouterr().err
+        assert "--hub-token-x: unknown flag" in result
+        assert "xxx" not in result
 
 
 @pytest.mark.parametrize(
