@@ -30,7 +30,7 @@ NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "C
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Makes a few thousand labels many chunks."""
+    """Reduces the chunk size, so that a few thousand labels take many chunks."""
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (4, 256))
 
 
@@ -46,7 +46,7 @@ def text_codes_of(gile, processor, **options):
 
 
 def whole_numbers(documents, labels, size=6, seed=0):
-    """Codes whose products are exact in any order of summing, with many ties."""
+    """Returns codes whose products are exact in any summation order, with many ties."""
     generator = torch.Generator().manual_seed(seed)
     draw = [torch.randint(-3, 4, (rows, size), generator=generator).float() for rows in (documents, labels)]
     return draw[0], draw[1]
@@ -131,7 +131,7 @@ def test_codes_do_not_depend_on_the_batch_size(make_model, label_encoder_type):
 def test_changing_an_index_equals_building_it_anew(parts):
     gile, processor = parts
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
-    with pytest.MonkeyPatch.context() as patch:  # the others are not encoded again
+    with pytest.MonkeyPatch.context() as patch:  # other labels are not encoded again
         encoded = []
         patch.setattr(
             type(processor),
@@ -142,8 +142,8 @@ def test_changing_an_index_equals_building_it_anew(parts):
         index.remove("Diet")
         index.rename("Rats", "Infants", gile, processor)
     assert encoded == ["Infant: breast milk", "Infants"]
-    again = LabelIndex.build(gile, processor, index.label_set)
-    torch.testing.assert_close(index.codes, again.codes, rtol=1e-6, atol=1e-6)
+    reloaded = LabelIndex.build(gile, processor, index.label_set)
+    torch.testing.assert_close(index.codes, reloaded.codes, rtol=1e-6, atol=1e-6)
     assert index.label_set[4] == Label("Rats", "Infants")
 
 
@@ -178,7 +178,7 @@ def test_learned_weights_of_labels_survive_changes(make_model):
     iron, new = index.codes[2].clone(), index.codes[-1].clone()
     index.remove("Iron")
     index.add([model.label_set[2]], model, processor)
-    assert torch.allclose(index.codes[-1], codes[2])  # by its id, whatever the index had
+    assert torch.allclose(index.codes[-1], codes[2])  # by its id, regardless of the text in the index
     assert torch.equal(LabelIndex.build(model, processor).codes, codes)
     assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("x", "Iron")])).codes, codes[2:3])
     model.set_labels(renamed, processor)
@@ -237,8 +237,8 @@ def test_labels_with_a_score_of_minus_infinity_are_returned(small_blocks):
     codes = torch.full((4000, 1), -torch.inf)
     codes[3000] = 1
     for k in (3, 400, 1500):  # 1500: more than a block of labels
-        found = plain_index(codes).top_k(torch.ones(9, 1), k).columns
-        assert torch.equal(found, torch.tensor([3000, *range(k - 1)]).expand(9, k))
+        best = plain_index(codes).top_k(torch.ones(9, 1), k).columns
+        assert torch.equal(best, torch.tensor([3000, *range(k - 1)]).expand(9, k))
 
 
 def test_k_may_be_a_numpy_integer():
@@ -253,19 +253,19 @@ def test_top_k_is_a_stable_sort_of_all_scores(small_blocks, labels, dtype):
     texts[3] = 0  # all labels tie
     expected = (texts @ codes.T + 0.5).sort(dim=-1, descending=True, stable=True)
     for k in (1, 2, 3, 10, 40, 5000):
-        found = plain_index(codes.to(dtype)).top_k(texts, k)
-        assert found.scores.shape == found.columns.shape == (11, min(k, labels))
-        assert torch.equal(found.scores, expected.values[:, :k].to(found.scores.dtype))
-        assert torch.equal(found.columns, expected.indices[:, :k])
+        best = plain_index(codes.to(dtype)).top_k(texts, k)
+        assert best.scores.shape == best.columns.shape == (11, min(k, labels))
+        assert torch.equal(best.scores, expected.values[:, :k].to(best.scores.dtype))
+        assert torch.equal(best.columns, expected.indices[:, :k])
 
 
 def test_top_k_handles_rising_and_falling_scores(small_blocks):
-    # Every chunk holds something better than all before, or nothing does.
+    # Either every chunk has better labels than all previous chunks, or none has.
     codes = torch.arange(5000.0)[:, None]
     for texts in (torch.ones(3, 1), -torch.ones(3, 1)):
         expected = (texts @ codes.T + 0.5).sort(dim=-1, descending=True)
-        found = plain_index(codes).top_k(texts, 7)
-        assert torch.equal(found.columns, expected.indices[:, :7])
+        best = plain_index(codes).top_k(texts, 7)
+        assert torch.equal(best.columns, expected.indices[:, :7])
 
 
 def test_top_k_equals_torch_topk_of_the_scores(small_blocks):
@@ -280,7 +280,7 @@ def test_top_k_equals_torch_topk_of_the_scores(small_blocks):
 def test_only_a_block_of_scores_is_in_memory(small_blocks, monkeypatch):
     sizes = []
     mm = torch.mm
-    monkeypatch.setattr(torch, "mm", lambda one, other, out: sizes.append(out.numel()) or mm(one, other, out=out))
+    monkeypatch.setattr(torch, "mm", lambda left, right, out: sizes.append(out.numel()) or mm(left, right, out=out))
     texts, codes = whole_numbers(50, 3000)
     plain_index(codes).top_k(texts, 5)
     assert max(sizes) <= 4 * 256
@@ -339,7 +339,7 @@ def test_codes_outside_the_float16_range_are_refused(parts):
 
 
 class Candidates:
-    """Chooses more columns than wanted, of the first document none but one."""
+    """Returns more candidates than requested, except a single candidate for the first document."""
 
     def __init__(self, labels):
         self.labels = labels
@@ -373,13 +373,13 @@ def test_an_approximate_search_returns_exact_scores_of_its_candidates(monkeypatc
     with pytest.raises(ValueError, match=r"index\.search has 99 labels, but the index has 100"):
         index.top_k(texts, 4, approximate=True)
     index.search = Candidates(100)
-    found = index.top_k(texts, 4, approximate=True)
+    best = index.top_k(texts, 4, approximate=True)
     expected = search_top_k(texts, codes[:8], 0.5, 4)
-    assert torch.equal(found.columns[1:], expected.columns[1:])
-    assert torch.equal(found.scores[1:], expected.scores[1:])
-    exact = search_top_k(texts, codes, 0.5, 4)  # of the first document, which has too few candidates
-    assert torch.equal(found.columns[0], exact.columns[0])
-    assert torch.equal(found.scores[0], exact.scores[0])
+    assert torch.equal(best.columns[1:], expected.columns[1:])
+    assert torch.equal(best.scores[1:], expected.scores[1:])
+    exact = search_top_k(texts, codes, 0.5, 4)  # the first document has too few candidates
+    assert torch.equal(best.columns[0], exact.columns[0])
+    assert torch.equal(best.scores[0], exact.scores[0])
     assert not torch.equal(exact.columns[1:], expected.columns[1:])
 
 
@@ -494,7 +494,7 @@ def test_training_changes_the_fingerprint(make_model, options):
     model.get_input_embeddings().requires_grad_(False)
     model.train()
     before = fingerprint(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # leaves versions as they are
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # does not change version counters
     model(**processor(TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
     optimizer.step()
     assert fingerprint(model) != before
@@ -504,13 +504,13 @@ def test_training_changes_the_fingerprint(make_model, options):
 def test_changing_weights_through_data_changes_the_fingerprint(make_model, name):
     model, _ = make_model()
     before = fingerprint(model)
-    next(weight for found, weight in model.named_parameters() if name in found).data.mul_(3)
+    next(weight for best, weight in model.named_parameters() if name in best).data.mul_(3)
     assert fingerprint(model) != before
 
 
 def test_a_wrapped_model_counts_as_its_inner_model(make_model):
     model, processor = make_model()
-    wrapped = nn.Module()  # as DistributedDataParallel
+    wrapped = nn.Module()  # like DistributedDataParallel
     wrapped.module = model
     index = LabelIndex.build(wrapped, processor, LabelSet.from_names(NAMES))
     index.check_fits(wrapped)
@@ -532,12 +532,12 @@ def test_the_fingerprint_covers_everything_that_affects_codes(tmp_path, make_mod
 
 
 def every_field(config):
-    """The configuration and those in it, each with the names of its fields."""
+    """Yields the configuration and nested configurations with the name of each field."""
     inherited = {field.name for field in fields(PreTrainedConfig)}
-    for own in (config, config.text_config):
-        for field in fields(own):
-            if field.name not in inherited and not hasattr(getattr(own, field.name), "to_dict"):
-                yield own, field.name
+    for part in (config, config.text_config):
+        for field in fields(part):
+            if field.name not in inherited and not hasattr(getattr(part, field.name), "to_dict"):
+                yield part, field.name
 
 
 def another(value):
@@ -550,17 +550,17 @@ def test_every_configuration_field_is_hashed_or_does_not_affect_codes():
     model = PublishedGileModel(PublishedGileConfig(vocab_size=11))
     before = fingerprint(model)
     unhashed = set()
-    for own, name in every_field(model.config):
-        value = getattr(own, name)
-        object.__setattr__(own, name, another(value))
+    for part, name in every_field(model.config):
+        value = getattr(part, name)
+        object.__setattr__(part, name, another(value))
         if fingerprint(model) == before:
             unhashed.add(name)
-        object.__setattr__(own, name, value)
+        object.__setattr__(part, name, value)
     assert fingerprint(model) == before
     assert unhashed == {
-        *("cosine_scale", "embedding_std", "label_prior"),  # where weights start
-        *("freeze_text_encoder", "joint_dropout", "word_dropout"),  # read in training alone
-        *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels and of answers
+        *("cosine_scale", "embedding_std", "label_prior"),  # initial values of weights
+        *("freeze_text_encoder", "joint_dropout", "word_dropout"),  # used in training only
+        *("calibration", "label_length", "language_labels", "thresholds"),  # fields of stored labels and answers
         *("max_label_words", "max_words"),  # limits of the processor
     }
 
@@ -598,19 +598,19 @@ def test_a_saved_index_loads_unchanged(tmp_path, make_model, mmap, dtype):
     labels = LabelSet([Label("1", "Iron", "a metal", count=3, seen=True), Label("2", "Milk"), Label("3", "Blood")])
     index = LabelIndex.build(model, processor, labels, dtype=dtype)
     index.save_pretrained(tmp_path)
-    again = LabelIndex.from_pretrained(tmp_path, model, mmap=mmap)
-    assert again.label_set == labels
-    assert torch.equal(again.codes, index.codes)
-    assert again.codes.dtype == index.codes.dtype
+    reloaded = LabelIndex.from_pretrained(tmp_path, model, mmap=mmap)
+    assert reloaded.label_set == labels
+    assert torch.equal(reloaded.codes, index.codes)
+    assert reloaded.codes.dtype == index.codes.dtype
     for name in ("bias", "language", "label_language", "model_fingerprint"):
-        assert getattr(again, name) == getattr(index, name)
+        assert getattr(reloaded, name) == getattr(index, name)
     texts = text_codes_of(model.gile, processor)
-    assert torch.equal(again.top_k(texts, 2).columns, index.top_k(texts, 2).columns)
+    assert torch.equal(reloaded.top_k(texts, 2).columns, index.top_k(texts, 2).columns)
     file = next(tmp_path.glob("*.safetensors"))
     with file.open("r+b") as opened:
         opened.seek(-1, 2)
         opened.write(b"\x7f")
-    assert torch.equal(again.codes, index.codes) == (not mmap)
+    assert torch.equal(reloaded.codes, index.codes) == (not mmap)
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -623,10 +623,10 @@ def test_changing_a_loaded_index_does_not_change_its_file(tmp_path, make_model, 
     index.add([Label("G1", "Infant")], model, processor)
     index.remove("Iron")
     assert torch.equal(LabelIndex.from_pretrained(tmp_path).codes, built.codes)
-    index.save_pretrained(tmp_path)  # over the file it is mapped from
-    again = LabelIndex.from_pretrained(tmp_path, model)
-    assert again.label_set == index.label_set
-    assert torch.equal(again.codes, index.codes)
+    index.save_pretrained(tmp_path)  # overwrites the mapped file
+    reloaded = LabelIndex.from_pretrained(tmp_path, model)
+    assert reloaded.label_set == index.label_set
+    assert torch.equal(reloaded.codes, index.codes)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -645,10 +645,10 @@ def test_an_interrupted_save_keeps_the_old_index(tmp_path, make_model, monkeypat
         patch.setattr(owner, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             new.save_pretrained(tmp_path)
-    kept = new if step == "unlink" else old
-    again = LabelIndex.from_pretrained(tmp_path, model)
-    assert again.label_set == kept.label_set
-    assert torch.equal(again.codes, kept.codes)
+    expected_index = new if step == "unlink" else old
+    reloaded = LabelIndex.from_pretrained(tmp_path, model)
+    assert reloaded.label_set == expected_index.label_set
+    assert torch.equal(reloaded.codes, expected_index.codes)
     new.save_pretrained(tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -657,9 +657,9 @@ def test_an_index_can_be_saved_into_the_folder_of_its_model(tmp_path, make_model
     model, processor = make_model()
     model.save_pretrained(tmp_path)
     LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path)
-    assert again.label_set == model.label_set
-    assert len(LabelIndex.from_pretrained(tmp_path, again)) == len(NAMES)
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert reloaded.label_set == model.label_set
+    assert len(LabelIndex.from_pretrained(tmp_path, reloaded)) == len(NAMES)
 
 
 def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
@@ -735,7 +735,7 @@ def two_languages(tokenizer):
 
 
 def assert_same_answers(answers, expected):
-    """The same but for the order of sums, which the shape of a product decides on some processors."""
+    """Compares up to the summation order, which depends on the shape of a product on some processors."""
     for answer, other in zip(answers, expected, strict=True):
         assert answer["labels"] == other["labels"]
         assert answer["scores"] == pytest.approx(other["scores"], rel=1e-6)
@@ -751,24 +751,24 @@ def test_an_index_belongs_to_a_single_document_language(two_languages, language,
     scores = model.gile.score(model.gile.project_texts(**inputs, language=language), codes, language)
     logits = model.stored_labels.masked(scores, label_language or language).detach()
     stored = LabelIndex.build(model, language=language, label_language=label_language)
-    own = [label.language == (label_language or language) for label in model.label_set]
-    assert stored.label_set.ids == [label.id for label, is_own in zip(model.label_set, own, strict=True) if is_own]
-    torch.testing.assert_close(stored.scores(texts), logits[:, own])
-    given = LabelIndex.build(
+    part = [label.language == (label_language or language) for label in model.label_set]
+    assert stored.label_set.ids == [label.id for label, is_own in zip(model.label_set, part, strict=True) if is_own]
+    torch.testing.assert_close(stored.scores(texts), logits[:, part])
+    described = LabelIndex.build(
         model, processor, LabelSet.from_names(NAMES), language=language, label_language=label_language
     )
     words = processor(label_text=NAMES, label_language=label_language or language, return_tensors="pt")
     expected = model.gile(**inputs, **words, language=language).logits.detach()
-    torch.testing.assert_close(given.scores(texts), expected)
-    given.add([Label("1", "Infant")], model, processor)
-    assert (given.language, given.label_language) == (language, label_language or language)
+    torch.testing.assert_close(described.scores(texts), expected)
+    described.add([Label("1", "Infant")], model, processor)
+    assert (described.language, described.label_language) == (language, label_language or language)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     options = {"language": language, "label_language": label_language}
-    assert_same_answers(pipe(TEXTS, given, **options), pipe(TEXTS, given.label_set, **options))
+    assert_same_answers(pipe(TEXTS, described, **options), pipe(TEXTS, described.label_set, **options))
     assert_same_answers(pipe(TEXTS, stored, **options), pipe(TEXTS, **options))
     assert_same_answers(pipe(TEXTS, stored, top_k=2, **options), pipe(TEXTS, top_k=2, **options))
     with pytest.raises(ValueError, match="build an index for these"):
-        pipe(TEXTS, given, language="english" if language == "german" else "german")
+        pipe(TEXTS, described, language="english" if language == "german" else "german")
 
 
 def test_labels_with_a_language_are_encoded_in_that_language():
@@ -799,8 +799,8 @@ def test_a_gpu_gives_the_scores_and_ties_of_the_cpu(dtype, monkeypatch):
     texts, codes = whole_numbers(17, 5001)
     expected = search_top_k(texts, codes, 0.5, 9)
     for text_dtype in (torch.float32, dtype):
-        found = search_top_k(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5, 9)
-        assert torch.equal(found.scores.cpu(), expected.scores)
-        assert torch.equal(found.columns.cpu(), expected.columns)
+        best = search_top_k(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5, 9)
+        assert torch.equal(best.scores.cpu(), expected.scores)
+        assert torch.equal(best.columns.cpu(), expected.columns)
         scores = compute_scores(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5)
         assert torch.equal(scores.cpu(), compute_scores(texts, codes, 0.5))
