@@ -272,6 +272,7 @@ def calibrate(options: Calibration) -> None:
             method=options.method,
             label_thresholds=options.label_thresholds,
             objective=options.objective,
+            raise_unseen=True,
             bf16=options.bf16,
         )
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
