@@ -1,8 +1,8 @@
-"""Translation by an LSTM encoder-decoder with global attention: the model that "Beyond Weight Tying" has its tables of.
+"""The translation model of "Beyond Weight Tying": an LSTM encoder-decoder with global attention.
 
-It is that of OpenNMT (2017) as the paper took it: stacked LSTMs on both sides, "general" attention and input feeding
-(Luong et al. 2015), and no weights of one side in the other. `NmtForConditionalGeneration` has the output layer
-"NMT" of the paper; `replace_output_embeddings` makes a `JointNmtForConditionalGeneration` of it, with any other.
+As in OpenNMT (2017), which the paper used, encoder and decoder are stacked LSTMs that share no weights, with "general"
+attention and input feeding (Luong et al. 2015). `NmtForConditionalGeneration` has the output layer "NMT" of the paper.
+`replace_output_embeddings` replaces this layer and returns a `JointNmtForConditionalGeneration`.
 
 Shapes: B sentences, S source tokens, T target tokens, L layers, V words, D embedding size, H hidden size.
 """
@@ -24,14 +24,14 @@ from .joint_models import with_joint_output
 
 @strict
 class NmtConfig(PreTrainedConfig):
-    """Configuration of an `NmtForConditionalGeneration`; defaults are the paper's, section 4.2.
+    """Configuration of an `NmtForConditionalGeneration`, with the defaults of the paper (section 4.2).
 
     Args:
-        vocab_size: Number V of words. Both languages have one vocabulary, each a table of its own.
-        embedding_size: Size D of the rows of both tables.
-        hidden_size: Size H of all LSTMs.
-        num_hidden_layers: Number L of layers of each side, 1 to 8.
-        dropout: Share of states that training drops after each layer.
+        vocab_size: Number of words V. Both languages share the vocabulary but have separate embedding tables.
+        embedding_size: Embedding size D.
+        hidden_size: Hidden size H of all LSTMs.
+        num_hidden_layers: Number of layers L of the encoder and of the decoder, 1 to 8.
+        dropout: Dropout probability after each layer.
     """
 
     model_type = "nmt"
@@ -50,17 +50,17 @@ class NmtConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 1
 
     def validate_layers(self) -> None:
-        """As many layers as the paper tried, at most."""
+        """Checks the number of layers: the paper tried up to 8."""
         if not 1 <= self.num_hidden_layers <= 8:
             raise ValueError(f"num_hidden_layers must be between 1 and 8, got {self.num_hidden_layers}")
 
 
 @strict
 class JointNmtConfig(NmtConfig):
-    """Configuration of a `JointNmtForConditionalGeneration`, by which auto classes tell it from the other.
+    """Configuration of a `JointNmtForConditionalGeneration`, so that auto classes load the right class.
 
     Args:
-        joint_output: What `replace_output_embeddings` was called with.
+        joint_output: Arguments of `replace_output_embeddings`.
     """
 
     model_type = "joint_nmt"
@@ -70,11 +70,11 @@ class JointNmtConfig(NmtConfig):
 
 @dataclass
 class NmtEncoderOutput(BaseModelOutput):
-    """What the encoder makes of sentences.
+    """Output of the encoder.
 
     Args:
-        last_hidden_state: `(B, S, H)` states of the last layer.
-        state: `(B, 2 L, H)` the last h of each layer, then the last c of each.
+        last_hidden_state: `(B, S, H)` hidden states of the last layer.
+        state: `(B, 2 L, H)` final h of each layer, followed by the final c of each layer.
     """
 
     state: Tensor | None = None
@@ -105,7 +105,7 @@ class NmtEncoder(nn.Module):
         """Encodes `(B, S)` token ids, padded on the right.
 
         Raises:
-            ValueError: A sentence is empty, or is padded on the left.
+            ValueError: If a sentence is empty or padded on the left.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if not mask[:, 0].all() or (mask[:, 1:] > mask[:, :-1]).any():
@@ -121,7 +121,7 @@ class NmtEncoder(nn.Module):
 
 
 class NmtDecoder(nn.Module):
-    """Stacked LSTM cells that attend to all of the source, and are fed with what they made last.
+    """Stacked LSTM cells with attention to the source and input feeding.
 
     Args:
         config: Sizes.
@@ -137,22 +137,22 @@ class NmtDecoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, embedded: Tensor, state: Tensor, memory: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-        """Runs over the words of the target.
+        """Decodes the target words.
 
         Args:
-            embedded: `(B, T, D)` rows of E.
-            state: `(B, 2 L + 1, H)`: h of each layer, c of each, and what was made last.
-            memory: `(B, S, H)` states of the encoder.
-            padding: `(B, S)`, 0 where there are words, minus infinity elsewhere.
+            embedded: `(B, T, D)` embeddings of the target words.
+            state: `(B, 2 L + 1, H)`: h of each layer, c of each layer, and the last attentional state.
+            memory: `(B, S, H)` hidden states of the encoder.
+            padding: `(B, S)`, 0 for words and minus infinity for padding.
 
         Returns:
-            `(B, T, H)` attentional states, and the state behind the last word.
+            `(B, T, H)` attentional states, and the state after the last word.
         """
         keys = self.attention.weight @ memory.mT  # (B, H, S): score(h, s) = h W s, as in "general"
         hidden, cells = ([*part.unbind(1)] for part in state[:, :-1].chunk(2, 1))
-        made, every = state[:, -1], []
+        attentional, outputs = state[:, -1], []
         for word in embedded.unbind(1):
-            top = torch.cat([word, made], 1)
+            top = torch.cat([word, attentional], 1)
             for layer, cell in enumerate(self.cells):
                 hidden[layer], cells[layer] = cell(
                     top if layer == 0 else self.dropout(top), (hidden[layer], cells[layer])
@@ -160,15 +160,15 @@ class NmtDecoder(nn.Module):
                 top = hidden[layer]
             weights = ((top[:, None] @ keys)[:, 0] + padding).softmax(1)
             context = (weights[:, None] @ memory)[:, 0]
-            made = self.dropout(self.combine(torch.cat([context, top], 1)).tanh())
-            every.append(made)
-        return torch.stack(every, 1), torch.stack([*hidden, *cells, made], 1)
+            attentional = self.dropout(self.combine(torch.cat([context, top], 1)).tanh())
+            outputs.append(attentional)
+        return torch.stack(outputs, 1), torch.stack([*hidden, *cells, attentional], 1)
 
 
 class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
-    """An LSTM encoder-decoder with an output layer `W h + b` for its own.
+    """An LSTM encoder-decoder with the output layer `W h + b`.
 
-    `embed_tokens` is the table E of target words, which `get_input_embeddings` gives; that of source words is
+    `get_input_embeddings` returns `embed_tokens`, the table E of target words. The table of source words is
     `encoder.embed_tokens`. `resize_token_embeddings` resizes both.
 
     Args:
@@ -193,7 +193,7 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Starts all weights as OpenNMT does."""
+        """Initializes all weights as OpenNMT does."""
         if isinstance(module, nn.Linear | nn.Embedding | nn.LSTM | nn.LSTMCell):
             for parameter in module.parameters():
                 init.uniform_(parameter, -0.1, 0.1)
@@ -211,26 +211,26 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput | tuple[Tensor, ...]:
-        """Scores all words at all positions of target sentences.
+        """Scores all words at all positions of the target sentences.
 
         Args:
-            input_ids: `(B, S)` source sentences, unless `encoder_outputs` are there.
-            attention_mask: `(B, S)`, 0 for padding, which stands on the right.
-            decoder_input_ids: `(B, T)` target words; by default `labels`, one position later.
-            encoder_outputs: What the encoder made of the source.
-            past_key_values: `(B, 2 L + 1, H)` the state before the first of the target words; by default that of the
+            input_ids: `(B, S)` source sentences; not needed with `encoder_outputs`.
+            attention_mask: `(B, S)`, 0 for padding, on the right.
+            decoder_input_ids: `(B, T)` target words; by default `labels` shifted to the right.
+            encoder_outputs: Output of the encoder.
+            past_key_values: `(B, 2 L + 1, H)` state before the first target word; by default the final state of the
                 encoder.
-            labels: `(B, T)` the words to come, -100 where none counts.
-            num_items_in_batch: What to divide the summed loss by; without it, by the number of labels that count.
-            use_cache: Whether the state behind the last word is in the output.
-            return_dict: False for a tuple.
-            kwargs: What generation and training pass to any model; nothing of it is read.
+            labels: `(B, T)` target words, -100 for positions to ignore.
+            num_items_in_batch: Divisor of the summed loss; by default the number of labels that are not ignored.
+            use_cache: Whether to return the state after the last word.
+            return_dict: False to return a tuple.
+            kwargs: Ignored arguments that generation and training pass to any model.
 
         Returns:
-            The loss, if there are labels, `(B, T, V)` logits and the state.
+            The loss (with `labels`), `(B, T, V)` logits and the state.
 
         Raises:
-            ValueError: There is nothing to translate, or nothing to score.
+            ValueError: If source or target sentences are missing.
         """
         if decoder_input_ids is None:
             if labels is None:
@@ -244,7 +244,7 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
             encoder_outputs = self.encoder(input_ids, attention_mask)
         memory, state = encoder_outputs.last_hidden_state, past_key_values
         if state is None:
-            state = functional.pad(encoder_outputs.state, (0, 0, 0, 1))  # nothing was made yet
+            state = functional.pad(encoder_outputs.state, (0, 0, 0, 1))  # the first attentional state is zero
         padding = memory.new_zeros(memory.shape[:2])
         if attention_mask is not None:
             padding = padding.masked_fill(attention_mask == 0, -torch.inf)
@@ -257,12 +257,12 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return output.to_tuple() if return_dict is False else output
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Puts the first token before `(B, T)` labels, and drops the last of these."""
+        """Shifts `(B, T)` labels to the right, after the start token."""
         start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
         return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)], 1)
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resizes the tables of both languages, which have one vocabulary, and the output layer."""
+        """Resizes the tables of both languages and the output layer."""
         resized = super().resize_token_embeddings(*args, **kwargs)
         mean = kwargs.get("mean_resizing", True)
         source = self.encoder.embed_tokens
