@@ -95,9 +95,9 @@ def main() -> None:
         print(f"  {name:32} {1000 * figure['median_s']:9.1f} ms{mib}")
     print(f"  largest error against float64: literal {errors['literal']:.1e}, fast {errors['fast']:.1e}")
     ratios = {
-        f"literal / fast, {way}, {what}": figures[f"literal {way}"][what] / max(figures[f"fast {way}"][what], 1e-9)
+        f"literal / fast, {way}, {key}": figures[f"literal {way}"][key] / max(figures[f"fast {way}"][key], 1e-9)
         for way in ("forward", "forward + backward")
-        for what in ("median_s", "memory_mib")
+        for key in ("median_s", "memory_mib")
     }
     for name, ratio in ratios.items():
         print(f"  {name:48} {ratio:8.1f}")
