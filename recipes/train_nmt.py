@@ -42,7 +42,7 @@ from hf_gile.training.flags import parse_settings
 from hf_gile.training.reporting import printer, reading, write_results
 from hf_gile.training.settings import Settings, add_settings, check_choice, setting
 
-LAYER = re.compile(r"([a-z]+)([1-9]\d*)?(?:x([1-9]\d*))?")
+LAYER = re.compile(r"([a-z]+?)([1-9]\d*)?(?:x([1-9]\d*))?")
 """Name of an output layer: its form, joint size and depth."""
 
 SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dropout"]
