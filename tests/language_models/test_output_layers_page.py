@@ -19,8 +19,8 @@ def test_the_example_that_adds_a_word_runs(tmp_path, monkeypatch, make_language_
     words = ["an", "enzyme", "that", "dissolves", "blood", "clots", "are", "dissolved", "by"]
     tokenizer = build_tokenizer(vocabulary=words)
     make_language_model(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0).save_pretrained("plain")
-    tokenizer.save_pretrained("my-model")
-    add, train, _ = BLOCKS
+    tokenizer.save_pretrained("plain")
+    train, add, _ = BLOCKS
     exec(train, {})
     assert (tmp_path / "my-model" / "joint_models.py").is_file()
     names = {}
