@@ -35,6 +35,12 @@ from .messages import (
     Vocabularies,
 )
 
+CONTENT_TYPES = {
+    "suggest": ("application/x-www-form-urlencoded", "multipart/form-data"),
+    "suggest-batch": ("application/json",),
+}
+"""Content types of the bodies of requests, by the last part of the path."""
+
 Suggest = Callable[[list[tuple[str, int]]], list[list[Suggestion]]]
 """Maps texts, each with a maximum number of labels, to the best labels of each text."""
 
@@ -78,7 +84,10 @@ def suggest_with(pipe: LabelScoringPipeline, uri_prefix: str = "") -> Suggest:
 
 async def _respond(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        problems = (f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()[:3])
+        problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()[:3]]
+        wanted = CONTENT_TYPES.get(request.url.path.rpartition("/")[2], "")
+        if wanted and not request.headers.get("Content-Type", "").startswith(wanted):
+            problems.append(f"the Content-Type must be {' or '.join(wanted)}")
         return refusal(400, "; ".join(problems))
     assert isinstance(error, HTTPException)
     answer = refusal(error.status_code, str(error.detail))
@@ -110,8 +119,8 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
         suggest: Function that scores texts, see `suggest_with`.
         project: Description of the model.
         limits: Limits of the service.
-        token: Token required by all requests except `/health`, as `Authorization: Bearer TOKEN`, or as the password in
-            a URL, `http://user:TOKEN@host/`, which Annif supports.
+        token: Token required by all requests except `/health` and `/openapi.json`, as `Authorization: Bearer TOKEN`, or
+            as the password in a URL, `http://user:TOKEN@host/`, which Annif supports.
     """
     limits = limits or Limits()
     batcher = Batcher(suggest, limits.batch_size, limits.waiting)
@@ -124,6 +133,8 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
             raise HTTPException(401, "pass the token of the service: Authorization: Bearer TOKEN")
 
     async def answer(texts: Sequence[str], limit: int, threshold: float) -> list[list[Suggestion]]:
+        if len(texts) > limits.waiting:
+            raise HTTPException(400, f"at most {limits.waiting} texts can wait here: send fewer in a request")
         try:
             async with asyncio.timeout(limits.seconds):
                 answers = await batcher([(text, min(limit, limits.labels)) for text in texts])

@@ -105,6 +105,21 @@ def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
         assert [one["uri"] for one in answer["results"]] == [one["uri"] for one in alone]
 
 
+def test_a_body_of_another_content_type_is_named(client):
+    answer = client.post(SUGGEST, json={"text": TEXT})
+    assert answer.status_code == 400
+    assert "the Content-Type must be application/x-www-form-urlencoded" in answer.json()["detail"]
+    batch = client.post(f"{SUGGEST}-batch", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert "the Content-Type must be application/json" in batch.json()["detail"]
+
+
+def test_a_batch_that_can_never_wait_is_refused_for_good(make_client):
+    documents = [{"text": TEXT, "document_id": str(number)} for number in range(3)]
+    answer = make_client(waiting=2).post(f"{SUGGEST}-batch", json={"documents": documents})
+    assert answer.status_code == 400
+    assert "send fewer in a request" in answer.json()["detail"]
+
+
 def test_project_descriptions_follow_the_annif_api(client):
     project = client.get("/v1/projects/mesh").json()
     assert client.get("/v1/projects").json() == {"projects": [project]}
