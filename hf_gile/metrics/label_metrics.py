@@ -100,7 +100,8 @@ class LabelMetrics(TrainerMetric):
             `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
             `micro_f1`, `macro_f1`, `example_f1`; `accuracy` with `one_label`; for each k of `top_k`, `precision_at_k`,
             `recall_at_k` and `ndcg_at_k`, `psp_at_k` with propensities, and `macro_recall_at_k` with counts. With seen
-            labels, each also has the prefixes `seen_` and `unseen_`. With counts, `macro_f1` and `macro_recall_at_k`
+            labels, each also has the prefixes `seen_` and `unseen_`, and `unseen_among_all_average_precision` ranks
+            unseen labels among all labels except the seen gold labels. With counts, `macro_f1` and `macro_recall_at_k`
             also have the prefixes `decile_1_` (the rarest tenth of the labels with training documents) to `decile_10_`
             (the most frequent tenth). Ranking metrics are NaN for groups without gold labels.
 

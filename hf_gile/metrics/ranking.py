@@ -13,6 +13,8 @@ from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups
 from .frequency import read_deciles, read_propensities, require_same_deciles
 
+_AMONG_ALL = "among_all_average_precision"
+
 
 def ranking_metrics(
     scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()
@@ -74,6 +76,7 @@ class RankingMetrics:
 
     With a mask of seen labels, each mean is also computed as `seen_...` and `unseen_...`. As in the GILE paper, labels
     are then ranked within the group. Documents without a gold label in a group are skipped and counted as `skipped`.
+    `unseen_among_all_average_precision` ranks unseen gold labels among all labels except the seen gold labels.
 
     With propensities p, the propensity-scored precision (Jain et al., KDD 2016) is computed for each k, normalised as
     in the Extreme Classification Repository: divided by the best possible value, after summing both over all documents
@@ -134,6 +137,8 @@ class RankingMetrics:
         if self.gains is not None:
             names += [f"{name}_at_{k}" for k in self.top_k for name in ("gain", "best_gain")]
         self.sums = {prefix: dict.fromkeys(names, 0.0) for prefix in self.groups}
+        if "unseen_" in self.groups:
+            self.sums["unseen_"][_AMONG_ALL] = 0.0
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
         self.gold = torch.zeros(self.num_labels if self.deciles else 0, dtype=torch.long)
@@ -166,6 +171,10 @@ class RankingMetrics:
             rank, candidates = ranks[prefix]
             result = _measure(rank, at_gold, is_gold, candidates, self.top_k, gains)
             counted = result.pop("counted")
+            if prefix == "unseen_":
+                is_other = (gold != IGNORE) & ~is_gold
+                among_all, others = _without(ranks[""], at_gold, is_other)
+                result[_AMONG_ALL] = _measure(among_all, at_gold, is_gold, others, ())["average_precision"]
             for name, value in result.items():
                 self.sums[prefix][name] += value[counted].sum().item()
             self.counted[prefix] += int(counted.sum())
@@ -265,6 +274,14 @@ def _rank(scores: Tensor, at_gold: Tensor) -> tuple[Tensor, ...]:
     lowest = torch.full_like(ascending[:, :1], -torch.inf)
     candidates = scores.shape[1] - torch.searchsorted(ascending, lowest, right=True)[:, 0]
     return scores.shape[1] - torch.searchsorted(ascending, at_gold), candidates
+
+
+def _without(ranks: tuple[Tensor, ...], at_gold: Tensor, is_other: Tensor) -> tuple[Tensor, ...]:
+    """Removes some gold labels from the results of `_rank`: the ranks of gold labels, and the number of candidates."""
+    rank, candidates = ranks
+    ascending = at_gold.masked_fill(~is_other, torch.inf).sort(dim=1).values
+    above = is_other.sum(dim=1, keepdim=True) - torch.searchsorted(ascending, at_gold)
+    return rank - above, candidates - (is_other & ~at_gold.isneginf()).sum(dim=1)
 
 
 def _measure(

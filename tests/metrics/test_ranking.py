@@ -179,6 +179,8 @@ def test_groups_equal_scikit_learn_on_their_columns():
         for prefix, group in (("seen_", seen), ("unseen_", ~seen)):
             means = sklearn_means(scores[:, group], gold[:, group])
             expected |= {prefix + name: value for name, value in means.items()}
+        among_all = sklearn_means(np.where(gold & seen, -9, scores), gold & ~seen)  # without the seen gold labels
+        expected["unseen_among_all_average_precision"] = among_all["average_precision"]
         for labels in (gold, sparse(gold)):
             result = streamed(scores, labels, seen=seen)
             assert result == pytest.approx(expected, abs=1e-12)
