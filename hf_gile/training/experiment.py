@@ -447,7 +447,8 @@ class Experiment:
             neighbours: Whether to store the vectors of training documents.
 
         Returns:
-            The result of `fit_convex`, with validation metrics as the only entry of the history.
+            The result of `fit_convex`, with the number of trainable parameters as in `fit`, and validation metrics as
+            the only entry of the history.
         """
         figures = fit_convex(self.model, self.parts, neighbours)
         self.trainer.remove_callback(ProgressCallback)
@@ -456,7 +457,8 @@ class Experiment:
             score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"
             tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
         times = {"seconds": figures["seconds"], "training_cpu_seconds": figures["cpu_seconds"]}
-        return {**figures, "history": [{**measured, "epoch": 0, "step": 0, **times}]}
+        history = [{**measured, "epoch": 0, "step": 0, **times}]
+        return {**figures, "parameters": count_parameters(self.model), "history": history}
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, see `calibrate_on`."""

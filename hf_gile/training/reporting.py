@@ -1,6 +1,7 @@
 """Writes the output of recipes: printed lines, results, tables and plots."""
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,9 @@ from transformers import TrainingArguments
 
 from ..writing import whole_file
 from .experiment import short_name
+
+AMONG_ALL, AMONG_ALL_METRIC = "unseen among all", "average_precision"
+"""Group of unseen labels that are ranked among all labels, and its only metric."""
 
 
 def printer(args: TrainingArguments) -> Callable[..., None]:
@@ -71,24 +75,34 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     pyplot.close(figure)
 
 
-def say_calibration(figures: Mapping[str, Any], say: Callable[..., None]) -> None:
-    """Prints calibration results for seen and held-out labels, and a note on groups that could not be fitted.
+def say_calibration(figures: Mapping[str, Any], say: Callable[..., None], has_unseen: bool = False) -> None:
+    """Prints calibration results for seen and unseen labels, and a note if unseen labels could not be fitted.
 
     Args:
         figures: Result of `calibrate`.
         say: Prints a line.
+        has_unseen: Whether the model has unseen labels.
     """
     for group in ("seen", "unseen"):
         if f"{group}_expected_calibration_error_after" in figures:
-            before, after = (figures[f"{group}_expected_calibration_error_{when}"] for when in ("before", "after"))
+            before, after = (
+                [figures.get(f"{group}_{top}expected_calibration_error_{when}") for top in ("", "top_5_")]
+                for when in ("before", "after")
+            )
+            result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"
+            if before == after:  # `calibrate` tests each calibration on held-out documents
+                result = "calibration did not help, so probabilities stay uncalibrated"
             number = figures.get(f"{group}_label_thresholds", 0)
             threshold = ""
             if f"{group}_threshold" in figures:
                 threshold = f", threshold {figures[f'{group}_threshold']:.3f}"
                 threshold += f", {number:,} labels with individual thresholds" if number else ""
-            say(f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent{threshold}")
+            say(f"  {group} labels, {figures['documents']:,} validation documents: {result}{threshold}")
     if "note" in figures:
         say(f"  {figures['note']}")
+    elif figures and has_unseen and "unseen_expected_calibration_error_after" not in figures:
+        shared = "the calibration and the threshold" if "seen_threshold" in figures else "the calibration"
+        say(f"  no validation document has unseen labels, so they use {shared} of seen labels")
 
 
 def table_of_results(
@@ -99,19 +113,32 @@ def table_of_results(
     Args:
         results: Results of a `Study`.
         columns: Headings by metric.
-        groups: Any of `"all"`, `"seen"` and `"unseen"`. Without unseen labels, `"seen"` equals `"all"`.
-        note: Last line of the table.
+        groups: Any of `"all"`, `"seen"`, `"unseen"` and `AMONG_ALL`. With `"unseen"`, only `"seen"` is shown for a
+            model that cannot score unseen labels.
+        note: Last lines of the table.
     """
-    width = 9 * len(columns)
-    lines = ["", f"{'test':18}" + "".join(f"{f'{group} labels':^{width}}" for group in groups)]
-    lines += [f"{'':18}" + "".join(f"{heading:>9}" for heading in columns.values()) * len(groups) + f"{'minutes':>10}"]
+    shown = {group: [AMONG_ALL_METRIC] if group == AMONG_ALL else list(columns) for group in groups}
+    titles = {group: group if group == AMONG_ALL else f"{group} labels" for group in groups}
+    widths = {group: max(9, -(-(len(titles[group]) + 2) // len(names))) for group, names in shown.items()}
+    lines = ["", f"{'test':18}", f"{'':18}"]
+    for group, names in shown.items():
+        lines[1] += f"{titles[group]:^{widths[group] * len(names)}}"
+        lines[2] += "".join(f"{columns[name]:>{widths[group]}}" for name in names)
+    lines[2] += f"{'minutes':>10}"
     for unit, result in results.items():
-        test = result["test"]
-        only_seen = "test_seen_documents" not in test
-        cells = []
-        for group in groups:
-            prefix = "" if group == "all" or only_seen else f"{group}_"
-            has_metric = not (only_seen and group == "unseen")
-            cells += [f"{100 * test[f'test_{prefix}{name}']:.2f}" if has_metric else "-" for name in columns]
-        lines.append(f"{unit:18}" + "".join(f"{cell:>9}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
+        lines.append(f"{unit:18}")
+        for group, names in shown.items():
+            prefix = _prefix(result["test"], group, groups)
+            values = [float("nan") if prefix is None else result["test"][prefix + name] for name in names]
+            cells = ("-" if math.isnan(value) else f"{100 * value:.2f}" for value in values)
+            lines[-1] += "".join(f"{cell:>{widths[group]}}" for cell in cells)
+        lines[-1] += f"{result['seconds'] / 60:>10.1f}"
     return "\n".join([*lines, note])
+
+
+def _prefix(test: Mapping[str, float], group: str, groups: Sequence[str]) -> str | None:
+    """Returns the prefix of the metrics of a group; None if the model cannot score its labels."""
+    if "test_seen_documents" in test:
+        return "test_" if group == "all" else f"test_{group.replace(' ', '_')}_"
+    scores_all = "unseen" not in groups  # a model without unseen labels has no groups of metrics
+    return "test_" if group == "seen" or (group == "all" and scores_all) else None

@@ -41,7 +41,7 @@ from .lora import add_lora, merge_lora
 from .losses import GileLoss
 from .model_settings import AUTO, CONVEX, OF_TRAINING, TOP_K, ModelSettings
 from .pretrained import log_idf
-from .reporting import printer, say_calibration, table_of_results, write_results
+from .reporting import AMONG_ALL, printer, say_calibration, table_of_results, write_results
 from .settings_checks import encoder_config
 from .starting import (
     model_from_text_encoder,
@@ -402,7 +402,7 @@ class Study:
             rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
             self.say(f"  for labels never trained on: --term_weights '{json.dumps({'unseen': rounded})}'")
         reliable = experiment.calibrate(self.settings.calibration)
-        say_calibration(reliable, self.say)
+        say_calibration(reliable, self.say, has_unseen=not all(experiment.labels.seen))
         return {**result, "unseen_weights": weights, **experiment.tune(), "calibration": reliable}
 
     def measure(self, name: str, experiment: Experiment, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -431,17 +431,22 @@ class Study:
 
     def show(self) -> None:
         """Prints the usual metrics of the test part, and how to use a model."""
-        has_unseen, results = len(self.described) > self.num_seen, self.results
-        columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
-        notes = ["Seen labels are ranked among the seen, unseen among the unseen."] if has_unseen else []
+        num_unseen, results = len(self.described) - self.num_seen - len(self.held_out), self.results
+        columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K}
+        columns |= {"micro_f1": "micro-F1"}
+        sizes = f"{self.num_seen:,} seen, {num_unseen:,} unseen"
+        notes = [f"test documents: {len(self.task.parts['test']):,}; labels: {sizes}"]
+        if num_unseen:
+            notes.append("Seen labels are ranked among the seen, unseen among the unseen, and once more among all.")
         if all("test_accuracy" in result["test"] for result in results.values()):
             columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr", "recall_at_5": "R@5"}
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
         elif self.settings.make_cards:
             notes.append(
-                "These scores are not calibrated yet. The cards show calibrated scores with the stored thresholds."
+                "The table uses scores before any calibration. The cards evaluate the models as saved, with their "
+                "stored thresholds."
             )
-        groups = ("all", "seen", "unseen") if has_unseen else ("all",)
+        groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
         folder = self.args.output_dir
         self.say(self.table(columns, groups, "\n".join(notes)))
         self.say(f"\nwritten to {folder}: results.json, curves.png, settings.yaml, and each model")

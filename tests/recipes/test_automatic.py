@@ -90,6 +90,9 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert [entry["step"] for entry in figures["history"]] == [0]
     assert figures["losses"] == []
     assert figures["seconds"] > 0
+    assert f"\nauto: {figures['parameters']:,} parameters\n" in done.stdout
+    assert "so they use the calibration and the threshold of seen labels\n" in done.stdout
+    assert "\ntest documents: 30; labels: 5 seen, 1 unseen\n" in done.stdout
     assert figures["chosen"]
     assert 0 < figures["threshold"] < 1
     folder = tmp_path / "out/auto/model"

@@ -71,6 +71,36 @@ def test_unseen_labels_are_ranked_by_their_best_text_cosine(tmp_path):
     assert rows["tfidf_linear_svm"]["test"]["test_documents"] == 1
 
 
+def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_path):
+    lines, unseen = [], [Label("caries", "Caries"), Label("zebra", "Zebra")]
+    study = study_of(
+        tmp_path, documents(["milk, milk, milk, zebra", "milk"], [["zebra"], ["milk"]]), labels=unseen, lines=lines
+    )
+    study.measure_obvious_rows()
+    study.show()
+    groups, headings, svm, cosine, *notes = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
+    assert " ".join(groups.split()) == "test all labels seen labels unseen labels unseen among all"
+    assert headings.split() == ["AvgPr", "R@5", "R@10", "R@20", "micro-F1"] * 3 + ["AvgPr", "minutes"]
+    assert svm.split()[:11] == ["tfidf_linear_svm", *["-"] * 5, *["100.00"] * 4, svm.split()[10]]
+    assert svm.split()[11:-1] == ["-"] * 6
+    assert cosine.split()[1] == "75.00"  # zebra is second to milk
+    assert cosine.split()[-2] == "50.00"
+    assert {len(line) for line in (headings, svm, cosine)} == {len(headings)}
+    assert notes[0] == "test documents: 2; labels: 3 seen, 2 unseen"
+    assert "uses scores before any calibration" in notes[2]
+
+
+def test_without_unseen_labels_in_the_test_the_table_has_a_single_group(tmp_path):
+    gold = [[*row, "rat"] if "rats" in text else row for text, row in zip(TEXTS, GOLD, strict=True)]
+    rat, lines = Label("rat", "Rats", seen=True, count=9), []
+    study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold, [rat], lines, held_out_labels=1)
+    study.measure_obvious_rows()
+    study.show()
+    _, _, svm, _, *notes = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
+    assert svm.split()[1:5] == ["100.00"] * 4
+    assert notes[0] == "test documents: 1; labels: 3 seen, 0 unseen"
+
+
 def test_the_cosine_adds_the_name_and_the_best_text(tmp_path):
     unseen = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
     study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=unseen)

@@ -1,5 +1,6 @@
 """The steps of an experiment work separately and do not change the caller's arguments."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from hf_gile.training.experiment import (
     short_name,
     with_a_label,
 )
+from hf_gile.training.reporting import say_calibration
 
 WORDS = {"red": "crimson", "blue": "navy", "green": "olive", "grey": "ash"}
 
@@ -95,6 +97,27 @@ def test_an_experiment_fits_calibrates_tunes_tests_and_saves(make, args, tmp_pat
     assert "training_args.bin" not in saved
     assert documents_per_second(experiment.model, experiment.processor, ["a navy thing"], bf16=False) > 0
     assert (args.output_dir, args.metric_for_best_model) == (str(tmp_path), "loss")
+
+
+def test_the_calibration_is_printed_in_a_line_for_each_group(make, monkeypatch):
+    lines, experiment = [], make()
+    say_calibration(experiment.calibrate("platt"), lines.append, has_unseen=True)
+    assert re.fullmatch(
+        r"  seen labels, 20 validation documents: calibration error \d+\.\d+ -> \d.+, threshold 0.+", lines[0]
+    )
+    assert lines[1].startswith("  5 documents have unseen labels, 5 in total: too few to fit")
+    assert len(lines) == 2
+    monkeypatch.setattr("hf_gile.training.calibration.fitting._improves", lambda *_: False)
+    experiment.parts["validation"] = experiment.parts["test"]
+    lines.clear()
+    say_calibration(experiment.calibrate(), lines.append, has_unseen=True)
+    stays = "calibration did not help, so probabilities stay uncalibrated"
+    assert lines[0].startswith(f"  seen labels, 15 validation documents: {stays}, threshold 0.")
+    note = "no validation document has unseen labels, so they use the calibration and the threshold of seen labels"
+    assert lines[1:] == [f"  {note}"]
+    lines.clear()
+    say_calibration(experiment.calibrate("none"), lines.append, has_unseen=True)
+    assert lines == []
 
 
 def test_held_out_labels_are_candidates_only_in_validation(make):
