@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,6 +118,8 @@ class Documents:
         Raises:
             ValueError: If the model stores no labels, or documents have unknown labels.
         """
+        from hf_gile.data.tables import separator_hint
+
         model, action = self.model, self.on_unknown_label
         if action not in ("raise", "drop"):
             raise typer.BadParameter(f"must be raise or drop, got {action!r}", param_hint="--on-unknown-label")
@@ -128,7 +130,7 @@ class Documents:
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
-        hint = "" if self.separator else _separator_hint(unknown, label_set)
+        hint = separator_hint(unknown, set(label_set.ids))
         problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
         if action == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")
@@ -302,17 +304,6 @@ def _quiet_datasets() -> None:
     except ImportError:
         return  # load_table names the missing extra
     datasets.disable_progress_bars()
-
-
-def _separator_hint(unknown: Iterable[str], label_set: "LabelSet") -> str:
-    """Suggests a separator if unknown ids look like several ids in a string."""
-    known = set(label_set.ids)
-    for sign in (";", "|", ","):
-        split_ids = [label_id.split(sign) for label_id in unknown if sign in label_id]
-        # Many ids contain commas, so a part must be known; few ids contain the other separators.
-        if split_ids and (sign != "," or any(part.strip() in known for parts in split_ids for part in parts)):
-            return f" (did you mean --separator {sign!r}?)"
-    return ""
 
 
 def _print_metrics(metrics: Mapping[str, float]) -> None:

@@ -71,7 +71,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
             matches = [Path(match) for match in glob(str(pattern), recursive=True)]  # noqa: PTH207
             candidates = sorted(match for match in matches if match.is_file())
             if not candidates:
-                raise FileNotFoundError(f"no file, folder or glob match at {pattern} (in {Path.cwd()})")
+                raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
         readable = [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
         if not readable:
             raise ValueError(

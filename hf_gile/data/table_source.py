@@ -14,7 +14,7 @@ from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
 from .table_files import SUFFIXES
-from .tables import load_table, table_of
+from .tables import load_table, separator_hint, table_of
 from .xmc import load_xmc
 from .zero_shot import seen_first
 
@@ -158,8 +158,7 @@ class TableSource:
         elif labels is None:
             labels = LabelSet.from_names(list(used))
         if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
-            names = ", ".join(map(repr, list(missing)[:3]))
-            message = f"{self.label_file} lacks {len(missing):,} label ids of the documents, such as {names}"
+            message = f"{self.label_file} lacks {self._describe_missing(list(missing), labels, parts)}"
             if self.on_unknown_label != "drop":
                 raise ValueError(
                     f"{message}; add them, choose the column of ids with --label_id, or drop them with "
@@ -167,6 +166,19 @@ class TableSource:
                 )
             say(f"{message}: dropped {sum(missing.values()):,} times")
         return seen_first(labels, {label: count for label, count in counts_by_part["train"].items() if label in labels})
+
+    def _describe_missing(self, missing: Sequence[str], labels: LabelSet, parts: "Mapping[str, Dataset]") -> str:
+        """Counts and shows missing label ids, with the id of the first document that has one."""
+        ids = ", ".join(map(repr, missing[:3]))
+        document = next(
+            name
+            for rows in parts.values()
+            for name, gold in zip(rows["id"], rows["labels"], strict=True)
+            if missing[0] in gold
+        )
+        hint = separator_hint(missing, set(labels.ids)) if self.format == "table" else ""
+        number = f"{len(missing):,} label ids" if len(missing) > 1 else "1 label id"
+        return f"{number} of the documents, such as {ids}{hint}, first in document {document!r}"
 
     def columns(self) -> dict[str, Any]:
         """Returns the arguments of `load_table` and `table_of` that name columns."""

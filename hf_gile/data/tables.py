@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -339,6 +339,28 @@ def label_ids(value: object, name: str, separator: str | None = None) -> list[st
     if not isinstance(value, list | tuple):
         value = [value]
     return list(dict.fromkeys([document_id(item, f"a label id in {name}") for item in value]))
+
+
+def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
+    """Suggests a separator if unknown label ids look like several ids in a string.
+
+    Args:
+        ids: Unknown label ids.
+        known: Known label ids.
+
+    Returns:
+        A question to append to a message; empty if no id looks like several.
+
+    Example:
+        >>> separator_hint(["mice;rats"], {"mice"})
+        " (did you mean --separator ';'?)"
+    """
+    for sign in (";", "|", ","):
+        split_ids = [label_id.split(sign) for label_id in ids if sign in label_id]
+        # Many ids contain commas, so a part must be known; few ids contain the other separators.
+        if split_ids and (sign != "," or any(part.strip() in known for parts in split_ids for part in parts)):
+            return f" (did you mean --separator {sign!r}?)"
+    return ""
 
 
 def _parse_json_list(text: str, name: str) -> list[Any]:

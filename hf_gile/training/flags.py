@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -145,6 +146,10 @@ class FlagParser(HfArgumentParser):
                 action.choices = None  # checked by `Settings`, for flags and files
                 if recipe.__dataclass_fields__[action.dest].type == bool | None:
                     action.nargs, action.const = "?", True  # the flag alone means true
+                if action.const is False:
+                    action.help = _negated(action.help or "")
+            elif action.const is False:
+                action.help = f"Set {action.dest} to false."
         self.add_argument("--config", help="YAML file of settings; flags take precedence.")
         self.add_argument("-h", "--help", action="store_true", help="Show the usual flags.")
         self.add_argument("--help_all", "--help-all", action="store_true", help="Show the complete help of all flags.")
@@ -199,7 +204,7 @@ class FlagParser(HfArgumentParser):
 
     def hint(self, name: str) -> str:
         """Suggests flags for an unknown name, with the first sentence of their help; empty if none is similar."""
-        actions = {action.dest: action for action in self._actions}
+        actions = {action.dest: action for action in reversed(self._actions)}  # not the negated flag
         near = nearest(name, [*(field.name for field in fields(self.recipe)), *COMMON], actions)
         flags = [f"--{flag} ({_first_sentence(actions[flag].help or 'no help')})" for flag in near]
         return f"; did you mean {' or '.join(flags)}?" if flags else ""
@@ -261,6 +266,12 @@ def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list
 def _words(name: str) -> set[str]:
     """Splits a name into words, without plural endings."""
     return {word.rstrip("s") for word in name.lower().split("_")}
+
+
+def _negated(help: str) -> str:
+    """Returns the help of a flag that switches a setting off, from the help of the setting."""
+    verb, _, rest = re.split(r"[.,:;]", help.removeprefix("Also "))[0].partition(" ")
+    return f"Do not {verb.lower()} {rest}."
 
 
 def _first_sentence(text: str) -> str:

@@ -189,7 +189,7 @@ class ModelSettings(ReportSettings):
         True,
         "Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen and the cosine for unseen labels.",
     )
-    make_cards: bool = setting(True, "Evaluate each saved model as loaded by users, and write its card.")
+    make_cards: bool = setting(True, "Write a card for each saved model, evaluated as users load it.")
 
     def unit(self, name: str) -> Unit:
         """Returns a unit.

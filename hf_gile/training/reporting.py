@@ -86,7 +86,7 @@ def say_calibration(figures: Mapping[str, Any], say: Callable[..., None], has_un
     for group in ("seen", "unseen"):
         if f"{group}_expected_calibration_error_after" in figures:
             before, after = (
-                [figures.get(f"{group}_{top}expected_calibration_error_{when}") for top in ("", "top_5_")]
+                [figures[f"{group}_{top}expected_calibration_error_{when}"] for top in ("", "top_5_")]
                 for when in ("before", "after")
             )
             result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"

@@ -100,7 +100,7 @@ def test_several_ids_in_a_string_prompt_for_a_separator(run, saved_model, table,
     message = run(command, saved_model, table, *columns, ends=1).stderr
     assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in message
     message = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
-    assert f"such as {ids!r}: add them" in message
+    assert f"such as {ids!r}{hint}: add them" in message
 
 
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
@@ -161,7 +161,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
     [
         (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags"),
         (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: without 'labels' (4)"),
-        (["evaluate", "model", "absent.csv"], 1, "no file, folder or glob match at absent.csv"),
+        (["evaluate", "model", "absent.csv"], 1, "nothing matches absent.csv"),
         (["evaluate", "model"], 2, "Missing argument"),
         (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "model is a folder: name a file in it"),
         (["calibrate", "user/model", "rows.jsonl"], 1, "to calibrate a model on the Hub, download a copy"),

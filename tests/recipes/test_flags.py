@@ -41,6 +41,7 @@ def parse(monkeypatch, tmp_path):
         (["--lr", "3"], "did you mean --learning_rate ("),
         (["--text-column", "body"], "did you mean --text (Columns with the text"),
         (["--hub_tok", "x"], "did you mean --hub_token (The token to use to push"),
+        (["--baseline"], "did you mean --baselines (Also evaluate TF-IDF baselines"),
         (["--zzz"], "error: --zzz: unknown flag; --help shows the flags"),
         (["notes.csv"], "error: 'notes.csv' does not belong to a flag"),
         (["--seed", "x"], "invalid int value: 'x'"),
@@ -62,6 +63,14 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
     (tmp_path / "mine.yaml").write_text("label-file: a.csv\nlearning-rate: 0.5\n")
     recipe, args = parse("--config", tmp_path / "mine.yaml")
     assert (recipe.label_file, args.learning_rate) == ("a.csv", 0.5)
+
+
+def test_the_help_of_a_negated_flag_says_what_it_switches_off():
+    help = {flag: action.help for flag, action in FlagParser(train_table.Recipe)._option_string_actions.items()}
+    assert help["--no_baselines"] == "Do not evaluate TF-IDF baselines."
+    assert help["--no-make-cards"] == "Do not write a card for each saved model."
+    assert help["--no_dataloader_pin_memory"] == "Set dataloader_pin_memory to false."
+    assert help["--baselines"].startswith("Also evaluate TF-IDF baselines")
 
 
 @pytest.mark.parametrize("module", [train_table, train_bioasq, train_dw])
@@ -146,9 +155,9 @@ WRONG = [
     ({"negatives": "none"}, "negatives must be one of"),
     ({"on_error": "ignore"}, "on_error must be one of raise, skip"),
     ({"on_unknown_label": "ignore"}, "on_unknown_label must be one of raise, drop"),
-    ({"train_files": ["absent.csv"]}, "train_files: no file, folder or glob match at absent.csv"),
-    ({"validation_files": ["absent.csv"]}, "validation_files: no file, folder or glob match at absent.csv"),
-    ({"test_files": ["absent.csv"]}, "test_files: no file, folder or glob match at absent.csv"),
+    ({"train_files": ["absent.csv"]}, "train_files: nothing matches absent.csv"),
+    ({"validation_files": ["absent.csv"]}, "validation_files: nothing matches absent.csv"),
+    ({"test_files": ["absent.csv"]}, "test_files: nothing matches absent.csv"),
     ({"label_file": "absent.csv"}, "label_file: no file absent.csv"),
     ({"held_out": 2.0}, "held_out must be a fraction"),
     ({"train_files": []}, "no training documents"),
@@ -194,5 +203,5 @@ def test_missing_medline_files_are_reported_first(tmp_path):
         "label_file": "absent.xml",
         "unseen_file": "absent.json",
     }.items():
-        with pytest.raises(OSError, match=f"{name}: no file"):
+        with pytest.raises(OSError, match=f"{name}: (no file|nothing matches)"):
             train_bioasq.check_recipe(train_bioasq.Recipe(**{name: value}), args)

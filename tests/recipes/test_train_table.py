@@ -148,6 +148,17 @@ def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
     assert report["metrics"]["average_precision"] == 1.0
 
 
+@pytest.mark.parametrize("separator", [[], ["--separator", "|"]])
+def test_unknown_labels_prompt_for_a_separator(tmp_path, run, separator):
+    tags = [["milk"], ["iron", "milk"], ["heart", "milk"]] * 20
+    write_csv(tmp_path / "notes.csv", [{"key": "1", "title": "a", "body": "a b", "tags": names} for names in tags])
+    (tmp_path / "labels.csv").write_text("id,name\nmilk,Milk\n")
+    columns = ["--text", "body", "--labels", "tags", *separator]
+    done, _ = run("--train_files", "notes.csv", *columns, "--label_file", "labels.csv")
+    ids = r"lacks 2 label ids of the documents, such as '\w+; milk', '\w+; milk' \(did you mean --separator ';'\?\)"
+    assert re.search(rf"{ids}, first in document 'notes\.csv:\d+'; add them", done.stderr)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -160,7 +171,7 @@ def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
         (["--train_files", "notes.csv", "--text", "words"], "'words'"),
         (
             ["--train_files", "notes.csv", "--text", "body", "--labels", "tags", "--label_file", "two.csv"],
-            "two.csv lacks 1 label ids of the documents, such as 'iron'",
+            "two.csv lacks 1 label id of the documents, such as 'iron', first in document 'notes.csv:2'; add them",
         ),
     ],
 )
