@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import LabelColumns, LabelFile, Model, Revision
 from .running import add_command, check_new_folder, counted, new_group, note
+
+if TYPE_CHECKING:
+    from hf_gile import GileForSequenceClassification
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the export; must be new or empty.")]
 WithoutWords = Annotated[
@@ -20,11 +23,12 @@ def add_to(app: typer.Typer) -> None:
     group = new_group(
         """Export a model, or label vectors, to other tools.
 
-            hf-gile export sentence-transformers MODEL OUT
-            hf-gile export onnx MODEL OUT --int8
-            hf-gile export vectors MODEL labels.parquet
+            hf-gile export sentence-transformers MODEL OUT --without-words
+            hf-gile export onnx MODEL OUT --int8 --without-words
+            hf-gile export vectors MODEL labels.parquet --without-words
 
-        Exports give the same scores as the model. If a format cannot represent a model, the command explains why.
+        Exports give the same scores as the model, except for the words that --without-words leaves out. If a format
+        cannot represent a model, the command explains why.
         """
     )
     app.add_typer(group, name="export")
@@ -39,7 +43,7 @@ def sentence_transformers(
 ) -> None:
     """Write a folder for SentenceTransformer, including the vectors of the stored labels.
 
-    hf-gile export sentence-transformers MODEL OUT
+    hf-gile export sentence-transformers MODEL OUT --without-words
     """
     check_new_folder(out)
     from hf_gile.exports import export_sentence_transformers
@@ -47,6 +51,7 @@ def sentence_transformers(
     from .saved_model import load
 
     loaded, processor = load(model, revision, "cpu")
+    _check_words(loaded, without_words)
     export_sentence_transformers(loaded, processor, out, without_words)
     note(f"{out}, with {counted(len(loaded.label_set), 'label')} in labels.safetensors and labels.jsonl")
 
@@ -60,7 +65,7 @@ def onnx(
 ) -> None:
     """Write text.onnx (token ids to text codes) and model.onnx (token ids to scores of the stored labels).
 
-    hf-gile export onnx MODEL OUT --int8
+    hf-gile export onnx MODEL OUT --int8 --without-words
     """
     check_new_folder(out)
     from hf_gile.exports import export_onnx
@@ -68,8 +73,18 @@ def onnx(
     from .saved_model import load
 
     loaded, processor = load(model, revision, "cpu")
+    _check_words(loaded, without_words)
     export_onnx(loaded, processor, out, int8=int8, without_words=without_words)
     note(f"{out}: {', '.join(sorted(path.name for path in out.glob('*.onnx')))}")
+
+
+def _check_words(model: "GileForSequenceClassification", without_words: bool) -> None:
+    """Refuses a model with lexical terms in the words of the command: the Python API names arguments."""
+    if model.gile.output_layer.counts_words and not without_words:
+        raise ValueError(
+            "the model also counts the words that a text and a label share, which exports cannot represent: leave them "
+            "out with --without-words; docs/exports.md measures the loss of quality"
+        )
 
 
 @dataclass(kw_only=True)
@@ -99,8 +114,8 @@ class Vectors(LabelColumns):
 def vectors(options: Vectors) -> None:
     """Write label vectors for a database. Their inner product with a text code ranks labels as the model does.
 
-    hf-gile export vectors MODEL labels.parquet
-    hf-gile export vectors MODEL labels.sql --table headings --label-file desc2024.xml
+    hf-gile export vectors MODEL labels.parquet --without-words
+    hf-gile export vectors MODEL labels.sql --table headings --label-file desc2024.xml --without-words
     """
     from hf_gile import LabelIndex
     from hf_gile.exports import export_vectors
@@ -110,6 +125,7 @@ def vectors(options: Vectors) -> None:
 
     labels = options.read(options.label_file) if options.label_file else None
     loaded, processor = load(options.model, options.revision, "cpu")
+    _check_words(loaded, options.without_words)
     label_index = LabelIndex.build(loaded, processor, labels)
     scale = dense_layer(loaded).scale if options.for_sentence_transformers else None
     export_vectors(label_index, options.out, table=options.table, scale=scale, without_words=options.without_words)
