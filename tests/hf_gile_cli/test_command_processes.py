@@ -25,7 +25,8 @@ main()
 def test_without_typer_the_error_names_the_extra():
     code = "import sys; sys.modules['typer'] = None; from hf_gile_cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "hf-gile needs the `cli` extra: pip install 'hf-gile[cli]'\n")
+    message = "hf-gile needs the `cli` extra: pip install 'hf-gile[cli]', or in a clone: pip install -e '.[cli]'\n"
+    assert (done.returncode, done.stderr) == (1, message)
 
 
 @pytest.mark.slow

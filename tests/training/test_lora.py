@@ -142,5 +142,8 @@ def test_only_chosen_layers_have_adapters(make):
 
 def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ImportError, match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]'"):
+    with pytest.raises(
+        ImportError,
+        match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]', or in a clone: .* -e '\.\[train\]' \(",
+    ):
         add_lora(make_model()[0])
