@@ -8,7 +8,7 @@ from ..models import GileConfig, GileForSequenceClassification
 from ..models.labels_gile import Label, LabelSet
 from .card_info import CardInfo
 from .label_table import shown_labels
-from .markdown import escaped, python_text
+from .markdown import cut_at_front, escaped, python_text
 from .report import Report
 
 METHODS = {"platt": "Platt scaling", "spline": "a monotone spline"}
@@ -107,7 +107,7 @@ def label_tables(
     shown = [label for _, group in groups for label in group]
     columns: list[tuple[str, str, Any]] = [("label", ":--", lambda label: escaped(label.name, _NAME))]
     if any(label.id != label.name for label in shown):
-        columns.insert(0, ("id", ":--", lambda label: escaped(label.id, _ID)))
+        columns.insert(0, ("id", ":--", lambda label: escaped(cut_at_front(label.id, _ID))))
     if len({label.language for label in shown}) > 1:
         columns.append(("language", ":--", lambda label: escaped(label.language or "")))
     if any(label.description for label in shown):
@@ -167,7 +167,7 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
         "result_groups": [sizes[group] for group in groups],
         "result_rows": rows,
         "dataset": escaped(report.dataset) if report.dataset else None,
-        "split": escaped(report.split) if report.split else None,
+        "split": escaped(report.split) if report.split and report.split != report.dataset else None,
         "documents": f"{report.documents:,}",
         **_deciles(report),
         "confused_rows": [

@@ -427,6 +427,16 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     assert "not trained on" not in limits
 
 
+def test_long_ids_are_cut_at_the_front(make_reported):
+    labels = [Label(f"http://example.org/thesaurus/c11{n}", f"name {n}", seen=n < 3) for n in range(10, 15)]
+    model, _, report = make_reported(labels)
+    report.dataset = report.split = "test"
+    card = make_card(model, None, CardInfo(), report)
+    rows = next(table for table in tables(render(card)) if "id" in table[0])[1:]
+    assert sorted(row[0] for row in rows) == [f"…example.org/thesaurus/c11{n}" for n in range(10, 15)]
+    assert "On 31 documents of test, in percent:" in card.text
+
+
 def test_tables_omit_empty_columns(make_reported):
     model, _, report = make_reported()
     assert tables(render(make_card(model, None, INFO, report)))[0][0] == [
