@@ -27,7 +27,7 @@ class Auditing(Documents):
         typer.Option(
             min=1,
             metavar="NUMBER",
-            help="Maximum number of headings of each kind.  [default: 5 % of the assigned headings, at most 1000]",
+            help="Maximum number of labels of each kind.  [default: 5 % of the assigned labels, at most 1000]",
         ),
     ] = None
     compare: Annotated[
@@ -42,15 +42,15 @@ class Auditing(Documents):
 
 
 def audit(options: Auditing) -> None:
-    """List the headings of a collection that are probably wrong or missing, for manual review.
+    """List labels of a collection that are probably wrong or missing, for manual review.
 
     The folder gets tables (wrong.csv, missing.csv, documents.csv), a page (audit.html) and tasks for Label Studio
     (label_studio.json, with the labelling interface label_studio.xml). Use a model that was not trained on these
     documents, because it reproduces the labels it was trained on. To audit a whole collection, train on each half and
     audit the other.
 
-    hf-gile audit MODEL records.jsonl --text title --text abstract --labels subjects --output audit
-    hf-gile audit MODEL 2020.csv --labels tags --separator ";" --output audit --compare 2025.csv
+    hf-gile audit MODEL records.csv --text abstract --labels subjects --separator ";" --output audit
+    hf-gile audit MODEL 2020.jsonl --labels tags --output audit --compare 2025.jsonl
     """
     from hf_gile import LabelIndex
     from hf_gile.audit import audit as run_audit
@@ -78,6 +78,7 @@ def audit(options: Auditing) -> None:
         )
     write_audit(options.output, findings, model.label_set, rows["id"], rows["text"], rows["labels"], drifting)
     note(
-        f"{counted(len(findings.wrong), 'heading')} probably wrong, {len(findings.missing):,} probably missing, in "
+        f"{counted(len(findings.wrong), 'least probable assigned label')}, "
+        f"{counted(len(findings.missing), 'most probable missing label')}, in "
         f"{counted(len(findings.documents()), 'document')}: {options.output / 'audit.html'}"
     )

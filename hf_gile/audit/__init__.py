@@ -1,4 +1,4 @@
-"""Lists labels of a collection for manual review: headings that are probably wrong or missing, and drift."""
+"""Lists labels of a collection for manual review: those that are probably wrong or missing, and those that drift."""
 
 from .drift import Drift, drift
 from .files import write_audit

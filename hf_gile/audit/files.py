@@ -2,10 +2,10 @@
 
 | file | |
 | --- | --- |
-| `wrong.csv`, `missing.csv` | headings, most suspicious first, with an empty column `verdict` |
-| `documents.csv` | documents with such headings, most expected corrections first |
+| `wrong.csv`, `missing.csv` | labels, most suspicious first, with an empty column `verdict` |
+| `documents.csv` | documents with such labels, most expected corrections first |
 | `drift.csv` | labels that two collections use differently |
-| `audit.html` | the same documents in the same order, with their headings |
+| `audit.html` | the same documents in the same order, with their labels |
 | `label_studio.json`, `label_studio.xml` | the same documents as tasks to import, and the labelling interface |
 """
 
@@ -157,7 +157,7 @@ def _is_number(text: str) -> bool:
 
 
 def _tasks(audited: _Collection) -> list[dict[str, Any]]:
-    """Converts documents to Label Studio tasks, with candidate headings and a prediction."""
+    """Converts documents to Label Studio tasks, with candidate labels and a prediction."""
     names, tasks = audited.label_set.id2label(), []
     for document, findings in audited.by_document().items():
         assigned = audited.label_set.columns(dict.fromkeys(audited.labels[document]))
@@ -193,10 +193,13 @@ def _page(audited: _Collection) -> str:
         articles.append(
             f"<article><h2 dir=auto>{escape(title)}</h2><p class=soft>{escape(str(audited.ids[document]))} · "
             f"expected corrections: {audited.audit.corrections[document]:.1f}</p><ul>{''.join(rows)}</ul>"
-            + (f"<p class=soft>Other headings: {undisputed}</p>" if undisputed else "")
+            + (f"<p class=soft>Other labels: {undisputed}</p>" if undisputed else "")
             + f"<details><summary>Text</summary><p dir=auto>{escape(text)}</p></details></article>"
         )
-    counts = f"{len(audited.audit.wrong):,} headings probably wrong, {len(audited.audit.missing):,} probably missing"
+    counts = (
+        f"Assigned labels, least probable first: {len(audited.audit.wrong):,}. "
+        f"Missing labels, most probable first: {len(audited.audit.missing):,}"
+    )
     return _PAGE.format(style=_STYLE, counts=counts, body="\n".join(articles))
 
 
@@ -218,7 +221,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>Audit</h1>
-<p class=soft>{counts}. Percentages are the probabilities of headings for a text.</p>
+<p class=soft>{counts}. Percentages are the probabilities of labels for a text.</p>
 {body}
 </body>
 </html>

@@ -1,4 +1,4 @@
-"""Finds headings of documents that are probably wrong or missing, according to a model.
+"""Finds labels of documents that are probably wrong or missing, according to a model.
 
 The model must not have been trained on these documents: it would have memorized their errors.
 
@@ -22,15 +22,15 @@ from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
 
 PER_DOCUMENT = 20
-"""Maximum number of missing headings per document."""
+"""Maximum number of missing labels per document."""
 
 SHARE, MOST = 0.05, 1000
-"""Default number of findings of each kind: a share of the number of assigned headings, and an upper limit."""
+"""Default number of findings of each kind: a share of the number of assigned labels, and an upper limit."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A heading to review.
+    """A label of a document to review.
 
     Args:
         document: Index of the document.
@@ -50,7 +50,7 @@ class Audit:
     """Result of an `Auditor`.
 
     Args:
-        wrong: Assigned headings, least probable first.
+        wrong: Assigned labels, least probable first.
         missing: Headings that are not assigned, most probable first.
         corrections: `(N,)` expected number of corrections of each document.
         used: `(L,)` number of documents that have each label.
@@ -77,7 +77,7 @@ class Auditor:
 
     Args:
         num_labels: Number of labels L of every batch.
-        most: Maximum number of findings of each kind; by default a twentieth of the number of assigned headings,
+        most: Maximum number of findings of each kind; by default a twentieth of the number of assigned labels,
             rounded up, and at most 1,000.
 
     Raises:
