@@ -20,7 +20,6 @@ PAGES = {
     "docs/pretrained.md": ("pretrained encoder",),
     "docs/tutorials/score.md": ("tutorial: score",),
     "docs/tutorials/train.md": ("tutorial: train",),
-    "docs/tutorials/thesaurus.md": ("tutorial: thesaurus",),
     "docs/tutorials/newsroom.md": ("tutorial: newsroom",),
     "docs/tutorials/papers.md": ("tutorial: papers",),
 }

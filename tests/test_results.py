@@ -187,7 +187,7 @@ MEANS = {"obvious"}
 
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 MENTION = re.compile(r"(?:benchmarks|recipes)/(\w+)\.(?:py|json)|results/(\w+)\.json")
-NOT_QUOTED = ("## News", "## What it reaches")
+NOT_QUOTED = ("## News",)
 """Sections whose tables are of results that are not among these files, and say so."""
 
 
