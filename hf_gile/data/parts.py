@@ -1,10 +1,10 @@
-"""Splits documents into training, validation and test parts by hashes of their ids, and holds out labels."""
+"""Splits documents into training, validation and test parts by hashes, and holds out labels."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from .zero_shot import ZeroShotSplit, drop_labels, held_out_labels, seen_first, split_of
@@ -16,12 +16,15 @@ PARTS = ("train", "validation", "test")
 """The parts of a dataset."""
 
 
-def fill_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Dataset]:
-    """Splits missing parts off the training documents, deterministically by a hash of their ids.
+def fill_parts(
+    parts: Mapping[str, Dataset], share: float = 0.1, column: Literal["id", "text"] = "id"
+) -> dict[str, Dataset]:
+    """Splits missing parts off the training documents, deterministically by a hash.
 
     Args:
-        parts: Documents with a column `id` by part, including `train`.
+        parts: Documents by part, including `train`.
         share: Approximate fraction of the training documents for each missing part.
+        column: Column to hash, apart from white space. Documents with the same value fall into the same part.
 
     Returns:
         Documents for each of `PARTS`.
@@ -38,7 +41,7 @@ def fill_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Da
     missing: dict[str, Any] = {part: 0.0 if part in parts else share for part in PARTS[1:]}
     train, result = parts["train"], dict(parts)
     if any(missing.values()):
-        assigned_parts = [split_of(name, **missing) for name in train["id"]]
+        assigned_parts = [split_of(" ".join(value.split()), **missing) for value in train[column]]
         for part in ("train", *(part for part, fraction in missing.items() if fraction)):
             result[part] = train.select([row for row, assigned in enumerate(assigned_parts) if assigned == part])
     for part in PARTS:

@@ -31,8 +31,10 @@ class TableSource:
 
     Args:
         train_files: Training files, folders or globs.
-        validation_files: Validation files; by default a tenth of the training documents, by a hash of their ids.
-        test_files: Test files; by default a tenth of the training documents, by a hash of their ids.
+        validation_files: Validation files; by default a tenth of the training documents, by a hash of the text, or of
+            the id with --id.
+        test_files: Test files; by default a tenth of the training documents, by a hash of the text, or of the id with
+            --id.
         format: table; annif for Annif corpora and vocabularies; or xmc for a folder of the Extreme Classification
             Repository, which includes test documents and labels.
         dataset: Dataset on the Hub, or a folder, instead of files.
@@ -118,7 +120,7 @@ class TableSource:
             ValueError: If the files cannot be read, or documents have labels missing from the label file.
         """
         parts, labels = self._read_parts(say)
-        parts = fill_parts(parts)
+        parts = fill_parts(parts, column="text" if self.id is None else "id")
         if self.held_out:
             parts = hold_out_labels(parts, self.held_out)
         return parts, self._collect_labels(parts, labels, say)

@@ -35,6 +35,18 @@ def test_missing_parts_are_split_from_the_training_documents():
         fill_parts({"train": documents(1)})
 
 
+def test_a_split_by_text_ignores_ids_and_white_space_and_keeps_equal_texts_together():
+    def split(file, end):
+        rows = {"id": [f"{file}:{row}" for row in range(200)], "text": [f"text {row % 100}{end}" for row in range(200)]}
+        return fill_parts({"train": Dataset.from_dict(rows)}, column="text")
+
+    first, other = split("a", ""), split("b", " ")
+    for part in PARTS:
+        assert [text.strip() for text in other[part]["text"]] == first[part]["text"][:]
+    sets = [set(first[part]["text"]) for part in PARTS]
+    assert sum(map(len, sets)) == len(set().union(*sets)) == 100
+
+
 def test_held_out_labels_appear_in_the_test_part_only():
     parts = {part: documents(60, seed=len(part)) for part in PARTS}
     reduced = hold_out_labels(parts, share=0.5)

@@ -176,7 +176,9 @@ def test_unknown_labels_prompt_for_a_separator(tmp_path, run, separator):
     ],
 )
 def test_invalid_arguments_are_named(tmp_path, run, arguments, message):
-    write_csv(tmp_path / "notes.csv", [{"key": "1", "title": "a", "body": "a b", "tags": ["iron"]}] * 40)
+    write_csv(
+        tmp_path / "notes.csv", [{"key": "1", "title": "a", "body": f"a {row}", "tags": ["iron"]} for row in range(40)]
+    )
     (tmp_path / "two.csv").write_text("id,name\nmilk,Milk\nheart,Heart\n")
     done, _ = run(*arguments)
     assert done.returncode != 0
