@@ -21,7 +21,7 @@ _FLAGS = {
     "(language=...)": "(--language)",
     'pass encoding="': 'pass --encoding "',
     'try encoding="': 'try --encoding "',
-}
+} | {f'with {name}="..."': f"with --{name}" for name in ("text", "labels", "id")}
 
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
 

@@ -184,7 +184,7 @@ def _parse_row(
     try:
         for column in [*text, *([] if id is None else [id])]:
             if column not in row:
-                raise missing_column_error(column, row, where)
+                raise missing_column_error(column, row, where, "text" if column in text else "id")
         value = row.get("id" if id is None else id)
         key = None if value is None and id is None else document_id(value, id or "id")
         document = Document(key, join_columns(row, text))

@@ -32,6 +32,7 @@ _PIECE = 1 << 26
 _MAX_LINE = 1 << 24
 MAX_CELL = 1 << 24
 _FIRST_ROWS = 1000
+_NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _BOM = "\ufeff"
 _QUOTES = " (is a double quote not closed, or not doubled in a cell?)"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -59,6 +60,7 @@ def read_rows(
     may_lack: Sequence[str] = (),
     *,
     all_columns: bool = False,
+    arguments: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Reads the rows of a table, in constant memory.
 
@@ -69,6 +71,7 @@ def read_rows(
         columns: Required columns; each must occur in some row of the piece.
         may_lack: Optional columns in rows of JSON.
         all_columns: Whether rows of Parquet files include all other columns, as rows of other files do.
+        arguments: Argument that names each column, for messages.
 
     Yields:
         The location of the row, for messages; a short location, for ids; and the row.
@@ -106,7 +109,8 @@ def read_rows(
                     break
             yield f"{unit} {number:,}", f"{short}{number}", row
     if absent and count:
-        raise missing_column_error(next(column for column in (*columns, *may_lack) if column in absent), names, path)
+        missing = next(column for column in (*columns, *may_lack) if column in absent)
+        raise missing_column_error(missing, names, path, (arguments or {}).get(missing))
 
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
@@ -222,13 +226,16 @@ def resolve_encoding(encoding: str) -> str:
     return "utf-8" if name == "utf-8-sig" else name
 
 
-def missing_column_error(missing: str, columns: Iterable[str], source: object) -> ValueError:
+def missing_column_error(
+    missing: str, columns: Iterable[str], source: object, argument: str | None = None
+) -> ValueError:
     """Makes the error for a missing column.
 
     Args:
         missing: Name of the missing column.
         columns: Existing columns.
         source: The file.
+        argument: The argument that names the column, if any.
 
     Returns:
         The error, to be raised.
@@ -236,10 +243,13 @@ def missing_column_error(missing: str, columns: Iterable[str], source: object) -
     Example:
         >>> print(missing_column_error("label", ["text", "labels"], "notes.csv"))
         notes.csv: no column 'label', only text, labels; did you mean 'labels'?
+        >>> print(missing_column_error("text", ["utterance", "intent"], "notes.csv", "text"))
+        notes.csv: no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
-    near = difflib.get_close_matches(missing, columns, n=1)
-    hint = f"; did you mean {shortened(near[0])}?" if near else ""
+    near = difflib.get_close_matches(missing, columns, n=1, cutoff=_NEAR)
+    hint = f'; name the column with {argument}="..."' if argument else ""
+    hint = f"; did you mean {shortened(near[0])}?" if near else hint
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):
         listed.append(f"and {len(columns) - len(listed):,} more")

@@ -28,7 +28,7 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..models.labels_gile import Label, LabelSet
-from .files import Paths, find_files
+from .files import Paths, data_suffix, find_files
 from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
@@ -47,6 +47,12 @@ class _Columns(NamedTuple):
     labels: str | None
     id: str | None
     separator: str | None
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """Returns the argument that names each column."""
+        named = {"labels": self.labels, "id": self.id}
+        return {column: name for name, column in named.items() if column} | dict.fromkeys(self.text, "text")
 
 
 def load_table(
@@ -103,16 +109,24 @@ def load_table(
     columns = _check_columns(text, labels, id, separator)
     files = find_files(paths, SUFFIXES)
     names = short_names(files)
-    dataset = load_pieces(
-        partial(_read_documents, columns=columns, form=form, names=names),
-        [piece for file in files for piece in table_pieces(file, form)],
-        document_features,
-        key=["table", _VERSION, columns, form, names],
-        report=report,
-        num_proc=num_proc,
-        streaming=streaming,
-        cache_dir=cache_dir,
-    )
+    if len(files) == 1 and on_error == "raise" and files[0].stat().st_size == 0:
+        raise ValueError(f"{files[0]} is empty")
+    try:
+        dataset = load_pieces(
+            partial(_read_documents, columns=columns, form=form, names=names),
+            [piece for file in files for piece in table_pieces(file, form)],
+            document_features,
+            key=["table", _VERSION, columns, form, names],
+            report=report,
+            num_proc=num_proc,
+            streaming=streaming,
+            cache_dir=cache_dir,
+        )
+    except ValueError:
+        if report.files == 1 and not report.left_out:  # it was read completely
+            has_header = data_suffix(files[0]) in (".csv", ".tsv")
+            raise ValueError(f"{files[0]} has {'a header and ' if has_header else ''}no rows") from None
+        raise
     if id is not None and not streaming:
         dataset = _drop_repeated_ids(dataset, report)
     return dataset, report
@@ -163,7 +177,7 @@ def table_of(
         raise ValueError("the columns of this stream are unknown: set its features, as in dataset.cast(features)")
     for column in (*columns.text, labels, *([] if id is None else [id])):
         if column not in dataset.features:
-            raise missing_column_error(column, dataset.features, "the dataset")
+            raise missing_column_error(column, dataset.features, "the dataset", columns.arguments[column])
     feature = dataset.features[labels]
     feature = getattr(feature, "feature", feature)  # the feature of a list
     names = list(feature.names) if hasattr(feature, "names") else None
@@ -402,7 +416,7 @@ def _read_documents(
 ) -> Iterator[dict[str, Any]]:
     needed = [*columns.text, *([] if columns.id is None else [columns.id])]
     may_lack = [] if columns.labels is None else [columns.labels]
-    for where, position, row in read_rows(piece, report, form, needed, may_lack):
+    for where, position, row in read_rows(piece, report, form, needed, may_lack, arguments=columns.arguments):
         try:
             document = _parse_document(row, columns, f"{names[piece.path]}:{position}")
         except ValueError as error:
@@ -415,7 +429,7 @@ def _read_documents(
 
 def _parse_document(row: Mapping[str, Any], columns: _Columns, position: str) -> dict[str, Any]:
     if columns.id is not None and columns.id not in row:
-        raise missing_column_error(columns.id, row, position)
+        raise missing_column_error(columns.id, row, position, "id")
     return {
         "id": position if columns.id is None else document_id(row.get(columns.id), columns.id),
         "text": join_columns(row, columns.text),
