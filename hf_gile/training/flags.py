@@ -203,11 +203,13 @@ class FlagParser(HfArgumentParser):
         return settings, args
 
     def hint(self, name: str) -> str:
-        """Suggests flags for an unknown name, with the first sentence of their help; empty if none is similar."""
+        """Suggests flags for an unknown name, the first with a sentence of its help; empty if none is similar."""
         actions = {action.dest: action for action in reversed(self._actions)}  # not the negated flag
         near = nearest(name, [*(field.name for field in fields(self.recipe)), *COMMON], actions)
-        flags = [f"--{flag} ({_first_sentence(actions[flag].help or 'no help')})" for flag in near]
-        return f"; did you mean {' or '.join(flags)}?" if flags else ""
+        if not near:
+            return ""
+        help = _first_sentence(actions[near[0]].help or "no help")
+        return f"; did you mean --{near[0]} ({help}){''.join(f' or --{flag}' for flag in near[1:])}?"
 
     def short_help(self) -> str:
         """Returns a line for each setting of the recipe, and for common training arguments."""
