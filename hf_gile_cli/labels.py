@@ -113,11 +113,13 @@ def show(
             for label in shown
         ]
         _print_table([("id", "documents", "threshold", "name"), *rows])
-    summary = counted(len(matching), "label")
+    is_all = len(matching) == len(labels)
+    summary = counted(len(matching), "label" if is_all else "matching label")
     if len(shown) < len(matching):
-        summary = f"{len(shown):,} of {counted(len(matching), 'matching label')}"
-    number = sum(label.seen for label in labels)
-    note(f"{summary}; {target} has {len(labels):,}, {number:,} of them seen in training")
+        summary = f"{len(shown):,} of {summary}"
+    if not is_all:
+        summary += f"; {target} has {len(labels):,}"
+    note(f"{summary}, {sum(label.seen for label in labels):,} of them seen in training")
 
 
 def add(

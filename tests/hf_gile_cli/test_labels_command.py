@@ -35,7 +35,11 @@ def test_the_labels_of_a_model_are_shown(run, saved_model):
         ["Milk,", "Human", "unseen", "Milk,", "Human"],
         ["Iron", "7", "Iron"],
     ]
-    assert result.stderr == f"5 labels; {saved_model} has 5, 1 of them seen in training\n"
+    assert result.stderr == "5 labels, 1 of them seen in training\n"
+    shown = run("labels", "show", saved_model, "--limit", 2)
+    assert shown.stderr == "2 of 5 labels, 1 of them seen in training\n"
+    shown = run("labels", "show", saved_model, "--search", "milk")
+    assert shown.stderr == f"1 matching label; {saved_model} has 5, 1 of them seen in training\n"
 
 
 def test_labels_can_be_searched_filtered_and_sorted(run, saved_model):
