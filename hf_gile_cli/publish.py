@@ -152,7 +152,7 @@ def verify(model: Model, revision: Revision = None) -> None:
     """Compare the code of a model with the installed package, by hash, without running it.
 
     trust_remote_code=True runs the Python files of a model. Prints the status of each file (same, differs, unknown or
-    missing) and a call pinned to this commit. Exits with 1 unless all files are the same.
+    missing) and, for a model on the Hub, a call pinned to this commit. Exits with 1 unless all files are the same.
 
         hf-gile verify user/gile-mesh
         hf-gile verify user/gile-mesh --revision v2
@@ -164,10 +164,11 @@ def verify(model: Model, revision: Revision = None) -> None:
         sys.stdout.write(f"{status:8}  {digest[:16]:16}  {visible(name)}\n")
     for reference in check.elsewhere:
         sys.stdout.write(f"{'elsewhere':8}  {visible(reference)}\n")
-    pinned = "" if check.commit is None else f', revision="{check.commit}", code_revision="{check.commit}"'
     sys.stdout.flush()
     if not check.is_same:
         note(f"{model} has code that differs from the installed hf-gile: review the code before you trust it")
         raise typer.Exit(1)
-    call = f"pipeline(model={model!r}, trust_remote_code=True{pinned})"
-    note(f"all code is identical to the installed hf-gile; to pin this version:\n{call}")
+    note("all code is identical to the installed hf-gile")
+    if check.commit is not None:
+        pinned = f'revision="{check.commit}", code_revision="{check.commit}"'
+        note(f"to pin this version:\npipeline(model={model!r}, trust_remote_code=True, {pinned})")
