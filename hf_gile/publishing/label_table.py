@@ -27,8 +27,9 @@ def shown_labels(
         each: Number of labels of each kind. A set of up to four times this number is shown completely.
 
     Returns:
-        Headings and labels, the most frequent first, without duplicates. The heading is empty if all labels are shown,
-        or if their frequencies are unknown.
+        Headings and labels, the most frequent first, without duplicates. If the most frequent label has less than three
+        times the documents of the rarest, they are a single group. The heading is empty if all labels are shown, if
+        their frequencies are unknown, or if there is a single group.
 
     Example:
         >>> labels = [Label(f"L{n}", f"name {n}", seen=n < 40, count=max(0, 40 - n)) for n in range(50)]
@@ -41,6 +42,7 @@ def shown_labels(
     if len(ordered) <= 4 * each:
         return [("", ordered)]
     trained = [label for label in ordered if label.count > 0]
+    unseen = [label for label in ordered if not label.seen and label.count == 0]
     groups = []
     if trained:
         measured = [label for label in trained if documents.get(label.id, 0) > 0]
@@ -48,9 +50,10 @@ def shown_labels(
             trained = measured
         middle = max(0, len(trained) - each) // 2
         groups = [("Frequent", trained[:each])]
-        if len(trained) >= 3 * each:
+        if trained[0].count < 3 * trained[-1].count:
+            groups = [("Trained on" if unseen else "", trained[: 3 * each])]
+        elif len(trained) >= 3 * each:
             groups += [("In the middle", trained[middle : middle + each]), ("Rare", trained[-each:])]
-    unseen = [label for label in ordered if not label.seen and label.count == 0]
     if not groups:
         step = len(ordered) / (4 * each)
         return [("", [ordered[int(index * step)] for index in range(4 * each)])]

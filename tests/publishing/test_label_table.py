@@ -23,6 +23,14 @@ def test_frequent_medium_rare_and_unseen_labels_are_shown():
     }
 
 
+def test_labels_with_similar_counts_are_not_divided():
+    labels = [Label(f"L{n:02}", f"name {n}", seen=True, count=6 - n % 4) for n in range(20)]
+    [(heading, group)] = shown_labels(labels, each=3)
+    assert (heading, len(group)) == ("", 9)
+    [(heading, group), (unseen, _)] = shown_labels([*labels, *LABELS[-9:]], each=3)
+    assert (heading, len(group), unseen) == ("Trained on", 9, "Never trained on")
+
+
 def test_the_table_does_not_depend_on_the_order_of_labels():
     shuffled = random.Random(0).sample(LABELS, len(LABELS))
     assert shown_labels(shuffled) == shown_labels(LABELS)
