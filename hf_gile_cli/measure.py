@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from hf_gile import LabelSet
+    from hf_gile.publishing import Report
 
 _ROWS = {
     "average_precision": "average precision",
@@ -201,7 +202,7 @@ def evaluate(options: Evaluation) -> None:
         language=options.language,
         progress=sys.stderr.isatty(),
     )
-    _print_metrics(report.metrics)
+    _print_metrics(report.metrics, _count_gold(report, loaded.label_set))
     if output is not None:
         report.save(output)
         note(f"{counted(report.documents, 'document')}: {output}")
@@ -306,16 +307,28 @@ def _quiet_datasets() -> None:
     datasets.disable_progress_bars()
 
 
-def _print_metrics(metrics: Mapping[str, float]) -> None:
+def _count_gold(report: "Report", label_set: "LabelSet") -> dict[str, int]:
+    """Counts the gold labels of the documents, by group of labels."""
+    counts = {"": report.documents, "seen_": 0, "unseen_": 0}
+    for row in report.labels:
+        counts["seen_" if label_set[label_set.column(row["id"])].seen else "unseen_"] += row["support"]
+    return counts
+
+
+def _print_metrics(metrics: Mapping[str, float], num_gold: Mapping[str, int]) -> None:
     rows = {name: _ROWS[name] for name in (_SINGLE_LABEL_ROWS if "accuracy" in metrics else _ROWS)}
     groups = {
         prefix: name for prefix, name in _GROUPS.items() if any(f"{prefix}{metric}" in metrics for metric in rows)
     }
     note(f"{'percent':34}" + "".join(f"{name:>12}" for name in groups.values()))
     for metric, name in rows.items():
-        values = [metrics.get(f"{prefix}{metric}") for prefix in groups]
+        values = [metrics.get(f"{prefix}{metric}") if num_gold[prefix] else None for prefix in groups]
         if any(value is not None for value in values):
-            note(f"{name:34}" + "".join(f"{'' if value is None else f'{100 * value:.2f}':>12}" for value in values))
+            note(f"{name:34}" + "".join(f"{'-' if value is None else f'{100 * value:.2f}':>12}" for value in values))
+    if len(groups) > 1:
+        best = " Accuracy and F1 are of the label with the highest score of all labels."
+        ranked = "Seen labels are ranked among the seen, unseen among the unseen."
+        note(f"{ranked}{best if 'accuracy' in metrics else ''}")
 
 
 def _print_comparison(figures: Mapping[str, Any]) -> None:

@@ -42,16 +42,29 @@ def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, colu
 
     def check_shown(row, *names):
         line = next(line for line in result.stderr.splitlines() if line.startswith(f"{row}  "))
-        assert line.removeprefix(row).split() == [f"{100 * report.metrics[name]:.2f}" for name in names]
+        cells = ["-" if name is None else f"{100 * report.metrics[name]:.2f}" for name in names]
+        assert line.removeprefix(row).split() == cells
 
     check_shown("micro-F1", "micro_f1", "seen_micro_f1", "unseen_micro_f1")
-    check_shown("average precision", "average_precision", "unseen_average_precision")  # a single label is seen
+    check_shown("average precision", "average_precision", None, "unseen_average_precision")  # a single label is seen
 
 
 def test_the_report_is_written_where_the_card_reads_it(run, saved_model, table, columns):
     result = run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
     assert result.stdout == ""
     assert Report.load(saved_model / "results.json").documents == 4
+
+
+def test_the_table_says_what_is_ranked_and_leaves_out_groups_without_documents(run, saved_model, table, columns):
+    ranked = "Seen labels are ranked among the seen, unseen among the unseen."
+    assert f"\n{ranked}\n" in run("evaluate", saved_model, table, *columns).stderr
+    config = json.loads((saved_model / "config.json").read_text())
+    (saved_model / "config.json").write_text(json.dumps(config | {"problem_type": "single_label_classification"}))
+    table.write_text(json.dumps({"body": "Breast milk.", "tags": "Milk, Human"}) + "\n")
+    result = run("evaluate", saved_model, table, *columns).stderr
+    rows = {line[:34].rstrip(): line[34:].split() for line in result.splitlines()}
+    assert [rows[name][1] for name in ("accuracy", "macro-F1", "calibration error")] == ["-"] * 3
+    assert f"{ranked} Accuracy and F1 are of the label with the highest score of all labels." in result
 
 
 def test_a_new_report_keeps_the_learning_curve_of_the_previous_report(run, saved_model, table, columns, tmp_path):
@@ -159,7 +172,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
 @pytest.mark.parametrize(
     ("arguments", "ends", "message"),
     [
-        (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags"),
+        (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags; name the column with --text"),
         (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: without 'labels' (4)"),
         (["evaluate", "model", "absent.csv"], 1, "nothing matches absent.csv"),
         (["evaluate", "model"], 2, "Missing argument"),
