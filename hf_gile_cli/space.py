@@ -57,7 +57,7 @@ def space(options: Space) -> None:
         hf-gile space
         hf-gile space runs/mesh/auto/model
         hf-gile space MODEL --label-file thesaurus.ttl --label-description broader
-        hf-gile space user/name --output page && hf upload user/page page --repo-type space
+        hf-gile space user/model --output page && hf upload user/page page --repo-type space
     """
     out = options.output
     if out is not None:
@@ -74,6 +74,8 @@ def space(options: Space) -> None:
     general = options.model == GENERAL and not Path(GENERAL).is_dir()
     title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
     if out is not None and (general or is_hub_name(options.model)):
+        if not general:
+            _check_on_hub(options.model, options.revision)
         model_arguments = (
             {} if general else {"model": repr(options.model), "revision": repr(options.revision or "main")}
         )
@@ -87,6 +89,21 @@ def space(options: Space) -> None:
         model_arguments = {"model": 'str(HERE / "model")'}
     _write(out, title, gradio, model_arguments, labels)
     note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
+
+
+def _check_on_hub(model: str, revision: str | None) -> None:
+    """Checks that a model exists if the Hub answers soon, and prints a note otherwise."""
+    import huggingface_hub
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    from hf_gile.publishing.hub_errors import explain_read_error
+
+    try:
+        huggingface_hub.model_info(model, revision=revision, timeout=_SECONDS)
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise FileNotFoundError(f"{model}: {explain_read_error(error)}") from error
+    except Exception:  # it cannot be reached, or does not answer in time
+        note(f"the Hub does not answer: it was not checked that {model} exists")
 
 
 def serve(page: "Blocks", port: int | None) -> None:
@@ -118,6 +135,8 @@ def _write(folder: Path, title: str, gradio: str, model_arguments: dict[str, str
     lines = [f"{name}: {json.dumps(value)}" for name, value in settings.items()]  # JSON is YAML
     (folder / "README.md").write_text("\n".join(["---", *lines, "---", "", _README]), "utf-8")
 
+
+_SECONDS = 3.0  # timeout for a response of the Hub
 
 _APP = """\
 from pathlib import Path

@@ -6,8 +6,12 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+from unittest.mock import Mock
 
+import httpx
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import RepositoryNotFoundError
 from markdown_it import MarkdownIt
 
 from hf_gile import Label, LabelSet
@@ -113,10 +117,24 @@ def test_a_space_contains_its_model_and_labels(run, saved_model, thesaurus, tmp_
     assert "not empty" in run("space", saved_model, "--output", tmp_path / "page", ends=1).stderr
 
 
-def test_a_space_may_name_a_hub_model_or_use_the_general_scorer(run, tmp_path):
+def test_a_space_may_name_a_hub_model_or_use_the_general_scorer(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: None)
     code = written(run, tmp_path / "page", "ada/milk", "--revision", "v1")
     assert "pipeline(task=\"label-scoring\", model='ada/milk', revision='v1')" in code
     assert 'pipeline(task="label-scoring")' in written(run, tmp_path / "general")
+
+
+def test_a_space_checks_the_name_of_a_hub_model_if_the_hub_answers(run, tmp_path, monkeypatch):
+    pytest.importorskip("gradio")
+    response = httpx.Response(404, request=httpx.Request("GET", "https://huggingface.co"))
+    for number, (error, ends, message) in enumerate(
+        [
+            (RepositoryNotFoundError("absent", response=response), 1, "ada/milk: it does not exist or is not visible"),
+            (httpx.ConnectError("no"), 0, "the Hub does not answer: it was not checked that ada/milk exists"),
+        ]
+    ):
+        monkeypatch.setattr(huggingface_hub, "model_info", Mock(side_effect=error))
+        assert message in run("space", "ada/milk", "--output", tmp_path / str(number), ends=ends).stderr
 
 
 @pytest.mark.slow
