@@ -11,6 +11,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, LabelSet
+from hf_gile.exports import export_onnx
 from hf_gile.training import GileLoss, encode_dataset, model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[1]
@@ -89,6 +90,16 @@ def test_the_torch_export_example_runs(make_model):
     names = run("pretrained.md", "model.eval()", {"torch": torch, "model": model, "inputs": inputs})
     exported = names["program"].module()(inputs["input_ids"], inputs["attention_mask"])
     torch.testing.assert_close(exported["logits"], model(**inputs).logits)
+
+
+def test_the_onnx_example_runs(make_model):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model, processor = make_model(problem_type="multi_label_classification")
+    export_onnx(model, processor, "out")
+    logits = run("exports.md", "import onnxruntime", {})["logits"]
+    expected = model(**processor(["Rats were fed iron."], return_tensors="pt")).logits
+    torch.testing.assert_close(torch.from_numpy(logits), expected)
 
 
 def test_the_rare_label_and_loss_examples_run(make_model):
