@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,16 @@ from .starting import (
     set_token_weights,
     set_word_vectors,
 )
-from .task import TextTask, as_read, check_unseen, hold_out, metric_name, problem_type_of, words_of
+from .task import (
+    TextTask,
+    as_read,
+    check_unseen,
+    count_contradictions,
+    hold_out,
+    metric_name,
+    problem_type_of,
+    words_of,
+)
 from .units import Unit
 
 if TYPE_CHECKING:
@@ -98,6 +108,9 @@ class Study:
                 "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
                 "multi_label_classification scores each label on its own)"
             )
+        if self.has_one_label and (number := count_contradictions(task)):
+            texts = "1 text occurs" if number == 1 else f"{number:,} texts occur"
+            self.say(f"warning: {texts} several times with different labels")
         self.held_out: set[str] = set()
         self.task, self.described = self._read(task)
         self.num_seen = sum(self.described.seen)
@@ -107,7 +120,8 @@ class Study:
         self._encoded: dict[tuple[Any, ...], dict[str, Dataset]] = {}  # by what reads them
         self._words: tuple[Any, Any] | None = None
         held_out = f", {len(self.held_out):,} of them held out for validation" if self.held_out else ""
-        self.say(f"{self.task.labels}{held_out}")
+        names = ", ".join(label.name for label in self.task.labels[:3])
+        self.say(f"{len(self.task.labels):,} labels, such as {names}{held_out}")
 
     def _read(self, task: TextTask) -> tuple[TextTask, LabelSet]:
         """Returns the task for training, and its labels with their full descriptions."""
@@ -429,6 +443,15 @@ class Study:
         """Returns the metrics of the test part in percent, see `table_of_results`."""
         return table_of_results(self.results, columns, groups, note)
 
+    def _note_labels_without_test(self) -> str:
+        """Returns a note if many labels have no test document; their F1 is 0."""
+        test, number = self.task.parts["test"], len(self.described)
+        without = number - len(set(chain.from_iterable(test[self.task.gold])).intersection(self.described.ids))
+        if without < 0.2 * number:
+            return ""
+        documents = f"{len(test):,} test documents, {without:,} of {number:,} labels have none"
+        return f"{documents}: macro-F1 says little; pass more as --test_files"
+
     def show(self) -> None:
         """Prints the usual metrics of the test part, and how to use a model."""
         num_unseen, results = len(self.described) - self.num_seen - len(self.held_out), self.results
@@ -441,6 +464,8 @@ class Study:
         if all("test_accuracy" in result["test"] for result in results.values()):
             columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr", "recall_at_5": "R@5"}
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
+            if note := self._note_labels_without_test():
+                notes.append(note)
         elif self.settings.make_cards:
             notes.append(
                 "The table uses scores before any calibration. The cards evaluate the models as saved, with their "

@@ -3,19 +3,24 @@
 import csv
 import json
 import random
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 from transformers import TrainingArguments
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
 import train_table
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 from hf_gile.training.model_settings import ModelSettings
 from hf_gile.training.settings_checks import check_settings
+from hf_gile.training.study import Study
+from hf_gile.training.task import TextTask
 
 WORDS = {
     "heart": "heart failing cardiac ventricle pumped",
@@ -23,6 +28,13 @@ WORDS = {
     "iron": "iron anemia ferritin deficiency blood",
     "kidney": "kidney renal nephron urine dialysis",
 }
+
+
+def study_of(folder, parts):
+    gold = {part: [[name] for name in names] for part, (_, names) in parts.items()}
+    rows = {part: Dataset.from_dict({"text": texts, "labels": gold[part]}) for part, (texts, _) in parts.items()}
+    labels = LabelSet.from_names(list(WORDS)).with_counts(Counter(parts["train"][1]))
+    return Study(ModelSettings(), TrainingArguments(str(folder), use_cpu=True), TextTask(rows, labels))
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +75,9 @@ def test_single_label_training_uses_softmax_and_accuracy(trained):
     printed, folder = trained
     assert "every document has exactly one label: trained with softmax, chosen by accuracy" in printed
     assert "Acc  MacroF1" in printed
+    assert "macro-F1 says little" not in printed
+    assert "warning" not in printed
+    assert re.search(r"^4 labels, such as \w+, \w+, \w+$", printed, re.MULTILINE)
     result = json.loads((folder / "results.json").read_text())["gile"]
     assert "threshold" not in result
     assert result["test"]["test_accuracy"] > 0.9
@@ -72,6 +87,19 @@ def test_single_label_training_uses_softmax_and_accuracy(trained):
     assert state["best_metric"] == max(epochs)
     # A softmax over four labels starts near log(4), the sum of four sigmoids near 4 log(2), or 2.2 with the prior.
     assert result["losses"][0][1] < 1.5
+
+
+def test_contradictory_texts_and_labels_without_test_documents_are_reported(tmp_path, capsys):
+    names = list(WORDS)
+    texts = [f"text {name}" for name in names]
+    parts = {"train": (["same ", "same", *texts], [*names[:2], *names]), "validation": (texts, names)}
+    study = study_of(tmp_path, parts | {"test": (texts[:1] * 3, names[:1] * 3)})
+    assert "warning: 1 text occurs several times with different labels\n" in capsys.readouterr().out
+    figures = dict.fromkeys(("accuracy", "macro_f1", "average_precision", "recall_at_5"), 0.5)
+    study.results = {"auto": {"seconds": 1, "test": {f"test_{name}": value for name, value in figures.items()}}}
+    study.show()
+    note = "3 test documents, 3 of 4 labels have none: macro-F1 says little; pass more as --test_files\n"
+    assert note in capsys.readouterr().out
 
 
 def test_the_saved_model_assigns_a_single_label(trained):
