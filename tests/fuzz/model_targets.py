@@ -469,9 +469,7 @@ TARGETS = [
         "label set changed",
         _SECTION,
         st.tuples(
-            mostly(
-                st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))
-            ),
+            mostly(st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))),
             st.lists(_operation, max_size=4),
         ),
         _change_labels,
