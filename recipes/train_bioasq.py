@@ -43,6 +43,9 @@ from hf_gile.training.units import UNITS, Unit
 ROWS = {**UNITS, **BASELINES}
 """The rows of the paper's Table 2."""
 
+EXAMPLES = ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"]
+"""Labels to score at the end of a run without --candidate_labels."""
+
 
 @dataclass
 @add_settings(RecordSource, [field.name for field in fields(RecordSource)])
@@ -53,10 +56,7 @@ class Recipe(ModelSettings, RecordSource):
     units: list[str] = setting(
         ["linear", "gile"], f"Output layers to train: {', '.join(ROWS)}; or auto, see --text_encoder.", (*ROWS, AUTO)
     )
-    candidate_labels: list[str] = setting(
-        ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"],
-        "Labels to score for a test abstract at the end; any text.",
-    )
+    candidate_labels: list[str] = setting(EXAMPLES, "Labels to score for a test abstract at the end; any text.")
 
 
 DEFAULTS = {
@@ -114,7 +114,8 @@ def score_test_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: li
         for ui, name in zip(row["meshUI"], row["meshMajor"], strict=True)
     ]
     print(f"  its headings: {one_line('; '.join(marked))}")
-    print("  the ten best stored labels, then the labels of --candidate_labels:", flush=True)
+    others = "some example labels" if candidate_labels == EXAMPLES else "the labels of --candidate_labels"
+    print(f"  the ten best stored labels, then {others}:", flush=True)
     score_without_package(folder, document_text(row), candidate_labels)
 
 

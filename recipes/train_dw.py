@@ -121,7 +121,9 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     data = Path(recipe.data)
     for part in ("train", "dev", "test"):
         if not (data / part).exists():
-            raise FileNotFoundError(f"data: no file {data / part} (in {Path.cwd()})")
+            inner = [str(data / kind) for kind in ("general", "specific") if (data / kind / part).exists()]
+            hint = f"; did you mean {' or '.join(inner)}?" if inner else ""
+            raise FileNotFoundError(f"data: no file {data / part} (in {Path.cwd()}){hint}")
     for language in recipe.languages:
         check_choice("languages", language, sorted(file.stem for file in (data / "train").glob("*.json")))
     if card_info(recipe.card).show_examples:

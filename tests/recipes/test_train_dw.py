@@ -139,6 +139,14 @@ def test_invalid_settings_are_refused_before_training(run, arguments, message):
     assert not output.exists()
 
 
+def test_the_error_for_the_folder_above_suggests_the_folder_inside(run, data):
+    done, _ = run("--data", str(data.parent))
+    assert done.returncode == 2
+    assert f"data: no file {data.parent / 'train'}" in done.stderr
+    assert f"; did you mean {data}?" in done.stderr
+    assert "did you mean" not in run("--data", "absent")[0].stderr
+
+
 @pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("gru", 138_000), ("bigru", 377_000)])
 def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
     config = UNITS["linear"].config(
