@@ -33,8 +33,9 @@ def paper_rows():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from paper_tables import markdown
 
-    for table in markdown(json.loads((RESULTS / "paper_biomedical.json").read_text())["mean"]).values():
-        yield from table.splitlines()
+    for name in ("paper_biomedical", "paper_news"):
+        for table in markdown(json.loads((RESULTS / f"{name}.json").read_text())["mean"]).values():
+            yield from table.splitlines()
 
 
 @pytest.mark.parametrize(
