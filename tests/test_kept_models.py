@@ -48,7 +48,8 @@ def test_the_audit_is_measured(kept, monkeypatch):
     assert runs["number"] == round(0.1 * 320)
     assert runs["share"]["wrong"] == pytest.approx(0.1)
     assert {*runs["wrong"]} == {"audit", "tfidf_cosine", "frequency", "chance"}
-    assert 0 <= figures["drift"]["audit"] <= 1
+    assert {*figures["drift"]} == {"random", "topics"}
+    assert all(0 <= share <= 1 for shares in figures["drift"].values() for share in shares.values())
 
 
 def test_corruption_inserts_as_many_headings_as_it_removes(kept):

@@ -151,7 +151,8 @@ def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
 @pytest.mark.parametrize("separator", [[], ["--separator", "|"]])
 def test_unknown_labels_prompt_for_a_separator(tmp_path, run, separator):
     tags = [["milk"], ["iron", "milk"], ["heart", "milk"]] * 20
-    write_csv(tmp_path / "notes.csv", [{"key": "1", "title": "a", "body": "a b", "tags": names} for names in tags])
+    rows = [{"key": row, "title": "a", "body": f"a {row}", "tags": names} for row, names in enumerate(tags)]
+    write_csv(tmp_path / "notes.csv", rows)
     (tmp_path / "labels.csv").write_text("id,name\nmilk,Milk\n")
     columns = ["--text", "body", "--labels", "tags", *separator]
     done, _ = run("--train_files", "notes.csv", *columns, "--label_file", "labels.csv")
