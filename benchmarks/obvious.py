@@ -373,7 +373,7 @@ def beside(results: Mapping[str, Any]) -> str:
 
 DESCRIBED = {
     "pubmed_mesh": "MEDLINE abstracts, 12,000 headings",
-    "clinc150": "utterances, 150 intents",
+    "tibkat_en": "library records in English, 26,000 subjects",
     "clinc150_unseen": "utterances, 50 of the intents unseen",
     "clinc150_few": "utterances, 8 examples of an intent",
     "sib200": "sentences in eight languages, 7 topics",

@@ -97,6 +97,12 @@ ROWS = {
         | {f"f1_{third}" for third in ("low", "medium", "high")},
         {"p_value"},
     ),
+    "translation_small": (
+        "runs * models *",
+        {"parameters", "training_cpu_seconds", "epochs", "validation_bleu", "bleu", "interval", "nearest"}
+        | {f"f1_{third}" for third in ("low", "medium", "high")},
+        {"p_value"},
+    ),
     "translation_speed": ("layers * *", {"seconds", "tokens_per_second", "times_nmt"}, set()),
     "what_matters": ("settings *", {*GROUPS, "best_epoch", "changed", "minutes"} - UNSEEN, UNSEEN),
 }
@@ -184,7 +190,7 @@ def test_outside_a_git_clone_the_commit_is_unknown(tmp_path, monkeypatch):
 
 SCRIPTS = {
     "search": ["search", "search_model"],
-    "translation": ["translation", "translation_speed"],
+    "translation": ["translation", "translation_small", "translation_speed"],
     "paper_tables": ["paper_biomedical", "paper_news"],
 }
 MEANS = {"obvious"}
