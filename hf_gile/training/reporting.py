@@ -92,6 +92,10 @@ def say_calibration(figures: Mapping[str, Any], say: Callable[..., None], has_un
             result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"
             if before == after:  # `calibrate` tests each calibration on held-out documents
                 result = "calibration did not help, so probabilities stay uncalibrated"
+            elif group == "unseen" and figures.get("unseen_raised"):
+                result += " (raised, so that some unseen labels reach the top of a list)"
+            elif after[0] >= before[0]:
+                result += ", no gain"
             number = figures.get(f"{group}_label_thresholds", 0)
             threshold = ""
             if f"{group}_threshold" in figures:

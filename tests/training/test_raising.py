@@ -5,7 +5,10 @@ import torch
 
 from hf_gile.metrics import ranking_metrics
 from hf_gile.models.search_gile import calibrated
+from hf_gile.training.calibration import fit
 from hf_gile.training.calibration.raising import SharedRanking, lift, lift_calibration
+from hf_gile.training.calibration.score_counts import ScoreCounts
+from hf_gile.training.reporting import say_calibration
 
 LABELS, SEEN = 40, torch.arange(40) < 25
 
@@ -84,3 +87,39 @@ def test_a_lifted_calibration_is_the_calibration_and_then_the_lift(method):
     lifted = calibrated(logits, seen, {"unseen": lift_calibration(method, 1.0)})
     assert bool((lifted.diff() > 0).all())
     torch.testing.assert_close(lifted, lift(calibrated(logits, seen, {"unseen": method}), 1.0), atol=0.1, rtol=0)
+
+
+def test_separately_calibrated_unseen_labels_are_raised_at_little_cost():
+    logits, gold, is_gold = documents(number=2000, seed=4)
+    counts = ScoreCounts(SEEN)
+    counts.update(logits, gold)
+    precision = {}
+    for name, ranking in (("calibrated", None), ("raised", ranking_of(logits, gold))):
+        fitted = fit(counts, "spline", label_thresholds=False, ranking=ranking)
+        scores = calibrated(logits, SEEN, fitted.calibration)
+        for group, gold_of_group in (("all", is_gold), ("unseen", is_gold & ~SEEN)):
+            ranked = scores.masked_fill(is_gold & ~gold_of_group, -torch.inf)
+            precision[name, group] = ranking_metrics(ranked, gold_of_group)["average_precision"].nanmean().item()
+    assert fitted.figures["unseen_raised"] > 0
+    assert precision["raised", "unseen"] > precision["calibrated", "unseen"] + 0.01
+    assert precision["raised", "all"] > 0.97 * precision["calibrated", "all"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ({"before": 0.2, "after": 0.1}, "20.000 -> 10.000 percent"),
+        ({"before": 0.1, "after": 0.2}, "10.000 -> 20.000 percent, no gain"),
+        ({"before": 0.1, "after": 0.2, "raised": 1.5}, "(raised, so that some unseen labels reach the top of a list)"),
+        ({"before": 0.1, "after": 0.1}, "calibration did not help"),
+    ],
+)
+def test_the_line_of_a_calibration_says_what_it_is_worth(figures, says):
+    errors = {
+        f"unseen_{top}expected_calibration_error_{when}": figures[when]
+        for top in ("", "top_5_")
+        for when in ("before", "after")
+    }
+    lines = []
+    say_calibration({**errors, "documents": 9, "unseen_raised": figures.get("raised", 0.0)}, lines.append)
+    assert says in lines[0]

@@ -242,7 +242,8 @@ def fit(
             calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0)) if improves else _IDENTITY
         if ranking is not None and {"seen", "unseen"} == set(calibration):
             figures["unseen_raised"] = raised = _best_raise(ranking, calibration)
-            calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
+            if raised:
+                calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
 
         def probabilities(logits: Tensor, group: str = group) -> Tensor:
             return calibrated(logits, torch.full((len(logits),), group == "seen"), calibration).sigmoid()
