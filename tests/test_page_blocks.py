@@ -92,6 +92,7 @@ def test_the_torch_export_example_runs(make_model):
     torch.testing.assert_close(exported["logits"], model(**inputs).logits)
 
 
+@pytest.mark.slow  # as all exports to ONNX
 def test_the_onnx_example_runs(make_model):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -42,7 +42,9 @@ def folder(tmp_path, saved_model, monkeypatch):
         writer = csv.writer(file)
         writer.writerow(["id", "text", "tags"])
         writer.writerows(
-            [number, f"{row['abstract']}", "; ".join(row["subjects"])] for number in range(60) for row in RECORDS
+            [number, f"{row['abstract']} {number}", "; ".join(row["subjects"])]
+            for number in range(60)
+            for row in RECORDS
         )
     (tmp_path / "subjects.csv").write_text("id,name_en\nx1,Rats\nx2,Feeding\n")
     (tmp_path / "card.yaml").write_text("summary: On milk and iron.\n")

@@ -17,7 +17,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path, save_text_encoder, unit):
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     (command,) = re.findall(r"`torchrun (.*?) \$\(hf-gile train --where\) (.*?) --config mine.yaml`", page)
-    rows = [f"{word} {word} notes,{word.title()}" for word in ("milk", "iron", "heart", "blood")] * 20
+    words = ("milk", "iron", "heart", "blood")
+    rows = [f"{word} {word} notes {number},{word.title()}" for number in range(20) for word in words]
     (tmp_path / "notes.csv").write_text("\n".join(["text,labels", *rows]) + "\n")
     settings = {"train_files": ["notes.csv"], "output_dir": "out", "num_train_epochs": 1, "min_count": 1}
     settings |= {"text_encoder": save_text_encoder()} if unit == "auto" else {}
