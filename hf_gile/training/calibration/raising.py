@@ -22,7 +22,6 @@ _CENTRE = -1.386
 _STORED, _MAX_STORED = 1024, 1 << 24
 """Best scores of each group stored for a document, and at most for all documents; later documents are ignored."""
 
-
 Map = Callable[[Tensor], Tensor]
 
 
@@ -105,11 +104,11 @@ class SharedRanking:
         """
         if not any(best.shape[1] and others.shape[1] for *_, best, others in self._batches):
             return 0.0
-        steps, least = 0, (1 - _LOST) * self.average_precision(seen, lambda logits: unseen(logits, 0.0))
 
         def precision(raised: float) -> float:
             return self.average_precision(seen, lambda logits: unseen(logits, raised))
 
+        steps, least = 0, (1 - _LOST) * precision(0.0)
         while steps < _MAX_STEPS and precision((steps + 1) * _STEP) >= least:
             steps += 1
         return steps * _STEP
