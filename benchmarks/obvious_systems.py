@@ -425,9 +425,11 @@ def mixture(task: Task, seed: int, options: Options, encoder: Callable[[Options]
     scores = torch.stack([torch.cat([part(texts[own])[:, some] for own in batches(len(texts))]) for part in parts])
     spread = scores.std(dim=(1, 2)).clamp(min=1e-9)
     weights = fitted_weights(scores / spread[:, None, None], targets / targets.sum(dim=1, keepdim=True)) / spread
+    # Centred on gold labels, as large scores would have a probability of 1 and no threshold.
+    offset = -torch.tensordot(weights, scores, 1)[targets > 0].mean()
 
     def score(texts: list[str]) -> Tensor:
-        return sum((weight * part(texts) for weight, part in zip(weights, parts, strict=True)), torch.zeros(()))
+        return sum((weight * part(texts) for weight, part in zip(weights, parts, strict=True)), offset)
 
     return Fitted(score, {"weights": weights.tolist()})
 
