@@ -79,7 +79,7 @@ def main() -> None:
         recipe.check_problem_type(problem_type)
     say({language: {part: len(rows) for part, rows in parts.items()} for language, parts in news.parts.items()})
     num_unseen = len(news.labels) - sum(news.labels.seen)
-    say(f"{len(news.corpus.words):,} words; {news.labels}, {num_unseen} of them unseen in training")
+    say(f"{len(news.corpus.words):,} words; {len(news.labels):,} labels, {num_unseen} of them unseen in training")
 
     results: dict[str, Any] = {}
     metrics: dict[str, str] = {}

@@ -211,7 +211,7 @@ def main() -> None:
     gold = {name: pad_labels(columns) for name, (_, columns) in parts.items()}
     fixed = paper_threshold(len(labels))
     sizes = ", ".join(f"{len(rows):,} {name}" for name, (_, rows) in parts.items())
-    print(f"{sizes}; {labels}, {len(unseen)} unseen in training")
+    print(f"{sizes}; {len(labels):,} labels, {len(unseen)} unseen in training")
     print(f"percent: ranking loss, average precision, one-error, micro-F1 at the best threshold of dev and at {fixed}")
     figures = "".join(f"{name:>8}" for name in ("RL", "AvgPr", "OneErr", "F1", f"F1@{fixed}"))
     print(f"{'words':>7}{'C':>8}{'parameters':>12}{'CPU s':>9}{'threshold':>11}    dev{figures}   test{figures}")
