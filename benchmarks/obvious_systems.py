@@ -425,7 +425,7 @@ def mixture(task: Task, seed: int, options: Options, encoder: Callable[[Options]
     scores = torch.stack([torch.cat([part(texts[own])[:, some] for own in batches(len(texts))]) for part in parts])
     spread = scores.std(dim=(1, 2)).clamp(min=1e-9)
     weights = fitted_weights(scores / spread[:, None, None], targets / targets.sum(dim=1, keepdim=True)) / spread
-    # Centred on gold labels, as large scores would have a probability of 1 and no threshold.
+    # Scores are centred on gold labels: large scores would all have a probability of 1, which no threshold separates.
     offset = -torch.tensordot(weights, scores, 1)[targets > 0].mean()
 
     def score(texts: list[str]) -> Tensor:

@@ -163,14 +163,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for run in train(folder, options.recipe):
             runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}  # others may write too
-            runs = {name_of(other): other for other in (*runs.values(), run)}
-            write_json(path, {"runs": dict(sorted(runs.items())), "paper": PAPER_BLEU})
-
-
-def name_of(run: dict[str, Any]) -> str:
-    """Returns the key of a run in the results file: the settings that tell runs apart."""
-    sizes = "V {vocab_size}, d {hidden_size}, L {num_hidden_layers}".format(**run["setting"])
-    return f"{sizes}, seed {run['seed']}"
+            sizes = "V {vocab_size}, d {hidden_size}, L {num_hidden_layers}".format(**run["setting"])
+            write_json(path, {"runs": runs | {f"{sizes}, seed {run['seed']}": run}, "paper": PAPER_BLEU})
 
 
 if __name__ == "__main__":
