@@ -62,7 +62,8 @@ def train(folder: str, flags: list[str]) -> Iterator[dict[str, Any]]:
     recipe, args = train_nmt.settings()
     references = [*load_sentence_pairs(recipe.data, recipe.source, recipe.target)["test"]["target"]]
     sizes = {name: getattr(recipe, name) for name in train_nmt.SIZES}
-    setting = {**sizes, "learning_rate": args.learning_rate, "batch_size": args.per_device_train_batch_size}
+    rates = {"learning_rate": args.learning_rate, "epochs": args.num_train_epochs}
+    setting = {**sizes, **rates, "batch_size": args.per_device_train_batch_size}
     models: dict[str, dict[str, Any]] = {}
     translations = {}
     for name in recipe.layers:
@@ -163,8 +164,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for run in train(folder, options.recipe):
             runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}  # others may write too
-            sizes = "V {vocab_size}, d {hidden_size}, L {num_hidden_layers}".format(**run["setting"])
-            write_json(path, {"runs": runs | {f"{sizes}, seed {run['seed']}": run}, "paper": PAPER_BLEU})
+            key = "V {vocab_size}, d {hidden_size}, L {num_hidden_layers}, {epochs:g} epochs".format(**run["setting"])
+            write_json(path, {"runs": runs | {f"{key}, seed {run['seed']}": run}, "paper": PAPER_BLEU})
 
 
 if __name__ == "__main__":
