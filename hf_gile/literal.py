@@ -26,7 +26,7 @@ def literal_scores(
         text_embeds: `(B, H)` document vectors h.
         label_embeds: `(L, D)` label vectors e; not used by a linear unit.
         language: Language of the documents.
-        label_rows: `(L, H + 1)` rows of labels, as in `project_labels`.
+        label_rows: `(L, H + 2)` rows of labels, as in `project_labels`.
 
     Returns:
         `(B, L)` logits, of Eq. 12 or Eq. 3.
@@ -79,4 +79,4 @@ def _rows(text: Parts, label: Parts) -> Tensor:
         return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
     parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]
     h = torch.cat([part / part.square().mean(-1, keepdim=True).sqrt() for part in parts], -1)
-    return h @ label["row"][:, :-1].T + label["row"][:, -1]
+    return h @ label["row"][:, :-2].T + label["row"][:, -2]

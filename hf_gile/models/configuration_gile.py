@@ -19,6 +19,9 @@ from transformers.activations import ACT2FN
 GROUPS = ("seen", "unseen")
 """Groups of labels with separate calibration and thresholds."""
 
+WEIGHTED = (*GROUPS, "rare")
+"""Groups of `GileConfig.term_weights`: "rare" has the weights that those of seen labels tend to with few documents."""
+
 TERMS: dict[str, dict[str, float]] = {
     "joint": {"seen": 1.0, "unseen": 1.0},
     "cosine": {"seen": 1.0, "unseen": 1.0},
@@ -332,8 +335,8 @@ class GileConfig(PreTrainedConfig):
             document shares with a text of the label, weighted by idf; "coverage", 1 if the document has all words of a
             name (`Postings`); and "words", the word weights of stored labels, if `row_words` is set.
         term_weights: Weights of score terms for labels with a row ("seen") and without ("unseen"), and an additive
-            "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults.
-            `hf_gile.training.fit_unseen_weights` fits these.
+            "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults. Seen labels
+            of n documents have n / (n + 3) of the weights of "seen", 3 / (n + 3) of those of "rare", by default equal.
         label_rows: Whether each stored label has a row r and a bias b, initially zero, that add `r . h + b` to its
             score, so that frequent labels are scored as well as by a linear unit.
         row_words: Total number of words in the word rows of stored labels (`WordRows`); set when they are fitted.
@@ -516,19 +519,16 @@ class GileConfig(PreTrainedConfig):
         enabled = {"cosine": self.cosine_score, "rows": self.label_rows, "words": self.lexical and self.label_rows}
         enabled["match"] = enabled["coverage"] = self.lexical
         if self.row_words and not enabled["words"]:
-            raise ValueError(
-                f"row_words {self.row_words} would have no effect: set lexical and label_rows, or leave it out"
-            )
+            raise ValueError(f"row_words {self.row_words} has no effect: set lexical and label_rows, or leave it out")
         for group, weights in self.term_weights.items():
-            if group not in GROUPS or not isinstance(weights, Mapping):
-                raise ValueError(f"term_weights are for 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
-            if group == "seen" and not self.label_rows:
-                raise ValueError(
-                    "term_weights['seen'] would have no effect: seen labels are those with a row, label_rows"
-                )
+            if group not in WEIGHTED or not isinstance(weights, Mapping):
+                raise ValueError(f"term_weights has 'seen', 'rare' and 'unseen', got {group!r}: {weights!r:.100}")
+            if group != "unseen" and not self.label_rows:
+                raise ValueError(f"term_weights[{group!r}] has no effect: labels are seen if they have label_rows")
+            terms = [term for term in TERMS if group != "unseen" or group in TERMS[term]]
             for name, weight in weights.items():
-                if group not in TERMS.get(name, ()) or not enabled.get(name, True):
-                    known = ", ".join(term for term in TERMS if group in TERMS[term] and enabled.get(term, True))
+                if name not in terms or not enabled.get(name, True):
+                    known = ", ".join(term for term in terms if enabled.get(term, True))
                     raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")

@@ -250,7 +250,7 @@ class GileModel(GilePreTrainedModel):
             self.output_layer = LinearOutput(config)
         else:
             if config.label_rows:
-                self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 1)
+                self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 2)
             if config.row_words:
                 self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
             if config.neighbours:
@@ -428,7 +428,7 @@ class GileModel(GilePreTrainedModel):
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: Language of the documents to score; only used without `config.share_joint_space`.
             label_language: As in `embed_labels`; by default that of the documents.
-            label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; by default none.
+            label_rows: `(L, H + 2)` rows of stored labels, with `config.label_rows`; by default none.
 
         Returns:
             `(L, J)` label codes. Each depends on its label only.
@@ -712,7 +712,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
     def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
-        """Returns `(C, H + 1)` rows of C labels, zeros for labels without a row; None for a model without rows.
+        """Returns `(C, H + 2)` rows of C labels, zeros for labels without a row; None for a model without rows.
 
         `language` is the default language of labels.
         """

@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .configuration_gile import GROUPS, TERMS
+from .configuration_gile import TERMS, WEIGHTED
 from .labels_gile import Label
 from .languages_gile import per_language, select_module
 from .processing_gile import LEXICAL_BUCKETS, lexical_features
@@ -304,7 +304,7 @@ class CosineTerm(ScoreTerm):
 
 
 class RowTerm(ScoreTerm):
-    """r . h + b_l for a label with a row, (r, b_l); each part of h is scaled to a root mean square of 1."""
+    """r . h + b_l for a label with a row, (r, b_l, rarity); each part of h is scaled to a root mean square of 1."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ class RowTerm(ScoreTerm):
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """Splits rows into the parts of label codes; zeros for labels without a row."""
         vectors = label["vector"]
-        rows = label["row"] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
+        rows = label["row"][:, :-1] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
         encoder, bag = self.sizes
         names = ("encoder", "bag", "constant")
         return dict(zip(names, rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
@@ -449,8 +449,8 @@ class JointInputLabelEmbedding(JointTerm):
     x + act(W x + b) follow U and V.
 
     If configured, `cosine` and `rows` are further terms. The score is the sum of all terms, each multiplied by its
-    weight in `config.term_weights` for the group of the label: seen labels have a row, unseen labels do not. Terms that
-    compare words are not inner products of codes, and are added separately (`Postings`).
+    weight in `config.term_weights`: those of "unseen" for labels without a row; for others, the last number of the row
+    mixes "seen" (0) and "rare" (1). Terms that compare words are not inner products, and are added by `Postings`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -471,15 +471,16 @@ class JointInputLabelEmbedding(JointTerm):
         """Returns the weights of a term, `(L, 1)`, or a number if all labels have the same weight."""
         weights = self.config.term_weights
         seen, unseen = (weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for group in ("seen", "unseen"))
-        if term == "rows" or "row" not in label or seen == unseen:
+        rare = weights.get("rare", {}).get(term, seen)
+        if "row" not in label or (seen == rare and (term == "rows" or seen == unseen)):
             return float(seen if term == "rows" else unseen)
-        by_group = label["vector"].new_tensor([unseen, seen])
-        return by_group[label["row"].any(-1).long()][:, None]
+        row = label["row"].detach()
+        return torch.where(row.any(-1, keepdim=True), seen + (rare - seen) * row[:, -1:], unseen)
 
     @property
     def counts_words(self) -> bool:
         """Whether any term that compares words has a weight other than zero."""
-        groups, weights = GROUPS if self.rows is not None else ("unseen",), self.config.term_weights
+        groups, weights = WEIGHTED if self.rows is not None else ("unseen",), self.config.term_weights
         terms = [(term, group) for term in WORD_TERMS for group in groups]
         return self.lexical is not None and any(
             weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for term, group in terms
@@ -503,7 +504,7 @@ class JointInputLabelEmbedding(JointTerm):
     ) -> Tensor:
         """Computes `(L, J)` codes of `(L, D)` label vectors, Eq. 7, for documents of a language.
 
-        A code is act(U e + b_u), followed by the parts of the other terms; `label_rows` are `(L, H + 1)`.
+        A code is act(U e + b_u), followed by the parts of the other terms; `label_rows` are `(L, H + 2)`.
         """
         codes: Parts = {}
         label = self.split_parts(label_embeds, label_rows)

@@ -41,6 +41,9 @@ _BLOCK = 1 << 22
 _EXAMPLE_SCORES = 1 << 24
 """Maximum number of scores for fitting the weights of terms."""
 
+_HALF_RARE = 3
+"""Training documents with which a label has half the weights of "rare", and half those of "seen"."""
+
 _FOLDS, _FEW, _BILINEAR_DOCUMENTS = 4, 300, 4000
 """Folds of labels; fewer validation documents than this are few; documents that a bilinear form is fitted on."""
 
@@ -308,11 +311,13 @@ class Example:
         terms: Names of terms and their scores, `(N, L)` each.
         documents: N documents.
         seen: `(L,)` booleans, true for labels that the terms were fitted on.
+        rarity: `(L,)` shares of the weights of "rare" in those of a seen label, by default 0.
     """
 
     terms: Mapping[str, Tensor]
     documents: Documents
     seen: Tensor
+    rarity: Tensor | float = 0.0
 
     def blocks(self, width: int) -> Iterator[tuple[dict[str, Tensor], Documents]]:
         """Yields the terms of blocks of documents, small enough for `width` numbers per document."""
@@ -360,7 +365,7 @@ def fit_term_weights(
         total, gradient, away = 0.0, np.zeros(len(names)), numbers - start
         for example in examples:
             for terms, block in example.blocks(len(example.seen) * len(names)):
-                part = measure(_weighted(terms, example.seen, dict(zip(names, weights, strict=True))), block)
+                part = measure(_weighted(terms, example, dict(zip(names, weights, strict=True))), block)
                 gradient += torch.autograd.grad(part, weights)[0].double().numpy()
                 total += part.item()
         return (total + strength / 2 * float(away @ away)) / number, (gradient + strength * away) / number
@@ -392,7 +397,7 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
     for example in examples:
         for terms, block in example.blocks(len(example.seen) * len(numbers)):
             is_unseen_gold = (block.targets(len(example.seen))[0] > 0) & ~example.seen
-            scores = _weighted(terms, example.seen, numbers).masked_fill(is_unseen_gold, -torch.inf)
+            scores = _weighted(terms, example, numbers).masked_fill(is_unseen_gold, -torch.inf)
             is_seen_gold = (block.gold >= 0) & example.seen[block.gold.clamp(min=0)]
             ranking.update(scores, block.gold.masked_fill(~is_seen_gold, PADDING), example.seen)
     return weights["unseen"].get("offset", 0.0) + ranking.best_raise()
@@ -403,9 +408,16 @@ def _by_group(weights: TermWeights) -> dict[tuple[str, str], Tensor]:
     return {(group, term): torch.tensor(w) for group, terms in weights.items() for term, w in terms.items()}
 
 
-def _weighted(terms: Mapping[str, Tensor], seen: Tensor, weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
+def rarity_of(counts: Tensor) -> Tensor:
+    """Returns the shares of the weights of "rare" for labels with `(L,)` numbers of training documents; 0 for none."""
+    return _HALF_RARE / (_HALF_RARE + counts) * (counts > 0)
+
+
+def _weighted(terms: Mapping[str, Tensor], labels: "Example", weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
     """Returns the `(N, L)` sums of terms times their weights, by group and name."""
-    groups = {"seen": seen.float(), "unseen": (~seen).float()}
+    seen = labels.seen.float()
+    rarity = labels.rarity if any(group == "rare" for group, _ in weights) else 0.0
+    groups = {"seen": seen * (1 - rarity), "rare": seen * rarity, "unseen": 1 - seen}
     scores = torch.zeros(())
     for (group, term), weight in weights.items():
         scores = scores + weight * groups[group] * terms.get(term, torch.ones(()))
@@ -494,7 +506,8 @@ class _Fold:
         terms |= {name: numbers[:, chosen] for name, numbers in self.lexical.items()}
         if self.words is not None and self.regression is not None and self.others.words is not None:
             terms["words"] = self.regression.scores(self.others.words[:, 0], self.words, chosen)
-        return Example(terms, self.others.among(chosen), self.seen[chosen])
+        counts = self.train.counts(len(self.labels))[chosen]
+        return Example(terms, self.others.among(chosen), counts > 0, rarity_of(counts))
 
 
 CompareWords = Callable[[Tensor], dict[str, Tensor]]
@@ -517,6 +530,7 @@ class Head:
 
     Args:
         rows: `(L, P + 1)` rows of labels, followed by b_l.
+        rarity: `(L,)` shares of the weights of "rare", see `rarity_of`.
         matrix: `(P, P)`, M of the bilinear form.
         factor: c of the cosine.
         term_weights: Weight of each term, for seen and unseen labels.
@@ -525,6 +539,7 @@ class Head:
     """
 
     rows: Tensor
+    rarity: Tensor
     matrix: Tensor
     factor: float
     term_weights: TermWeights
@@ -534,7 +549,8 @@ class Head:
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
         """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `lexical` are terms of words."""
         terms = _dense_terms(self.rows, self.matrix, self.factor, vectors, labels) | dict(lexical or {})
-        return _weighted(terms, self.rows.any(1), _by_group(self.term_weights))
+        labelled = Example(terms, Documents(vectors, vectors.new_zeros(len(vectors), 0)), self.rarity > 0, self.rarity)
+        return _weighted(terms, labelled, _by_group(self.term_weights))
 
 
 def fit_head(
@@ -607,14 +623,14 @@ def fit_head(
             fold.fit_rows(chosen["rows_l2"], steps)
             fold.fit_bilinear(chosen["bilinear_l2"])
         prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
-        fixed.append("seen")
+        fixed += [group for group in prior if group != "unseen"]
     if held:
         examples = [fold.example(seen) for fold in held]
         if (documents := _with_unseen(whole, validation)) is not None:
             examples.append(documents)
         prior, chosen["loss"] = fit_term_weights(examples, prior, one_label, fixed)
         prior["unseen"]["offset"] = raise_unseen(examples, prior)
-    return Head(whole.rows, *whole.bilinear, prior, chosen, whole.words)
+    return Head(whole.rows, rarity_of(train.counts(len(labels))), *whole.bilinear, prior, chosen, whole.words)
 
 
 def _with_unseen(whole: _Fold, validation: Documents) -> Example | None:
@@ -641,7 +657,7 @@ def _prior(one_label: bool, compares: bool, has_words: bool) -> TermWeights:
         prior = {group: weights | {"match": 0.0, "coverage": 0.0} for group, weights in prior.items()}
     if has_words:
         prior = {group: weights | {"words": 0.0} for group, weights in prior.items()}
-    return prior
+    return prior if one_label else prior | {"rare": dict(prior["seen"])}
 
 
 def _named(compare: CompareWords, documents: Documents) -> "csr_matrix":
@@ -775,7 +791,8 @@ def fit_convex(
             config.neighbours, gile.neighbours = len(train), regression.neighbours.to(model.device)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
-    gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))
+    row = [head.rows[:, :-1] / size**0.5, head.rows[:, -1:], head.rarity[:, None]]
+    gile.label_rows.weight.copy_(torch.cat(row, 1))
     gile.output_layer.input_projection.weight.copy_(head.matrix.T / size)
     gile.output_layer.classifier.bias.zero_()
     gile.output_layer.cosine.factors.scale[0] = head.factor

@@ -189,7 +189,10 @@ def terms() -> Iterator[Case]:
         "bag and cosine": {"bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
         "rows": {"label_rows": True},
         "rows, bag and cosine": {"label_rows": True, "bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
-        "weights and rows": {"term_weights": {"unseen": {"joint": 0.75, "offset": -0.5}}, "label_rows": True},
+        "weights and rows": {
+            "term_weights": {"unseen": {"joint": 0.75, "offset": -0.5}, "rare": {"joint": 0.5, "offset": 0.25}},
+            "label_rows": True,
+        },
     }
     extra["all"] = extra["weights and rows"] | extra["rows, bag and cosine"] | {"joint_layers": 2}
     for name, options in extra.items():

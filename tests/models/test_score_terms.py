@@ -55,7 +55,7 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     layer = randomized(JointInputLabelEmbedding(config).double())
     texts = torch.randn(B, config.document_size, dtype=torch.double, requires_grad=True)
     labels = torch.randn(L, config.label_size, dtype=torch.double, requires_grad=True)
-    rows = torch.randn(L, config.document_size + 1, dtype=torch.double, requires_grad=True)
+    rows = torch.randn(L, config.document_size + 2, dtype=torch.double, requires_grad=True)
     rows = rows if config.label_rows else None
     fast = layer.score(layer.project_texts(texts), layer.project_labels(labels, label_rows=rows))
     literal = literal_scores(layer, texts, labels, label_rows=rows)
@@ -78,7 +78,7 @@ def test_each_term_is_the_inner_product_of_its_parts(name):
     config = GileConfig(embedding_size=7, hidden_size=7, joint_size=5, **terms)
     layer = randomized(JointInputLabelEmbedding(config).double())
     texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
-    rows = torch.randn(L, 7 + 3 + 1, dtype=torch.double)
+    rows = torch.randn(L, 7 + 3 + 2, dtype=torch.double)
     rows[4:] = 0.0  # without a row
     text, label = layer.split_parts(texts), layer.split_parts(labels, rows)
     term = layer if name == "joint" else getattr(layer, name)
@@ -100,7 +100,7 @@ def test_the_terms_equal_the_formulas_of_the_docstring():
     torch.manual_seed(0)
     config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
     layer = randomized(JointInputLabelEmbedding(config))
-    h, e, r = torch.randn(5), torch.randn(5), torch.randn(6)
+    h, e, r = torch.randn(5), torch.randn(5), torch.randn(7)
     score = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=r[None]))
     joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
     scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
@@ -206,10 +206,10 @@ class TestLabelRows:
     def test_label_rows_start_at_zero(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         fresh = GileForSequenceClassification(model.config)
-        assert fresh.gile.label_rows.weight.shape == (5, 13)
+        assert fresh.gile.label_rows.weight.shape == (5, 14)
         assert fresh.gile.label_rows.weight.eq(0).all()
         model.set_labels(LabelSet.from_names(["A"]), processor)
-        assert model.gile.label_rows.weight.shape == (1, 13)
+        assert model.gile.label_rows.weight.shape == (1, 14)
         assert model.gile.label_rows.weight.eq(0).all()
 
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
@@ -222,7 +222,7 @@ class TestLabelRows:
         labels = model.label_set
         changed = LabelSet([Label("new", "pumps"), labels[4], labels[0]])
         model.set_labels(changed, processor)
-        assert torch.equal(model.gile.label_rows.weight, torch.stack([torch.zeros(16), rows[4], rows[0]]))
+        assert torch.equal(model.gile.label_rows.weight, torch.stack([torch.zeros(17), rows[4], rows[0]]))
         assert model.gile.label_rows.weight.requires_grad
         with torch.no_grad():
             actual = model(**texts_of(processor)).logits
@@ -326,7 +326,7 @@ class TestLabelRows:
         rows = model.gile.label_rows.weight
         h = model.gile.embed_texts(**texts_of(processor))[0]
         h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
-        torch.testing.assert_close(scores - towers, h @ rows[:, :-1].T + rows[:, -1], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(scores - towers, h @ rows[:, :-2].T + rows[:, -2], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
@@ -365,12 +365,26 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
         torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_weights_of_a_seen_label_lie_between_those_of_rare_and_of_seen_labels(make_pretrained):
+    weights = {"seen": {"joint": 0.5, "rows": 3.0}, "rare": {"joint": 1.5, "offset": 2.0}, "unseen": {"joint": 9.0}}
+    model, processor = make_pretrained(label_rows=True, term_weights=weights)
+    layer, table = model.gile.output_layer, model.gile.label_rows.weight
+    with torch.no_grad():
+        table.normal_()[:, -1] = rarity = torch.linspace(0, 1, len(table))
+        text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
+        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table)
+        joint, rows = (literal_term(term, text, label) for term in (layer, layer.rows))
+        expected = layer.bias() + (0.5 + rarity) * joint + 3.0 * rows + 2.0 * rarity
+        torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"new": {}}, "are for 'seen' and 'unseen' labels, got 'new'"),
+        ({"new": {}}, "has 'seen', 'rare' and 'unseen', got 'new'"),
+        ({"rare": {"joint": 2.0}}, r"\['rare'\] has no effect: labels are seen if they have label_rows"),
         ({"unseen": 2.0}, "got 'unseen': 2.0"),
-        ({"seen": {"joint": 2.0}}, "seen labels are those with a row"),
+        ({"seen": {"joint": 2.0}}, "labels are seen if they have label_rows"),
         ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
         ({"unseen": {"match": 2.0}}, "has 'match'; terms of this score are joint, cosine, offset"),
         ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),

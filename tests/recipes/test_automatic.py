@@ -100,7 +100,7 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("bilinear", True, True)
     assert model.config.text_config.freeze_text_encoder
     assert model.config.lexical
-    assert set(model.config.term_weights) == {"seen", "unseen"}
+    assert set(model.config.term_weights) == {"seen", "unseen", "rare"}
     assert model.config.calibration["seen"]
     assert model.config.thresholds["seen"] > 0
     assert model.gile.label_rows.weight[:5].any(1).all()
@@ -135,7 +135,7 @@ def test_on_large_data_the_encoder_reads_a_sample(run, available_encoder, monkey
     assert "It reads 128 subwords of 20 of 60 documents; word rows are fitted on all documents." in done.stdout
     assert results["auto"]["chosen"]["words_l2"] > 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
-    assert not model.gile.label_rows.weight[:, :-1].any()
+    assert not model.gile.label_rows.weight[:, :-2].any()
     assert (model.gile.word_rows.sizes[:5] > 0).all()
 
 

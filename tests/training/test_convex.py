@@ -167,6 +167,19 @@ def test_a_misleading_term_gets_no_weight():
     assert loss < np.log(LABELS)
 
 
+def test_a_term_that_tells_rare_labels_gets_weight_for_rare_labels():
+    documents, _ = topics(600)
+    rarity = (torch.arange(LABELS) < 4).float()
+    noise = torch.randn(2, 600, LABELS, generator=torch.Generator().manual_seed(4))
+    gold = 3 * documents.targets(LABELS)[0]
+    terms = {"rows": noise[0] + gold * (1 - rarity), "cosine": noise[1] + gold * rarity}
+    example = Example(terms, documents, torch.ones(LABELS, dtype=torch.bool), rarity)
+    prior = {group: {"rows": 0.5, "cosine": 0.5, "offset": 0.0} for group in ("seen", "rare")}
+    weights, _ = fit_term_weights([example], prior, one_label=False)
+    assert weights["rare"]["cosine"] > 1 > 0.2 > weights["rare"]["rows"]
+    assert weights["seen"]["rows"] > 1 > 0.2 > weights["seen"]["cosine"]
+
+
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("tells", [True, False])
 def test_words_get_weight_only_if_they_are_informative(tells):
@@ -397,8 +410,8 @@ def test_on_large_data_some_documents_are_encoded_and_all_have_words(make):
     )
     result = fit_convex(model, {**parts, "train": some})
     assert result["term_weights"]["seen"]["words"] >= 0
-    assert not model.gile.label_rows.weight[:, :-1].any()
-    assert model.gile.label_rows.weight[:, -1].bool().tolist() == [True, True, True, False]
+    assert not model.gile.label_rows.weight[:, :-2].any()
+    assert model.gile.label_rows.weight[:, -2].bool().tolist() == [True, True, True, False]
     assert (model.gile.word_rows.sizes > 0).all()
 
 
@@ -427,7 +440,8 @@ def test_labels_of_nearby_training_documents_count(make, tmp_path):
     config, number = model.config, len(parts["train"])
     assert config.neighbours == number == 21
     for weights in (config.term_weights, plain.config.term_weights):
-        weights["seen"] = {term: float(term == "words") for term in (*weights["seen"], "offset")}
+        alone = {term: float(term == "words") for term in (*weights["seen"], "offset")}
+        weights |= {"seen": alone, "rare": alone}
     batch = GileDataCollator(processor)(list(parts["validation"]))
     with torch.no_grad():
         logits, without = model(**batch).logits, plain(**batch).logits
