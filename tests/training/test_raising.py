@@ -42,7 +42,7 @@ def test_the_best_raise_undoes_a_handicap_and_costs_little():
     raised = ranking.best_raise()
     assert 3.0 <= raised <= 4.0
     before, after = ranking.average_precision(), ranking.average_precision(unseen=lambda logits: logits + raised)
-    assert after >= 0.98 * before
+    assert after >= 0.97 * before
 
 
 @pytest.mark.parametrize("seen", [torch.ones(LABELS, dtype=torch.bool), torch.zeros(LABELS, dtype=torch.bool)])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...models.losses_gile import IGNORE, widened
 
-_LOST, _STEP, _MAX_STEPS = 0.02, 0.25, 16
+_LOST, _STEP, _MAX_STEPS = 0.03, 0.25, 16
 """Allowed relative loss in average precision, step of the raise, and maximum number of steps."""
 
 _CENTRE = -1.386
