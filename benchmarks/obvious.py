@@ -310,8 +310,8 @@ all of them.
 
 Rows marked "published" are the test figures of Annif's authors (NatLibFi/Annif-LLMs4Subjects). Their systems trained on
 the same records, translated by machine into the other language; Bonsai also used records written by a language model,
-and the weights of the ensemble were tuned on this test. The test records in one language include those translated by
-machine from the other. Ours trains on the originals alone, so it never reads such a translation.
+and the weights of the ensemble were tuned on this test. The test records of each language include translations, too.
+Ours trains on the original records only.
 """
 
 

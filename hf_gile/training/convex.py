@@ -365,7 +365,8 @@ def fit_term_weights(
         total, gradient, away = 0.0, np.zeros(len(names)), numbers - start
         for example in examples:
             for terms, block in example.blocks(len(example.seen) * len(names)):
-                part = measure(_weighted(terms, example, dict(zip(names, weights, strict=True))), block)
+                by_group = dict(zip(names, weights, strict=True))
+                part = measure(_weighted(terms, example.seen, example.rarity, by_group), block)
                 gradient += torch.autograd.grad(part, weights)[0].double().numpy()
                 total += part.item()
         return (total + strength / 2 * float(away @ away)) / number, (gradient + strength * away) / number
@@ -397,7 +398,7 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
     for example in examples:
         for terms, block in example.blocks(len(example.seen) * len(numbers)):
             is_unseen_gold = (block.targets(len(example.seen))[0] > 0) & ~example.seen
-            scores = _weighted(terms, example, numbers).masked_fill(is_unseen_gold, -torch.inf)
+            scores = _weighted(terms, example.seen, example.rarity, numbers).masked_fill(is_unseen_gold, -torch.inf)
             is_seen_gold = (block.gold >= 0) & example.seen[block.gold.clamp(min=0)]
             ranking.update(scores, block.gold.masked_fill(~is_seen_gold, PADDING), example.seen)
     return weights["unseen"].get("offset", 0.0) + ranking.best_raise()
@@ -413,11 +414,12 @@ def rarity_of(counts: Tensor) -> Tensor:
     return _HALF_RARE / (_HALF_RARE + counts) * (counts > 0)
 
 
-def _weighted(terms: Mapping[str, Tensor], labels: "Example", weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
+def _weighted(
+    terms: Mapping[str, Tensor], seen: Tensor, rarity: Tensor | float, weights: Mapping[tuple[str, str], Tensor]
+) -> Tensor:
     """Returns the `(N, L)` sums of terms times their weights, by group and name."""
-    seen = labels.seen.float()
-    rarity = labels.rarity if any(group == "rare" for group, _ in weights) else 0.0
-    groups = {"seen": seen * (1 - rarity), "rare": seen * rarity, "unseen": 1 - seen}
+    share = rarity if any(group == "rare" for group, _ in weights) else 0.0
+    groups = {"seen": seen * (1 - share), "rare": seen * share, "unseen": (~seen).float()}
     scores = torch.zeros(())
     for (group, term), weight in weights.items():
         scores = scores + weight * groups[group] * terms.get(term, torch.ones(()))
@@ -549,8 +551,7 @@ class Head:
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
         """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `lexical` are terms of words."""
         terms = _dense_terms(self.rows, self.matrix, self.factor, vectors, labels) | dict(lexical or {})
-        labelled = Example(terms, Documents(vectors, vectors.new_zeros(len(vectors), 0)), self.rarity > 0, self.rarity)
-        return _weighted(terms, labelled, _by_group(self.term_weights))
+        return _weighted(terms, self.rarity > 0, self.rarity, _by_group(self.term_weights))
 
 
 def fit_head(
