@@ -47,6 +47,9 @@ MOST_LABELS = 1000
 VALIDATION = 1000
 """Validation documents that choices and thresholds are made on."""
 
+MOST_PAIRS = 50_000
+"""Pairs of texts that SetFit trains on in half an hour of CPU time."""
+
 OWN_TEST = 200
 """Validation documents that ours measures itself on, which says nothing here and is not to cost much."""
 
@@ -273,6 +276,38 @@ def encoder_logistic(task: Task, seed: int, options: Options, encoder: Callable[
     """Logistic regression on the vectors of a frozen encoder."""
     encode = encoder(options)
     return linear_classifier(task, lambda texts: encode(texts).numpy(), logistic, [1.0, 10.0, 100.0])
+
+
+SETFIT_PAIRS = 20
+"""Pairs of the same and pairs of different labels that SetFit draws per text, as in its paper."""
+
+
+def setfit(task: Task, seed: int, options: Options) -> Fitted:
+    """SetFit on all-MiniLM-L6-v2 with its defaults, but for the number of pairs: its default draws all."""
+    if not task.one_label:
+        raise NotForThisSetError("texts have several labels")
+    pairs = 2 * SETFIT_PAIRS * len(task.texts["train"])
+    if pairs > MOST_PAIRS:
+        raise NotForThisSetError(f"{pairs:,} pairs of texts; this one is for {MOST_PAIRS:,} at the most")
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    columns = [row[0] for row in task.gold["train"]]
+    model = SetFitModel.from_pretrained(str(minilm_folder()), device="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, num_iterations=SETFIT_PAIRS, seed=seed, report_to="none", save_strategy="no"
+        )
+        dataset = Dataset.from_dict({"text": task.texts["train"], "label": columns})
+        Trainer(model, arguments, train_dataset=dataset).train()
+    order = torch.as_tensor(model.model_head.classes_)
+
+    def score(texts: list[str]) -> Tensor:
+        scores = torch.full((len(texts), task.num_seen), LOWEST)
+        scores[:, order] = model.predict_proba(texts, as_numpy=False).float()
+        return scores
+
+    return Fitted(score)
 
 
 # --- Label trees -----------------------------------------------------------------------------------------------------
@@ -519,6 +554,7 @@ SYSTEMS: Mapping[str, System] = {
     "tfidf_logistic": System("TF-IDF, logistic regression", tfidf_logistic),
     "minilm_logistic": System("MiniLM, logistic regression", partial(encoder_logistic, encoder=minilm)),
     "e5_logistic": System("e5, logistic regression", partial(encoder_logistic, encoder=e5)),
+    "setfit": System("SetFit, MiniLM", setfit, drawn=True),
     "parabel": System("omikuji, Parabel", partial(omikuji, settings={}), drawn=True),
     "bonsai": System("omikuji, Bonsai", partial(omikuji, settings=BONSAI), drawn=True),
     "tfidf_cosine": System("TF-IDF cosine, names", untrained(tfidf_cosine), unseen=True),
