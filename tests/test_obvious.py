@@ -264,6 +264,14 @@ def test_systems_are_skipped_for_too_many_labels(several_labels, monkeypatch):
         fit("chars_svc", several_labels)
 
 
+def test_setfit_runs_on_few_texts_with_a_single_label(several_labels, one_label, monkeypatch):
+    with pytest.raises(systems.NotForThisSetError, match="texts have several labels"):
+        fit("setfit", several_labels)
+    monkeypatch.setattr(systems, "MOST_PAIRS", 1000)
+    with pytest.raises(systems.NotForThisSetError, match="pairs of texts; this one is for 1,000 at the most"):
+        fit("setfit", one_label)
+
+
 @pytest.mark.parametrize("name", ["tfidf_cosine", "bm25"])
 def test_texts_match_the_label_that_they_name(name):
     documents = {"train": [("a cat", ["c"]), ("the boats", ["b"])], "validation": [], "test": []}

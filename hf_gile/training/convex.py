@@ -358,9 +358,11 @@ def fit_term_weights(
     measure = listwise_loss if one_label else binary_loss
     if number == 0:
         return prior, float("nan")
+    unscaled = _unscaled(examples, names)
 
     @torch.enable_grad()
-    def loss(numbers: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(scaled: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        numbers = unscaled @ scaled
         weights = torch.tensor(numbers, dtype=torch.float32, requires_grad=True)
         total, gradient, away = 0.0, np.zeros(len(names)), numbers - start
         for example in examples:
@@ -369,17 +371,47 @@ def fit_term_weights(
                 part = measure(_weighted(terms, example.seen, example.rarity, by_group), block)
                 gradient += torch.autograd.grad(part, weights)[0].double().numpy()
                 total += part.item()
-        return (total + strength / 2 * float(away @ away)) / number, (gradient + strength * away) / number
+        return (total + strength / 2 * float(away @ away)) / number, unscaled.T @ (gradient + strength * away) / number
 
+    first = np.linalg.solve(unscaled, start)
     bounds: list[tuple[float | None, float | None]] = []
-    for group, term in names:
+    for (group, term), value in zip(names, first, strict=True):
         least = None if term == "offset" else 0.0
-        bounds.append((prior[group][term], prior[group][term]) if group in fixed else (least, None))
-    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        bounds.append((value, value) if group in fixed else (least, None))
+    result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted: TermWeights = {group: {} for group in prior}
-    for (group, term), weight in zip(names, result.x.tolist(), strict=True):
-        fitted[group][term] = weight
+    for (group, term), weight in zip(names, (unscaled @ result.x).tolist(), strict=True):
+        fitted[group][term] = prior[group][term] if group in fixed else weight
     return fitted, float(result.fun)
+
+
+def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    """Returns the `(K, K)` matrix from weights of standardized terms to K weights of terms.
+
+    A standardized term has mean 0 and variance 1 among the labels of its group, of which gold labels count for half.
+    With terms as they are, the fit ends too early: if all cosines are between 0.7 and 0.9, their weight and the offset
+    depend on each other.
+    """
+    sums = np.zeros((len(names), 3))
+    for example in examples:
+        masks = {"seen": example.seen, "rare": example.seen * example.rarity, "unseen": ~example.seen}
+        for terms, block in example.blocks(len(example.seen)):
+            targets = block.targets(len(example.seen))[0]
+            groups = {name: labels * (targets + targets.mean()) for name, labels in masks.items()}
+            for place, (group, term) in enumerate(names):
+                numbers, counted = terms.get(term, torch.ones(())), groups[group]
+                weighted = counted * numbers
+                sums[place] += counted.sum().item(), weighted.sum().item(), (weighted * numbers).sum().item()
+    matrix = np.eye(len(names))
+    for place, (total, first, second) in enumerate(sums):
+        group, term = names[place]
+        if term != "offset" and total:
+            mean, square = first / total, second / total
+            deviation = max(square - mean**2, 1e-6 * square) ** 0.5 or 1.0
+            matrix[place, place] = 1 / deviation
+            if (group, "offset") in names:
+                matrix[names.index((group, "offset")), place] = -mean / deviation
+    return matrix
 
 
 def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:

@@ -180,6 +180,26 @@ def test_a_term_that_tells_rare_labels_gets_weight_for_rare_labels():
     assert weights["seen"]["rows"] > 1 > 0.2 > weights["seen"]["cosine"]
 
 
+def test_cosines_in_a_narrow_range_weigh_as_much_as_centred_ones():
+    documents, _ = topics(600)
+    noise = torch.randn(2, 600, LABELS, generator=torch.Generator().manual_seed(4))
+    gold = documents.targets(LABELS)[0]
+    cosine, rows = 0.1 * (noise[0] + gold), noise[1] + gold
+    seen = torch.arange(LABELS) < 4
+    prior = {group: {"rows": 0.0, "cosine": 0.0, "offset": 0.0} for group in ("seen", "unseen")}
+
+    def fitted(mean):
+        example = Example({"rows": rows, "cosine": cosine + mean}, documents, seen)
+        return fit_term_weights([example], prior, one_label=False, strength=1e-6)[0]
+
+    centred, narrow = fitted(0.0), fitted(30.0)
+    for group in prior:
+        weight = centred[group]["cosine"]
+        assert weight > 5
+        assert narrow[group]["cosine"] == pytest.approx(weight, rel=0.05)
+        assert narrow[group]["offset"] == pytest.approx(centred[group]["offset"] - 30 * weight, rel=0.05)
+
+
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("tells", [True, False])
 def test_words_get_weight_only_if_they_are_informative(tells):
