@@ -834,6 +834,11 @@ def fit_convex(
         rows = head.words.tocoo()
         ids, columns, weights = (torch.from_numpy(numbers) for numbers in (rows.col, rows.row, rows.data))
         gile.set_word_rows(config.num_labels, ids, columns, weights)
+
+    def project_labels() -> Tensor:  # their vectors are unchanged: the encoder is frozen
+        return gile.project_labels(label_embeds=e, label_rows=gile.label_rows.weight)
+
+    model.stored_labels.get_or_compute(("codes", None), model.label_input_ids, gile.label_state, project_labels)
     return {
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - cpu,
