@@ -2,8 +2,8 @@
 
     python benchmarks/words_learned.py --data FOLDER
 
-Runs recipes/new_words.py with its default sizes on the abstracts of pubmed_mesh and the English word vectors of
-dw_format. No setting was chosen on the 500 words.
+Runs recipes/new_words.py on the abstracts of pubmed_mesh and the English word vectors of dw_format. No setting was
+chosen on the 500 words.
 """
 
 import argparse
