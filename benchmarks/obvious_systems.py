@@ -47,8 +47,11 @@ MOST_LABELS = 1000
 VALIDATION = 1000
 """Validation documents that choices and thresholds are made on."""
 
+SETFIT_PAIRS = 20
+"""Pairs of the same label, and of different labels, that SetFit draws for each text, as in its paper."""
+
 MOST_PAIRS = 50_000
-"""Pairs of texts that SetFit trains on in half an hour of CPU time."""
+"""With more pairs of texts, SetFit takes more than half an hour of CPU time."""
 
 OWN_TEST = 200
 """Validation documents that ours measures itself on, which says nothing here and is not to cost much."""
@@ -276,10 +279,6 @@ def encoder_logistic(task: Task, seed: int, options: Options, encoder: Callable[
     """Logistic regression on the vectors of a frozen encoder."""
     encode = encoder(options)
     return linear_classifier(task, lambda texts: encode(texts).numpy(), logistic, [1.0, 10.0, 100.0])
-
-
-SETFIT_PAIRS = 20
-"""Pairs of the same and pairs of different labels that SetFit draws per text, as in its paper."""
 
 
 def setfit(task: Task, seed: int, options: Options) -> Fitted:

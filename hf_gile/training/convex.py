@@ -374,11 +374,17 @@ def fit_term_weights(
         return (total + strength / 2 * float(away @ away)) / number, unscaled.T @ (gradient + strength * away) / number
 
     first = np.linalg.solve(unscaled, start)
+    for place, (group, term) in enumerate(names):
+        if term == "offset" and group not in fixed:
+            first[place] = 0.0  # the offset of the prior may give all labels scores of a hundred
     bounds: list[tuple[float | None, float | None]] = []
     for (group, term), value in zip(names, first, strict=True):
         least = None if term == "offset" else 0.0
         bounds.append((value, value) if group in fixed else (least, None))
-    result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
+    result, last = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds), np.inf
+    while result.fun < (1 - 1e-4) * last:  # a search can end early; from its end, a new one goes on
+        last = result.fun
+        result = minimize(loss, result.x, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted: TermWeights = {group: {} for group in prior}
     for (group, term), weight in zip(names, (unscaled @ result.x).tolist(), strict=True):
         fitted[group][term] = prior[group][term] if group in fixed else weight
@@ -394,18 +400,17 @@ def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> 
     """
     sums = np.zeros((len(names), 3))
     for example in examples:
-        masks = {"seen": example.seen, "rare": example.seen * example.rarity, "unseen": ~example.seen}
+        shares = _group_shares(example.seen, example.rarity, names)
         for terms, block in example.blocks(len(example.seen)):
             targets = block.targets(len(example.seen))[0]
-            groups = {name: labels * (targets + targets.mean()) for name, labels in masks.items()}
             for place, (group, term) in enumerate(names):
-                numbers, counted = terms.get(term, torch.ones(())), groups[group]
-                weighted = counted * numbers
-                sums[place] += counted.sum().item(), weighted.sum().item(), (weighted * numbers).sum().item()
+                if term in terms:
+                    counted = shares[group] * (targets + targets.mean())
+                    weighted = counted * terms[term]
+                    sums[place] += counted.sum().item(), weighted.sum().item(), (weighted * terms[term]).sum().item()
     matrix = np.eye(len(names))
-    for place, (total, first, second) in enumerate(sums):
-        group, term = names[place]
-        if term != "offset" and total:
+    for place, ((group, _), (total, first, second)) in enumerate(zip(names, sums, strict=True)):
+        if total:
             mean, square = first / total, second / total
             deviation = max(square - mean**2, 1e-6 * square) ** 0.5 or 1.0
             matrix[place, place] = 1 / deviation
@@ -446,15 +451,19 @@ def rarity_of(counts: Tensor) -> Tensor:
     return _HALF_RARE / (_HALF_RARE + counts) * (counts > 0)
 
 
+def _group_shares(seen: Tensor, rarity: Tensor | float, names: Collection[tuple[str, str]]) -> dict[str, Tensor]:
+    """Returns the `(L,)` shares of the weights of each group; those of "rare" count as seen without such weights."""
+    share = rarity if any(group == "rare" for group, _ in names) else 0.0
+    return {"seen": seen * (1 - share), "rare": seen * share, "unseen": (~seen).float()}
+
+
 def _weighted(
     terms: Mapping[str, Tensor], seen: Tensor, rarity: Tensor | float, weights: Mapping[tuple[str, str], Tensor]
 ) -> Tensor:
     """Returns the `(N, L)` sums of terms times their weights, by group and name."""
-    share = rarity if any(group == "rare" for group, _ in weights) else 0.0
-    groups = {"seen": seen * (1 - share), "rare": seen * share, "unseen": (~seen).float()}
-    scores = torch.zeros(())
+    shares, scores = _group_shares(seen, rarity, weights), torch.zeros(())
     for (group, term), weight in weights.items():
-        scores = scores + weight * groups[group] * terms.get(term, torch.ones(()))
+        scores = scores + weight * shares[group] * terms.get(term, torch.ones(()))
     return scores
 
 
