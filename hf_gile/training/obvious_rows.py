@@ -170,9 +170,14 @@ class Words:
         return {"seconds": seconds, **thresholds, "test": {f"test_{name}": value for name, value in test.items()}}
 
     def evaluate(self, part: str, score: Score, labels: LabelSet, metric: OnColumns) -> dict[str, float]:
-        """Computes a metric over a part; with single-label documents, only over those whose label is known."""
+        """Computes a metric over a part; with single-label documents, only over those whose label is known.
+
+        Without such documents, the accuracy is NaN.
+        """
         gold, excluded = (self.columns(part, labels, name) for name in (self.study.task.gold, "excluded"))
         rows = [row for row, columns in enumerate(gold) if columns or not self.one_label]
+        if not rows:
+            return {"accuracy": np.nan}
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
             scores = torch.from_numpy(np.ascontiguousarray(score(self.documents[part][batch]), dtype=np.float32))

@@ -133,7 +133,7 @@ def table_of_results(
         lines.append(f"{unit:18}")
         for group, names in shown.items():
             prefix = _prefix(result["test"], group, groups)
-            values = [float("nan") if prefix is None else result["test"][prefix + name] for name in names]
+            values = [math.nan if prefix is None else result["test"].get(prefix + name, math.nan) for name in names]
             cells = ("-" if math.isnan(value) else f"{100 * value:.2f}" for value in values)
             lines[-1] += "".join(f"{cell:>{widths[group]}}" for cell in cells)
         lines[-1] += f"{result['seconds'] / 60:>10.1f}"

@@ -141,6 +141,18 @@ def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
     assert "threshold" not in rows["tfidf_linear_svm"]
 
 
+def test_a_baseline_that_scores_no_label_of_the_test_has_no_figures(tmp_path):
+    lines, gold = [], [[row[0]] if row else ["milk"] for row in GOLD]
+    test = documents(["a zebra", "zebras"], [["zebra"], ["zebra"]])
+    study = study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")], lines=lines)
+    study.measure_obvious_rows()
+    study.show()
+    _, headings, svm, cosine, *_ = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
+    assert headings.split()[0] == "Acc"
+    assert svm.split()[1:-1] == ["-"] * 13
+    assert cosine.split()[1] == "50.00"
+
+
 def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr(obvious_rows, "MAX_PRODUCTS", 10)
