@@ -172,7 +172,8 @@ class Words:
     def evaluate(self, part: str, score: Score, labels: LabelSet, metric: OnColumns) -> dict[str, float]:
         """Computes a metric over a part; with single-label documents, only over those whose label is known.
 
-        Without such documents, the accuracy is NaN.
+        Without such documents, the accuracy is NaN. Ties count against the gold label of single-label documents, as in
+        ranking metrics.
         """
         gold, excluded = (self.columns(part, labels, name) for name in (self.study.task.gold, "excluded"))
         rows = [row for row, columns in enumerate(gold) if columns or not self.one_label]
@@ -183,6 +184,10 @@ class Words:
             scores = torch.from_numpy(np.ascontiguousarray(score(self.documents[part][batch]), dtype=np.float32))
             for position, row in enumerate(batch):
                 scores[position, excluded[row]] = -torch.inf
+            if self.one_label:  # the next float64 is below equal scores, but above the next float32
+                scores = scores.double()
+                cells = torch.arange(len(batch)), torch.tensor([gold[row][0] for row in batch])
+                scores[cells] = scores[cells].nextafter(torch.tensor(-torch.inf).double())
             metric.update(scores, pad_sequence([torch.tensor([*gold[row], -100]) for row in batch], True, -100))
         return metric.compute()
 

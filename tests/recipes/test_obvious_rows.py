@@ -153,6 +153,16 @@ def test_a_baseline_that_scores_no_label_of_the_test_has_no_figures(tmp_path):
     assert cosine.split()[1] == "50.00"
 
 
+def test_ties_are_no_hits_in_the_accuracy(tmp_path):
+    gold = [[row[0]] if row else ["milk"] for row in GOLD]
+    test = documents(["a dog", "a zebra", "milk, milk and iron"], [["heart"], ["zebra"], ["milk"]])
+    study = study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")])
+    figures = obvious_rows.obvious_rows(study, ())["tfidf_cosine"]["test"]
+    assert figures["test_precision_at_1"] == pytest.approx(2 / 3)
+    assert figures["test_accuracy"] == pytest.approx(2 / 3)
+    assert figures["test_average_precision"] == pytest.approx((1 / 4 + 1 + 1) / 3)
+
+
 def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr(obvious_rows, "MAX_PRODUCTS", 10)
