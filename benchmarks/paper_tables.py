@@ -210,6 +210,7 @@ def news_figures(unit: str, result: dict[str, Any], language: str) -> dict[str, 
         f"{short} {group}": 100 * test[f"test_{infix}{name}"]
         for group, infix in groups.items()
         for name, short in METRICS.items()
+        if test[f"test_{infix}documents"]  # the figures of no document are null
     }
     fixed = {f"F1 at {content['fixed_threshold']}": 100 * content["fixed_f1"]}
     cost = {"parameters": result["parameters"], "minutes": result["seconds"] / 60}
@@ -224,6 +225,7 @@ def table_2(result: dict[str, Any]) -> dict[str, float]:
         f"{short} {group}": 100 * test[f"test_{infix}{name}"]
         for group, infix in groups.items()
         for name, short in METRICS.items()
+        if test[f"test_{infix}documents"]
     }
     return {**figures, "parameters": result["parameters"], "minutes": result["seconds"] / 60}
 

@@ -44,7 +44,7 @@ def reading(args: TrainingArguments, content: str) -> Iterator[None]:
 
 
 def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
-    """Writes `results.json`, and `curves.png` with loss and metric against the step.
+    """Writes `results.json`, where NaN is null, and `curves.png` with loss and metric against the step.
 
     Args:
         folder: Output folder.
@@ -52,7 +52,7 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
         metrics: Metric to plot for each model, a key of its history.
     """
     with whole_file(folder / "results.json") as staged:
-        staged.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        staged.write_text(json.dumps(without_nan(results), indent=1, allow_nan=False), encoding="utf-8")
     import matplotlib
 
     matplotlib.use("agg")
@@ -73,6 +73,23 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     with whole_file(folder / "curves.png") as staged:
         figure.savefig(staged, dpi=120)
     pyplot.close(figure)
+
+
+def without_nan(value: object) -> Any:
+    """Replaces numbers that JSON lacks, NaN and infinity, by None.
+
+    Args:
+        value: A number, a string or None, or a mapping or sequence of these.
+
+    Example:
+        >>> without_nan({"test": [0.5, math.nan]})
+        {'test': [0.5, None]}
+    """
+    if isinstance(value, Mapping):
+        return {name: without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say_calibration(figures: Mapping[str, Any], say: Callable[..., None], has_unseen: bool = False) -> None:

@@ -46,6 +46,7 @@ from sklearn.linear_model import LogisticRegression
 from hf_gile.data.deutsche_welle.news import read_news
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import paper_threshold, tune_threshold
+from hf_gile.training.reporting import without_nan
 from hf_gile.writing import whole_file
 
 Floats = NDArray[np.float32]
@@ -249,7 +250,7 @@ def main() -> None:
     if options.output_dir:
         options.output_dir.mkdir(parents=True, exist_ok=True)
         with whole_file(options.output_dir / "results.json") as path:
-            path.write_text(json.dumps(results, indent=1))
+            path.write_text(json.dumps(without_nan(results), indent=1, allow_nan=False))
 
 
 def pad_labels(labels: Ids) -> NDArray[np.int64]:

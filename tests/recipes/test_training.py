@@ -1,11 +1,13 @@
 """Settings of recipes from files and flags, and their final output files."""
 
 import json
+import math
 import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -114,3 +116,16 @@ def test_results_and_curves_are_written(tmp_path):
     write_results(tmp_path, results, dict.fromkeys(results, "eval_average_precision"))
     assert json.loads((tmp_path / "results.json").read_text()) == results
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_results_are_valid_json_with_null_for_nan(tmp_path):
+    history = [{"step": 5, "eval_accuracy": np.float64("nan")}, {"step": 10, "eval_accuracy": 0.5}]
+    results = {"gile": {"losses": [(5, 3.0)], "history": history, "test": {"test_accuracy": math.nan}}}
+    write_results(tmp_path, results, {"gile": "eval_accuracy"})
+    text = (tmp_path / "results.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["gile"] == {
+        "losses": [[5, 3.0]],
+        "history": [{"step": 5, "eval_accuracy": None}, history[1]],
+        "test": {"test_accuracy": None},
+    }
