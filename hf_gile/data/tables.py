@@ -213,14 +213,16 @@ def load_labels(
     """Reads a table of labels in any format of `load_table`.
 
     If all columns are fields of `Label`, as written by `save_labels`, all fields are read. In other tables, a column
-    `broader` has the ids of parents, unless it is used for something else. Labels with the same name and description
+    `broader` has the ids of parents, and a column `description` the descriptions, unless it is used for something else
+    or other columns have them. Labels with the same name and description
     are distinguished by their synonyms, or else their id, in the description.
 
     Args:
         path: The file.
         id: Column with the ids.
         name: Column with the names, or several; the first non-empty column is used.
-        description: Column with descriptions, or several; these and lists are joined by semicolons.
+        description: Column with descriptions, or several, which are joined by semicolons, like lists; by default
+            `description`, if it exists.
         synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
         language: Column with the language of name and description.
         encoding: Encoding of a text file; see `load_table`.
@@ -249,6 +251,7 @@ def load_labels(
         extra -= {"id", "name", "description", "synonyms", "language"}
     else:
         extra = {"broader"} - {*description_columns, *synonym_columns, *names}
+        description_columns = description_columns or tuple({"description"} - {id, *synonym_columns, *names})
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     positions: dict[str, str] = {}

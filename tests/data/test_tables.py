@@ -746,13 +746,22 @@ def test_a_table_with_label_fields_loads_as_the_saved_label_set(tmp_path, suffix
 
 
 def test_columns_of_an_unrelated_table_are_not_taken_for_label_fields(write):
-    path = write("a.csv", "id,name,count,source,description\nD3,Mice,many,here,small\n")
+    path = write("a.csv", "id,name,count,source,synonyms\nD3,Mice,many,here,mouse\n")
     assert load_labels(path) == LabelSet([Label("D3", "Mice")])
-    assert load_labels(path, description="description") == LabelSet([Label("D3", "Mice", "small")])
     with pytest.raises(ValueError, match=r"b\.csv: line 2: count must be a number, got 'many'"):
         load_labels(write("b.csv", "id,name,count\nD3,Mice,many\n"))
     with pytest.raises(ValueError, match=r"b\.csv: line 2: seen must be true or false, got 'yes'"):
         load_labels(write("b.csv", "id,name,seen\nD3,Mice,yes\n"))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_column_of_descriptions_is_read_whatever_other_columns_exist(write, name):
+    row = {"id": "D3", "name": "Mice", "description": "small", "note": "fast", "url": "a.org/D3"}
+    path = write(name, rows=[row, {**row, "id": "D5", "name": "Rats", "description": ""}])
+    assert load_labels(path) == LabelSet([Label("D3", "Mice", "small"), Label("D5", "Rats")])
+    assert load_labels(path, synonyms="note").texts == ["Mice: small", "Rats"]
+    assert load_labels(path, description="note").texts == ["Mice: fast", "Rats: fast"]
+    assert load_labels(path, synonyms="description").texts == ["Mice", "Rats"]
 
 
 def test_missing_cells_of_optional_fields_are_fine(write):
