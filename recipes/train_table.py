@@ -29,7 +29,7 @@ from hf_gile.training.reporting import printer, reading
 from hf_gile.training.settings import add_settings, check_files, setting
 from hf_gile.training.settings_checks import check_settings
 from hf_gile.training.study import Study
-from hf_gile.training.task import TextTask
+from hf_gile.training.task import TextTask, problem_type_of
 from hf_gile.training.units import UNITS
 
 
@@ -67,6 +67,11 @@ def main() -> None:
     # 1. Read documents, each with an id, a text and label ids, and label descriptions.
     with reading(args, "the tables"):
         parts, labels = recipe.read_all(say)
+        if len(labels) == 1 and problem_type_of(parts, requested=recipe.problem_type) == "single_label_classification":
+            raise ValueError(
+                f"all documents have the same label, {labels[0].id!r}, so there is nothing to learn: add documents "
+                "with other labels, or a --label_file with more, or pass --problem_type multi_label_classification"
+            )
     sizes = ", ".join(f"{len(rows):,} for {part}" for part, rows in parts.items())
     seen = sum(labels.seen)
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} unseen")

@@ -143,3 +143,11 @@ def test_the_card_names_the_test_documents_with_their_metrics(trained):
     assert "On 40 documents of held-back (test), in percent:" in card
     assert "name: held-back" in card
     assert "Data: notes." in card
+
+
+def test_documents_that_all_have_the_same_label_are_refused(tmp_path, run_recipe):
+    rows = "".join(f"text {row},milk\n" for row in range(60))
+    (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
+    done = run_recipe("train_table", ["--train_files", "a.csv", "--use_cpu", "--units", "gile"])
+    assert done.returncode == 1
+    assert "all documents have the same label, 'milk', so there is nothing to learn: add documents with" in done.stderr
