@@ -14,7 +14,7 @@ from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
 from .table_files import SUFFIXES
-from .tables import load_table, separator_hint, table_of
+from .tables import load_table, separator_hint, separator_note, table_of
 from .xmc import load_xmc
 from .zero_shot import seen_first
 
@@ -159,6 +159,8 @@ class TableSource:
             say(f"labels: {report}")
         elif labels is None:
             labels = LabelSet.from_names(list(used))
+            if self.format == "table" and (hint := separator_note(used)):
+                say(hint)
         if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
             message = f"{self.label_file} lacks {self._describe_missing(list(missing), labels, parts)}"
             if self.on_unknown_label != "drop":

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -377,6 +377,32 @@ def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
         # Many ids contain commas, so a part must be known; few ids contain the other separators.
         if split_ids and (sign != "," or any(part.strip() in known for parts in split_ids for part in parts)):
             return f" (did you mean --separator {sign!r}?)"
+    return ""
+
+
+def separator_note(ids: Collection[str]) -> str:
+    """Suggests a separator if it splits label ids into fewer distinct ids.
+
+    Args:
+        ids: Distinct label ids.
+
+    Returns:
+        A note; empty if no separator does.
+
+    Example:
+        >>> separator_note(["mice;rats", "mice", "rats"])
+        "note: split by ';', the 3 distinct labels would be 2; did you mean --separator ';'?"
+    """
+    for sign in ("json", ";", "|", ","):
+        try:
+            number = len({part for label_id in ids for part in label_ids(label_id, "labels", sign)})
+        except ValueError:  # no JSON
+            continue
+        if number < len(ids):
+            return (
+                f"note: split by {sign!r}, the {len(ids):,} distinct labels would be {number:,}; did you mean "
+                f"--separator {sign!r}?"
+            )
     return ""
 
 

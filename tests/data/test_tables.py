@@ -13,7 +13,7 @@ from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, save_labels, table_files
 from hf_gile.data.loading import Piece
 from hf_gile.data.table_files import Format, read_rows
-from hf_gile.data.tables import load_labels, load_table, table_of
+from hf_gile.data.tables import load_labels, load_table, separator_note, table_of
 
 ROWS = [
     {"id": "d3", "title": "On mice.", "abstract": 'Mice "were" seen,\nand rats.', "labels": ["mice", "rats"]},
@@ -684,6 +684,22 @@ def test_labels_in_a_nested_column_are_refused_by_type(dataset_of):
     rows = dataset_of([{"mice": ["m"]}])
     with pytest.raises(ValueError, match=r"row 0 of the dataset: a label id in labels must be text, got {'mice'"):
         table_of(rows)
+
+
+@pytest.mark.parametrize(
+    ("ids", "sign"),
+    [
+        (["mice; rats", "rats;cats", "cats; mice", "mice;rats; cats"], ";"),
+        (["mice|rats", "mice", "rats"], "|"),
+        (["mice, rats", "rats,mice", "mice"], ","),
+        (['["mice", "rats"]', '["mice"]', '["rats"]'], "json"),
+        (["Milk, Human", "Milk", "Human Milk", "Infant, Newborn", "Infant, Premature"], None),
+        (["mice", "rats;", "7"], None),
+    ],
+)
+def test_a_separator_that_leaves_fewer_labels_is_suggested(ids, sign):
+    note = separator_note(ids)
+    assert note.endswith(f"did you mean --separator {sign!r}?") if sign else note == ""
 
 
 # load_labels

@@ -160,6 +160,20 @@ def test_unknown_labels_prompt_for_a_separator(tmp_path, run, separator):
     assert re.search(rf"{ids}, first in document 'notes\.csv:\d+'; add them", done.stderr)
 
 
+@pytest.mark.parametrize("separator", [[], ["--separator", "|"]])
+def test_joined_labels_without_a_label_file_prompt_for_a_separator(tmp_path, run, separator):
+    tags = [["milk"], ["iron"], ["iron", "milk"]] * 20
+    write_csv(
+        tmp_path / "notes.csv",
+        [{"key": row, "title": "a", "body": f"a {row}", "tags": names} for row, names in enumerate(tags)],
+    )
+    columns = ["--text", "body", "--labels", "tags", *separator]
+    done, _ = run("--train_files", "notes.csv", *columns, "--units", "gile", "--num_train_epochs", "0.1")
+    note = "note: split by ';', the 3 distinct labels would be 2; did you mean --separator ';'?"
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert note in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
