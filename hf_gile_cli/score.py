@@ -279,10 +279,7 @@ def _score_into_lines(options: Scoring) -> None:
 
 def _print_summary(report: "ReadReport", written: int, unknown: int) -> None:
     if unknown:
-        note(
-            f"the model knows no word of {counted(unknown, 'text')} (lines with a note): their scores only reflect the "
-            "frequency of labels"
-        )
+        note(f"the model knows no word of {counted(unknown, 'text')} (lines with a note): their scores mean little")
     left_out = sum(report.left_out.values())
     if left_out:
         examples = "; ".join(example for group in report.examples.values() for example in group)
