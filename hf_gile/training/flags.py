@@ -121,6 +121,8 @@ def parse_settings(
     if args.hub_token:  # huggingface_hub reads HF_TOKEN; arguments are copied to every checkpoint
         os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
     try:
+        if not str(args.output_dir or "").strip():
+            raise ValueError("output_dir must be a folder, got an empty name: name a folder, or leave it out")
         if check is not None:
             check(settings, args)
         if args.process_index == 0:

@@ -130,6 +130,15 @@ def test_invalid_settings_write_no_files(parse, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_empty_output_folder_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["x.py", "--use_cpu", "--output_dir", ""])
+    with pytest.raises(SystemExit):
+        parse_settings(train_table.Recipe, {})
+    assert "error: output_dir must be a folder, got an empty name: name a folder" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_output_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(sys, "argv", ["x.py", "--use_cpu", "--output_dir", str(tmp_path / "file" / "out")])
