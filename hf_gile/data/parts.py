@@ -40,13 +40,22 @@ def fill_parts(
     """
     missing: dict[str, Any] = {part: 0.0 if part in parts else share for part in PARTS[1:]}
     train, result = parts["train"], dict(parts)
-    if any(missing.values()):
-        assigned_parts = [split_of(" ".join(value.split()), **missing) for value in train[column]]
-        for part in ("train", *(part for part, fraction in missing.items() if fraction)):
+    cut = [part for part, fraction in missing.items() if fraction]
+    if cut:
+        values = [" ".join(value.split()) for value in train[column]]
+        assigned_parts = [split_of(value, **missing) for value in values]
+        for part in ("train", *cut):
             result[part] = train.select([row for row, assigned in enumerate(assigned_parts) if assigned == part])
     for part in PARTS:
         if len(result[part]) == 0:
-            raise ValueError(f"no documents for {part}: pass --{part}_files, or more training documents")
+            if not cut or part not in ("train", *cut):
+                raise ValueError(f"no documents for {part}: pass --{part}_files with documents")
+            files = " and ".join(f"--{name}_files" for name in cut)
+            equal = f", and the {column} of all documents is the same" if len(set(values)) == 1 < len(values) else ""
+            raise ValueError(
+                f"no documents for {part}: pass {files}, or more training documents; parts are cut by a hash of the "
+                f"{column}{equal}"
+            )
     return {part: result[part] for part in PARTS}
 
 

@@ -35,6 +35,21 @@ def test_missing_parts_are_split_from_the_training_documents():
         fill_parts({"train": documents(1)})
 
 
+@pytest.mark.parametrize(
+    ("texts", "parts", "message"),
+    [
+        (["a b", "a  b"], [], "pass --validation_files and --test_files, or more training documents; parts are cut by"),
+        (["a b", "a  b"], [], "by a hash of the text, and the text of all documents is the same$"),
+        (["a b"], ["test"], "train: pass --validation_files, or more training .* by a hash of the text$"),
+        ([], ["validation", "test"], "no documents for train: pass --train_files with documents$"),
+    ],
+)
+def test_an_empty_part_is_explained(texts, parts, message):
+    others = {part: documents(3) for part in parts}
+    with pytest.raises(ValueError, match=message):
+        fill_parts({**others, "train": Dataset.from_dict({"text": texts})}, column="text")
+
+
 def test_a_split_by_text_ignores_ids_and_white_space_and_keeps_equal_texts_together():
     def split(file, end):
         rows = {"id": [f"{file}:{row}" for row in range(200)], "text": [f"text {row % 100}{end}" for row in range(200)]}
