@@ -48,9 +48,7 @@ def distinguish(
         homonyms = [positions for positions in groups.values() if len(positions) > 1]
         for positions in homonyms:
             if turn == 0 and report is not None:
-                for position in positions:
-                    where = f"{source}: {labels[position].text!r} ({labels[position].id})"
-                    report.leave_out("text shared by several labels", where)
+                report.homonyms += len(positions)
             texts = [_select_hint(labels[position].id, hints, turn, rounds) for position in positions]
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):

@@ -31,6 +31,7 @@ class ReadReport:
         records: Number of records returned.
         left_out: Number of skipped items, by reason.
         examples: The first few skipped items, by reason.
+        homonyms: Number of labels returned whose text is shared by several labels.
 
     Example:
         >>> report = ReadReport(on_error="skip", files=1, records=5)
@@ -47,6 +48,7 @@ class ReadReport:
     records: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    homonyms: int = 0
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "skip"):
@@ -58,7 +60,10 @@ class ReadReport:
             for count, noun in ((self.records, "record"), (self.files, "file"))
         )
         counts = ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
-        return f"{records} from {files}; left out: {counts or 'none'}"
+        shared = (
+            f"; labels with the same text, told apart in their descriptions: {self.homonyms:,}" if self.homonyms else ""
+        )
+        return f"{records} from {files}; left out: {counts or 'none'}{shared}"
 
     def add(self, other: ReadReport) -> None:
         """Adds the counts of another report.
@@ -68,6 +73,7 @@ class ReadReport:
         """
         self.files += other.files
         self.records += other.records
+        self.homonyms += other.homonyms
         for reason, count in other.left_out.items():
             self.left_out[reason] = self.left_out.get(reason, 0) + count
             examples = self.examples.setdefault(reason, [])

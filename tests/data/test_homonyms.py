@@ -57,8 +57,10 @@ def test_each_homonym_is_counted_once():
     report = ReadReport()
     hints = {"3": ["a", "c"], "5": ["a", "d"]}
     distinguish([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
-    assert report.left_out == {"text shared by several labels": 2}
-    assert report.examples["text shared by several labels"] == ["a.ttl: 'Mercury' (3)", "a.ttl: 'Mercury' (5)"]
+    assert report.homonyms == 2
+    assert str(report).endswith("; left out: none; labels with the same text, told apart in their descriptions: 2")
+    report.add(report)
+    assert report.homonyms == 4
 
 
 @pytest.mark.parametrize(
