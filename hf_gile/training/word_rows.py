@@ -5,7 +5,7 @@ All labels share one inverse in a least-squares fit, so that tens of thousands o
 Shapes: N documents, F words, L labels.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,17 @@ from ..models.scoring_gile import Neighbours, word_evidence
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
+_SOLVED_AT_ONCE, _RANK, _STEPS, _EXACT_STEPS = 4000, 200, 3, 8
 """Up to this many documents equations are solved directly; above it, at this rank, and by steps for the rest."""
+
+_MARGIN_STEPS, _COSTLY_MARGINS = 15, 300_000_000
+"""Steps of `fit_margins`, and words of all documents times labels above which the first is taken alone."""
 
 _OF_NEIGHBOURS = 0.5
 """Weight of the share of neighbours that have a label, beside the share by words."""
+
+_OF_PARTS = 0.5
+"""Weight of parts of words, beside words."""
 
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
 """Labels fitted at once; words of all documents times labels above which parts of words are left out."""
@@ -84,17 +90,19 @@ class WordRegression:
             wanted &= np.arange(len(wanted)) % 2 == 0
         used = np.flatnonzero(wanted)
         idf = np.log((1 + len(rows)) / (1 + found[used])) + 1
+        idf[used % 2 == 1] *= _OF_PARTS
         x = x[:, used] @ diags(idf)
         scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
         x, weights = (x * scale).astype(np.float32).tocsr(), (idf * scale).astype(np.float32)
-        solve, back = _solver(x, l2), x.T.tocsr()
+        steps = _MARGIN_STEPS if x.nnz * num_labels <= _COSTLY_MARGINS else 1
+        solve = _solver(x, l2, _STEPS if steps == 1 else _EXACT_STEPS)
         numbers = targets.getnnz(0)
         fitted, most = np.flatnonzero(numbers), _sizes(numbers)
         most = np.minimum(most, len(used))
         fitted = fitted[most[fitted].argsort(kind="stable")]
         words, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
         for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
-            w = torch.from_numpy((back @ solve(targets[:, some].toarray())).T).contiguous()  # (labels, F)
+            w = torch.from_numpy(fit_margins(x, solve, targets[:, some].toarray(), steps).T).contiguous()  # (labels, F)
             best = w.abs().topk(int(most[some].max(initial=0)), 1).indices
             stays = torch.arange(best.shape[1]) < torch.from_numpy(most[some, None])
             words.append(best[stays].numpy())
@@ -181,7 +189,36 @@ def gold_matrix(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None
     return has
 
 
-def _solver(x: "csr_matrix", l2: float) -> Any:
+def fit_margins(
+    x: "csr_matrix", solve: Callable[[NDArray[np.float32]], NDArray[np.float32]], y: NDArray[np.float32], steps: int
+) -> NDArray[np.float32]:
+    """Fits weights by least squares in a step, and approaches a squared hinge loss in more steps.
+
+        w_l = argmin_w  sum_d m_dl^2 + l2 |w|^2,  m_dl = max(0, 1 - w . x_d) if d has l, else max(0, w . x_d)
+
+    A step is a least-squares fit to the scores of the last, but at least 1 where a document has a label, and at most 0
+    elsewhere; with the momentum of Nesterov, as in FISTA (Beck & Teboulle, 2009).
+
+    Args:
+        x: `(N, F)` documents.
+        solve: Multiplies `(N, L)` numbers with the inverse of X X' + l2.
+        y: `(N, L)` ones where a document has a label, else zeros.
+        steps: Number of steps.
+
+    Returns:
+        `(F, L)` weights.
+    """
+    back, targets, scores = x.T.tocsr(), y, np.zeros_like(y)
+    for step in range(steps):
+        w = np.asarray(back @ solve(targets), np.float32)
+        if step + 1 < steps:
+            last, scores = scores, x @ w
+            moved = scores + np.float32(step / (step + 3)) * (scores - last)
+            targets = np.where(y > 0, np.maximum(1, moved), np.minimum(0, moved))
+    return w
+
+
+def _solver(x: "csr_matrix", l2: float, steps: int = _STEPS) -> Any:
     """What multiplies `(N, L)` numbers with the inverse of X X' + l2."""
     back = x.T.tocsr()
     if x.shape[0] <= _SOLVED_AT_ONCE:
@@ -203,7 +240,7 @@ def _solver(x: "csr_matrix", l2: float) -> Any:
         r = y - (x @ (back @ solved) + l2 * solved)
         z = near(r)
         p, rz = z, (r * z).sum(0)
-        for _ in range(_STEPS):
+        for _ in range(steps):
             q = x @ (back @ p) + l2 * p
             step = rz / np.maximum((p * q).sum(0), 1e-20)
             solved, r = solved + step * p, r - step * q

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import Ridge
 
@@ -37,6 +38,7 @@ def features(texts):
 @pytest.mark.parametrize("solved_at_once", [4000, 10])
 def test_word_rows_equal_a_ridge_regression(monkeypatch, solved_at_once):
     monkeypatch.setattr(word_rows, "_SOLVED_AT_ONCE", solved_at_once)
+    monkeypatch.setattr(word_rows, "_MARGIN_STEPS", 1)
     texts = documents()
     gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
@@ -50,6 +52,24 @@ def test_word_rows_equal_a_ridge_regression(monkeypatch, solved_at_once):
     np.testing.assert_allclose(scores, np.log1p(200 * expected.clip(min=0)), atol=2e-2)
     assert set(rows.indices) <= set(used)
     assert not rows[3].nnz
+
+
+@pytest.mark.parametrize("solved_at_once", [4000, 10])
+def test_steps_minimize_the_squared_hinge_loss(monkeypatch, solved_at_once):
+    monkeypatch.setattr(word_rows, "_SOLVED_AT_ONCE", solved_at_once)
+    x = csr_matrix(features(documents(200))[0].astype(np.float32))
+    has = x.toarray() > 0
+    y = np.stack([has[:, 2 * label : 2 * label + 2].any(1) for label in range(3)], 1).astype(np.float32)
+    solve = word_rows._solver(x, 0.5, 8)
+
+    def loss(w):
+        margins = np.where(y > 0, np.maximum(0, 1 - x @ w), np.maximum(0, x @ w))
+        return (margins**2).sum() + 0.5 * (w**2).sum()
+
+    once, often = (loss(word_rows.fit_margins(x, solve, y, steps)) for steps in (1, 15))
+    least = minimize(lambda w: loss(w.reshape(-1, 3)), np.zeros(x.shape[1] * 3), method="L-BFGS-B").fun
+    assert least < 0.9 * once
+    assert often == pytest.approx(least, rel=0.01)
 
 
 def test_rows_keep_the_words_with_the_largest_weights(monkeypatch):
@@ -77,7 +97,18 @@ def test_rare_labels_have_shorter_rows(monkeypatch):
     assert 15 < frequent + rare <= 20
     assert none == 0
     for row, remaining in zip(full[:2], pruned[:2], strict=True):
-        assert sorted(abs(remaining.data)) == pytest.approx(sorted(abs(row.data))[-remaining.nnz :])
+        assert sorted(abs(remaining.data)) == pytest.approx(sorted(abs(row.data))[-remaining.nnz :], rel=0.05)
+
+
+def test_parts_of_words_weigh_half_as_much(monkeypatch):
+    monkeypatch.setattr(word_rows, "_MARGIN_STEPS", 1)
+    texts = ["abcde", "abcde", "vwxyz", "vwxyz"]
+    regression = WordRegression(map(lexical_ids, texts))
+    row = regression.fit(torch.arange(4), gold_matrix(torch.tensor([[0], [0], [1], [1]]), 2), 0.1)[0].toarray()[0]
+    word, *parts = lexical_ids("abcde")
+    word, parts = (word, parts) if word % 2 == 0 else (parts[-1], [word, *parts[:-1]])
+    assert len(parts) == 2
+    assert row[parts] == pytest.approx(row[word] / 4, rel=1e-3)
 
 
 def test_large_sets_are_fitted_on_whole_words_only(monkeypatch):
