@@ -332,8 +332,8 @@ class GileConfig(PreTrainedConfig):
         cosine_score: Whether the score has terms `c cos(h, e)`, separately for the encoder and the bag part of h and e.
         cosine_scale: Initial value of c in these terms.
         lexical: Whether the score has lexical terms in evaluation: "match", the words and word parts that a whole
-            document shares with a text of the label, weighted by idf; "coverage", 1 if the document has all words of a
-            name (`Postings`); and "words", the word weights of stored labels, if `row_words` is set.
+            document shares with a text of the label, weighted by idf; "coverage", above 0 if the document has all words
+            of a name (`Postings`); and "words", the word weights of stored labels, if `row_words` is set.
         term_weights: Weights of score terms for labels with a row ("seen") and without ("unseen"), and an additive
             "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults. Seen labels
             of n documents have n / (n + 3) of the weights of "seen", 3 / (n + 3) of those of "rare", by default equal.

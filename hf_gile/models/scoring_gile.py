@@ -139,7 +139,7 @@ class Postings(NamedTuple):
     """Inverted index of label texts: computes the score terms that compare words, exactly and sparsely.
 
         match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
-        coverage(d, l) = 1 if d contains all words of a name of l, else 0
+        coverage(d, l) = max_t min_f s_f if d contains all words f of a name t of l, else 0
         words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s| + sum_n share_n w_n)), w the row of l, if any (`WordRows`)
 
     The texts t of a label are its name, its synonyms, and its description (words only, with share_t = 0.6). f are
@@ -235,18 +235,18 @@ class Postings(NamedTuple):
             is_word = functional.pad(is_word, (0, len(documents)))
             start, end = (self.starts[torch.searchsorted(self.features, features, right=x)] for x in (False, True))
             entries = _concatenate_ranges(start, sizes := end - start)
-            values = self.values.index_select(0, entries) * shares.repeat_interleave(sizes)
+            shares, is_word = (x.repeat_interleave(sizes) for x in (shares, is_word))
+            values = self.values.index_select(0, entries) * shares
             texts = self.texts.index_select(0, entries).long()
             sums = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
             words[row, self.labels[row_texts]] = sums[row_texts] / norm
             sums[row_texts] = 0.0
             match[row].scatter_reduce_(0, self.labels, sums, "amax")
-            texts = self.texts.index_select(0, _concatenate_ranges(start[is_word], sizes[is_word])).long()
-            number = torch.zeros_like(self.words).scatter_add_(0, texts, texts.new_ones(len(texts)).to(self.words))
-            required = self.words[texts]
-            coverage[row, self.labels[texts[(required > 0) & (number[texts] >= required)]]] = 1.0
-            match[row] *= factor
-            coverage[row] *= factor
+            number = torch.bincount(texts := texts[is_word], minlength=len(self.words))
+            least = sums.fill_(1).scatter_reduce_(0, texts, shares[is_word], "amin")
+            texts = texts[(self.words[texts] > 0) & (number[texts] >= self.words[texts])]
+            coverage[row].scatter_reduce_(0, self.labels[texts], least[texts], "amax")
+            terms[:2, row] *= factor
         word_evidence(words)
         return terms
 

@@ -62,7 +62,9 @@ def compute_terms(text, label, idf, default):
         matched = sum(document[feature] / (document[feature] + 1) * squares[feature] for feature in used)
         match = max(match, share * matched / total)
         words = {feature for feature in used if feature % 2 == 0}
-        coverage = max(coverage, float(share == 1 and bool(words) and words <= set(document)))
+        if share == 1:
+            least = min((document[feature] for feature in words), default=0)
+            coverage = max(coverage, least / (least + 1))
     return match, coverage
 
 
