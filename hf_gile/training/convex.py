@@ -490,7 +490,7 @@ class _Fold:
     def fit_bilinear(self, l2: float) -> None:
         """Fits a bilinear form, starting from the previous one."""
         read = self.train.vectors.any(1).nonzero()[:, 0]
-        is_small = len(read) == len(self.train) and len(read) * int(self.seen.sum()) * self.labels.shape[1] <= _LARGEST
+        is_small = _is_read(self.train) and len(read) * int(self.seen.sum()) * self.labels.shape[1] <= _LARGEST
         most, max_iter = (_BILINEAR_DOCUMENTS, 40) if is_small else (READ_OF_MANY, 15)
         sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:most]]
         last = getattr(self, "bilinear", None)
@@ -633,7 +633,7 @@ def fit_head(
     named = None if compare is None or regression is None else _named(compare, train)
     whole = _Fold(train, validation, labels, compare, regression, named)
     plain, held = (_folds(whole, number, is_enough, holds_labels=holds_labels) for holds_labels in (False, True))
-    is_read = bool(train.vectors.any(1).all()) and cost <= _LARGEST
+    is_read = _is_read(train) and cost <= _LARGEST
 
     def try_rows(l2: float) -> float:
         return sum(fold.fit_rows(l2) for fold in plain)
@@ -673,6 +673,11 @@ def fit_head(
         prior, chosen["loss"] = fit_term_weights(examples, prior, one_label, fixed)
         prior["unseen"]["offset"] = raise_unseen(examples, prior)
     return Head(whole.rows, rarity_of(train.counts(len(labels))), *whole.bilinear, prior, chosen, whole.words)
+
+
+def _is_read(documents: Documents) -> bool:
+    """Returns whether most documents have vectors: not only a part was read, and few have no known words."""
+    return 2 * int(documents.vectors.any(1).sum()) > len(documents)
 
 
 def _with_unseen(whole: _Fold, validation: Documents) -> Example | None:
@@ -809,8 +814,9 @@ def fit_convex(
     gile, config = model.gile, model.config
     if not can_be_fitted(config):
         raise ValueError(
-            "a convex fit needs a frozen encoder with a pooling without weights, output_layer='bilinear', "
-            f"cosine_score, label_rows, bag_size 0 and no languages; got output_layer {config.output_layer!r}, "
+            "a convex fit needs text_encoder_type 'nn', or a frozen encoder with a pooling without weights; and "
+            "output_layer='bilinear', cosine_score, label_rows, bag_size 0 and no languages; "
+            f"got output_layer {config.output_layer!r}, "
             f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, bag_size {config.bag_size}, "
             f"languages {config.languages}, text_config {config.text_config}"
         )
@@ -865,15 +871,16 @@ def can_be_fitted(config: GileConfig) -> bool:
     Args:
         config: The configuration.
     """
+    text = config.text_config
+    is_fixed = text.text_encoder_type == "nn" or (text.text_encoder_type == "transformer" and text.has_fixed_pooling)
     return bool(
-        config.output_layer == "bilinear"
+        is_fixed
+        and config.output_layer == "bilinear"
         and config.cosine_score
         and config.label_rows
         and not config.bag_size
         and not config.languages
         and config.label_size == config.document_size
-        and config.text_config.has_fixed_pooling
-        and config.text_config.text_encoder_type == "transformer"
     )
 
 
@@ -881,16 +888,23 @@ def _documents(
     model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str, first: int = 0
 ) -> Documents:
     """Returns the documents of a part for convex fits; words are referred to by document numbers from `first` on."""
-    rows = parts[part]
-    wanted = {"pooled_embeds": "use add_pooled_embeds"}
+    rows, gile, text = parts[part], model.gile, model.config.text_config
+    wanted = (
+        {"pooled_embeds": "use add_pooled_embeds"} if text.reads_pretrained else {"input_ids": "use encode_dataset"}
+    )
     if model.config.lexical:
         wanted["lexical_ids"] = "encode them with the processor of the model, which compares words (config.lexical)"
     for name, how in wanted.items():
         if name not in rows.column_names:
             raise ValueError(f"documents of {part} have no {name}: {how}")
     vectors = [torch.zeros(0, model.config.document_size)]
-    for batch in rows.select_columns(["pooled_embeds"]).with_format("torch").iter(_DOCUMENTS_AT_ONCE):
-        vectors.append(model.gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))[0].cpu())
+    inputs = rows.select_columns([next(iter(wanted))])
+    for batch in (inputs.with_format("torch") if text.reads_pretrained else inputs).iter(_DOCUMENTS_AT_ONCE):
+        if text.reads_pretrained:
+            h = gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))[0]
+        else:
+            h = gile.embed_texts(_padded(batch["input_ids"], text.pad_token_id).to(model.device))[0]
+        vectors.append(h.cpu())
     excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
     words = torch.arange(first, first + len(rows))[:, None] if model.config.lexical else None
     return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded, words)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
@@ -164,6 +164,47 @@ def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
         raise ValueError(f"word vector {int((~numbers.isfinite()).any(1).nonzero()[0])} contains NaN or infinity")
     weight.copy_(numbers)
     weight[model.config.text_config.pad_token_id] = 0
+
+
+def latent_word_vectors(
+    documents: Iterable[Sequence[int]], vocab_size: int, size: int, ignored: Sequence[int] = ()
+) -> NDArray[np.float32]:
+    """Computes word vectors by latent semantic analysis of training documents.
+
+        v_w = idf_w V_w,  X ~ U S V',  X_dw = count_dw idf_w / |.|
+
+    The mean of the word vectors of a document has the direction of its row of U S.
+
+    Args:
+        documents: N training documents as word ids.
+        vocab_size: Number of words V.
+        size: Size D of a vector.
+        ignored: Ids of words with zero vectors, such as special tokens.
+
+    Returns:
+        `(V, D)` vectors; zeros for words that no document has, and in components beyond the rank of X.
+    """
+    from scipy.sparse import csr_matrix, diags
+    from sklearn.utils.extmath import randomized_svd
+
+    ids = [np.asarray(one, np.int64) for one in documents]
+    ends = np.cumsum([0, *map(len, ids)])
+    counts = csr_matrix(
+        (np.ones(ends[-1], np.float32), np.concatenate([*ids, np.zeros(0, np.int64)]), ends),
+        shape=(len(ids), vocab_size),
+    )
+    counts.sum_duplicates()
+    used = counts.getnnz(0)
+    idf = np.log((1 + len(ids)) / (1 + used)) + 1
+    idf[[*ignored]] = 0
+    x = counts @ diags(idf.astype(np.float32))
+    x = diags(1 / np.maximum(np.sqrt(np.asarray(x.multiply(x).sum(1)).ravel()), 1e-9)) @ x
+    rank = min(size, *x.shape)
+    _, _, right = randomized_svd(x, rank, n_iter=4, random_state=0)
+    vectors = np.zeros((vocab_size, size), np.float32)
+    vectors[:, :rank] = right.T * idf[:, None]
+    vectors[used == 0] = 0
+    return vectors
 
 
 @torch.no_grad()

@@ -45,6 +45,7 @@ from .pretrained import log_idf
 from .reporting import AMONG_ALL, printer, say_calibration, table_of_results, write_results
 from .settings_checks import encoder_config
 from .starting import (
+    latent_word_vectors,
     model_from_text_encoder,
     processor_from_text_encoder,
     set_lexical_weights,
@@ -241,7 +242,7 @@ class Study:
             parts = first_columns(parts, len(labels))
         if self.has_one_label:
             parts = with_a_label(parts)
-        self.start(model, processor, encoded["train"])
+        self.start(model, processor, encoded["train"], learns_words=self.is_convex(name))
         if model.config.lexical and not self.is_convex(name):  # a convex fit sets them itself
             set_lexical_weights(model, encoded["train"]["lexical_ids"])
         optimizer = None
@@ -386,17 +387,28 @@ class Study:
             miner=miner,
         )
 
-    def start(self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset") -> None:
+    def start(
+        self,
+        model: GileForSequenceClassification,
+        processor: GileProcessor,
+        documents: "Dataset",
+        learns_words: bool = False,
+    ) -> None:
         """Sets statistics of the training documents in a model before training, and adds adapters.
 
         Args:
             model: The model.
             processor: Its processor.
             documents: Encoded training documents.
+            learns_words: Whether word vectors are computed from the documents, if there are no others.
         """
         config, special = model.config, processor.tokenizer.all_special_ids
         if config.bag_size and self.settings.start_from is None:
             set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special))
+        text = config.text_config
+        if learns_words and not text.reads_pretrained and self.settings.word_vectors is None:
+            sizes = text.vocab_size, text.embedding_size
+            set_word_vectors(model, latent_word_vectors(documents["input_ids"], *sizes, special))
         if self.settings.lora_rank:
             add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
 

