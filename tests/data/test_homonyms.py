@@ -58,7 +58,7 @@ def test_each_homonym_is_counted_once():
     hints = {"3": ["a", "c"], "5": ["a", "d"]}
     distinguish([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
     assert report.homonyms == 2
-    assert str(report).endswith("; left out: none; labels with the same text, told apart in their descriptions: 2")
+    assert str(report).endswith("; left out: none; labels with the same text, distinguished by their descriptions: 2")
     report.add(report)
     assert report.homonyms == 4
 

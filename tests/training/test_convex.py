@@ -376,7 +376,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
 @pytest.mark.parametrize("fields", [{"output_layer": "gile"}, {"cosine_score": False}, {"bag_size": 3}])
 def test_models_without_a_convex_fit_are_refused(make, fields):
     model, _, parts = make(**fields)
-    with pytest.raises(ValueError, match="a convex fit needs a frozen encoder"):
+    with pytest.raises(ValueError, match="a convex fit needs text_encoder_type"):
         fit_convex(model, parts)
 
 
