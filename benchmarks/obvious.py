@@ -297,7 +297,8 @@ INTRODUCTION = """# hf_gile beside the obvious systems
     python benchmarks/obvious.py --page
 
 This page compares `hf-gile train` with default settings ("ours") with the systems that most people would try first, on
-the same texts, splits and labels. Figures are in percent, means over the seeds that were run. `benchmarks/obvious.py`
+the same texts, splits and labels. "No pretrained encoder" is `hf-gile train --text_encoder words`, which is also the
+default if no encoder is available. Figures are in percent, means over the seeds that were run. `benchmarks/obvious.py`
 measures them and writes this page; the systems are in `benchmarks/obvious_systems.py`, the data sets in
 `benchmarks/obvious_sets.py`.
 
@@ -353,6 +354,7 @@ def compared(results: Mapping[str, Any], sets: Sequence[str], figure: str) -> tu
     of_sets = {system: [mean_of(results[name].get(system, {}), figure) for name in sets] for system in SYSTEMS}
     means = {SYSTEMS[key].name: 100 * sum(values) / len(sets) for key, values in of_sets.items() if None not in values}
     ours = means.pop(SYSTEMS["ours"].name, None)
+    means.pop(SYSTEMS["ours_words"].name, None)
     published = PUBLISHED.get(sets[0], {})
     means |= {name: 100 * figures[figure] for name, figures in published.items() if figure in figures}
     if ours is None or not means:

@@ -486,8 +486,8 @@ def fitted_weights(scores: Tensor, targets: Tensor) -> Tensor:
 # --- Ours ------------------------------------------------------------------------------------------------------------
 
 
-def ours(task: Task, seed: int, options: Options) -> Fitted:
-    """`hf-gile train` on files of the task, with flags that say where texts and labels are.
+def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = ()) -> Fitted:
+    """`hf-gile train` on files of the task, with flags that say where texts and labels are, and further ones.
 
     It validates on the validation documents, measures itself on some of these, and does not see the test. Of the models
     that it trains, the last is taken, which it says to use.
@@ -496,7 +496,7 @@ def ours(task: Task, seed: int, options: Options) -> Fitted:
         folder = (options.keep or Path(scratch)) / f"{task.name}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "hf_gile_cli", "train", *write_files(task, folder)]
-        command += ["--output_dir", str(folder / "runs"), "--seed", str(seed), "--no_baselines"]
+        command += ["--output_dir", str(folder / "runs"), "--seed", str(seed), "--no_baselines", *flags]
         subprocess.run(command, check=True, stdout=sys.stderr)
         results = json.loads((folder / "runs" / "results.json").read_text(encoding="utf-8"))
         unit = [name for name in results if (folder / "runs" / name / "model").is_dir()][-1]
@@ -548,6 +548,9 @@ def encoded(encoder: Callable[[Options], Encoder]) -> Callable[[Task, int, Optio
 
 SYSTEMS: Mapping[str, System] = {
     "ours": System("ours, nothing set", ours, drawn=True, unseen=True),
+    "ours_words": System(
+        "ours, no pretrained encoder", partial(ours, flags=("--text_encoder", "words")), drawn=True, unseen=True
+    ),
     "tfidf_svc": System("TF-IDF, linear SVM", tfidf_svc),
     "chars_svc": System("TF-IDF of 2 to 5 characters, linear SVM", chars_svc),
     "tfidf_logistic": System("TF-IDF, logistic regression", tfidf_logistic),

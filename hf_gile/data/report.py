@@ -61,7 +61,9 @@ class ReadReport:
         )
         counts = ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
         shared = (
-            f"; labels with the same text, distinguished by their descriptions: {self.homonyms:,}" if self.homonyms else ""
+            f"; labels with the same text, distinguished by their descriptions: {self.homonyms:,}"
+            if self.homonyms
+            else ""
         )
         return f"{records} from {files}; left out: {counts or 'none'}{shared}"
 

@@ -18,6 +18,9 @@ from .units import UNITS, Unit
 AUTO = "auto"
 """Default unit and encoder."""
 
+WORDS = "words"
+"""Value of `text_encoder` for no pretrained encoder; stored as None."""
+
 CONVEX, TRAINED = "bilinear_rows", "gile"
 """Units for `auto`: with a frozen encoder, fitted by convex optimization; or trained over words."""
 
@@ -124,8 +127,8 @@ class ModelSettings(ReportSettings):
     freeze_word_vectors: bool = setting(False, "Do not train the word vectors.")
     text_encoder: str | None = setting(
         None,
-        "Pretrained encoder instead of text_encoder_type: a name or a folder; or auto, the best available encoder for "
-        "the unit auto.",
+        "Pretrained encoder instead of text_encoder_type: a name or a folder; words for none; or auto, the best "
+        "available encoder for the unit auto. Without an encoder, the unit auto computes word vectors from the texts.",
     )
     neighbours: bool | None = setting(
         None,
@@ -190,6 +193,11 @@ class ModelSettings(ReportSettings):
         "Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen and the cosine for unseen labels.",
     )
     make_cards: bool = setting(True, "Write a card for each saved model, evaluated as users load it.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.text_encoder == WORDS:
+            self.text_encoder = None
 
     def unit(self, name: str) -> Unit:
         """Returns a unit.

@@ -129,6 +129,13 @@ def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(ru
     assert vectors.any(1).sum() > 10
 
 
+def test_the_encoder_may_be_declined(run, available_encoder, tmp_path):
+    done, _ = run("--make_cards", "false", "--text_encoder", "words")
+    assert done.returncode == 0, done.stderr[-3000:]
+    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
+    assert config.text_config.text_encoder_type == "nn"
+
+
 def test_words_without_lexical_terms_are_trained_in_steps(run, tmp_path):
     done, results = run("--make_cards", "false", "--lexical", "false")
     assert done.returncode == 0, done.stderr[-3000:]
