@@ -52,7 +52,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
     Args:
         labels: Names and optional descriptions of labels, or a `LabelSet` whose ids are the labels. Labels without
             training documents are scored too. By default, labels are described by their names only.
-        text_encoder: As `--text_encoder` of `hf-gile train`: a name, a folder, or "auto".
+        text_encoder: As `--text_encoder` of `hf-gile train`: a name, a folder, "words" or "auto".
         settings: Further settings of `hf-gile train`, or of `transformers.TrainingArguments`, by name.
         validation: Fraction of the documents held out to choose regularisation and to fit calibration and thresholds. A
             document is held out only if other documents have its labels.
