@@ -229,7 +229,8 @@ def linear_classifier(
     fitted = {strength: fit_each_label(make(strength), train, task) for strength in strengths}
     best = strengths[0]
     if len(strengths) > 1:
-        validation, gold = features(task.texts["validation"][some]), task.gold["validation"][some]
+        validation = features(task.texts["validation"][some])
+        gold = [[column for column in row if column < task.num_seen] for row in task.gold["validation"][some]]
         precision = {}
         for strength, score in fitted.items():
             metrics = LabelMetrics(task.num_seen)
