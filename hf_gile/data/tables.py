@@ -214,8 +214,8 @@ def load_labels(
 
     If all columns are fields of `Label`, as written by `save_labels`, all fields are read. In other tables, a column
     `broader` has the ids of parents, and a column `description` the descriptions, unless it is used for something else
-    or other columns have them. Labels with the same name and description
-    are distinguished by their synonyms, or else their id, in the description.
+    or other columns have them. Labels with the same name and description are distinguished by their synonyms, or else
+    their id, in the description.
 
     Args:
         path: The file.

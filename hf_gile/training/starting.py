@@ -184,26 +184,24 @@ def latent_word_vectors(
     Returns:
         `(V, D)` vectors; zeros for words that no document has, and in components beyond the rank of X.
     """
-    from scipy.sparse import csr_matrix, diags
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.utils.extmath import randomized_svd
 
-    ids = [np.asarray(one, np.int64) for one in documents]
+    ids = [np.asarray(document, np.int64) for document in documents]
     ends = np.cumsum([0, *map(len, ids)])
-    counts = csr_matrix(
-        (np.ones(ends[-1], np.float32), np.concatenate([*ids, np.zeros(0, np.int64)]), ends),
-        shape=(len(ids), vocab_size),
-    )
+    words = np.concatenate([*ids, np.zeros(0, np.int64)])
+    counted = ~np.isin(words, [*ignored])
+    counts = csr_matrix((counted.astype(np.float32), words, ends), shape=(len(ids), vocab_size))
     counts.sum_duplicates()
-    used = counts.getnnz(0)
-    idf = np.log((1 + len(ids)) / (1 + used)) + 1
-    idf[[*ignored]] = 0
-    x = counts @ diags(idf.astype(np.float32))
-    x = diags(1 / np.maximum(np.sqrt(np.asarray(x.multiply(x).sum(1)).ravel()), 1e-9)) @ x
+    counts.eliminate_zeros()
+    weighting = TfidfTransformer()
+    x = weighting.fit_transform(counts)
     rank = min(size, *x.shape)
     _, _, right = randomized_svd(x, rank, n_iter=4, random_state=0)
+    used = counts.getnnz(0) > 0
     vectors = np.zeros((vocab_size, size), np.float32)
-    vectors[:, :rank] = right.T * idf[:, None]
-    vectors[used == 0] = 0
+    vectors[used, :rank] = (right.T * weighting.idf_[:, None])[used]
     return vectors
 
 

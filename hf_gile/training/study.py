@@ -231,19 +231,23 @@ class Study:
         model.set_labels(labels, processor)
         model.loss_function = self.loss(unit, settings, labels)
         sizes = len(self.task.parts["train"]), self.num_seen
-        size = model.config.text_config.pooled_size if self.is_convex(name) else 0
-        if settings.neighbours and not (self.is_convex(name) and model.config.lexical):
+        is_convex = self.is_convex(name)
+        size = model.config.text_config.pooled_size if is_convex else 0
+        if settings.neighbours and not (is_convex and model.config.lexical):
             raise ValueError(
-                f"neighbours are for the unit auto over a pretrained encoder, with lexical terms, not for unit {name}: "
-                "leave out --neighbours"
+                f"neighbours are for the unit auto with lexical terms, not for unit {name}: leave out --neighbours"
             )
         parts = encoded = self.encoded(settings, model, processor, None if is_feasible(*sizes, size) else READ_OF_MANY)
         if len(labels) < len(self.task.labels):
             parts = first_columns(parts, len(labels))
         if self.has_one_label:
             parts = with_a_label(parts)
-        self.start(model, processor, encoded["train"], learns_words=self.is_convex(name))
-        if model.config.lexical and not self.is_convex(name):  # a convex fit sets them itself
+        self.start(model, processor, encoded["train"])
+        text = model.config.text_config
+        if is_convex and not text.reads_pretrained and settings.word_vectors is None:
+            words = encoded["train"]["input_ids"], text.vocab_size, text.embedding_size
+            set_word_vectors(model, latent_word_vectors(*words, processor.tokenizer.all_special_ids))
+        if model.config.lexical and not is_convex:  # a convex fit sets them itself
             set_lexical_weights(model, encoded["train"]["lexical_ids"])
         optimizer = None
         if model.config.text_config.reads_pretrained:
@@ -387,28 +391,17 @@ class Study:
             miner=miner,
         )
 
-    def start(
-        self,
-        model: GileForSequenceClassification,
-        processor: GileProcessor,
-        documents: "Dataset",
-        learns_words: bool = False,
-    ) -> None:
+    def start(self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset") -> None:
         """Sets statistics of the training documents in a model before training, and adds adapters.
 
         Args:
             model: The model.
             processor: Its processor.
             documents: Encoded training documents.
-            learns_words: Whether word vectors are computed from the documents, if there are no others.
         """
         config, special = model.config, processor.tokenizer.all_special_ids
         if config.bag_size and self.settings.start_from is None:
             set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special))
-        text = config.text_config
-        if learns_words and not text.reads_pretrained and self.settings.word_vectors is None:
-            sizes = text.vocab_size, text.embedding_size
-            set_word_vectors(model, latent_word_vectors(documents["input_ids"], *sizes, special))
         if self.settings.lora_rank:
             add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
 

@@ -1,6 +1,6 @@
-"""Fits rows of words: the few words that indicate a label, by a ridge regression on the documents that have it.
+"""Fits rows of words: the few words that indicate a label, by least squares, or in small sets by a squared hinge loss.
 
-All labels share one inverse in a least-squares fit, so that tens of thousands of labels take minutes.
+All labels share the inverse of a least-squares fit, so that tens of thousands of labels take minutes.
 
 Shapes: N documents, F words, L labels.
 """
@@ -20,11 +20,12 @@ from ..models.scoring_gile import Neighbours, word_evidence
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_SOLVED_AT_ONCE, _RANK, _STEPS, _EXACT_STEPS = 4000, 200, 3, 8
+_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
 """Up to this many documents equations are solved directly; above it, at this rank, and by steps for the rest."""
 
-_MARGIN_STEPS, _COSTLY_MARGINS = 15, 300_000_000
-"""Steps of `fit_margins`, and words of all documents times labels above which the first is taken alone."""
+_MARGIN_STEPS, _EXACT_STEPS, _COSTLY_MARGINS = 15, 8, 300_000_000
+"""Steps of `fit_margins`, and of each of its solutions; words of all documents times labels above which it takes a
+single step."""
 
 _OF_NEIGHBOURS = 0.5
 """Weight of the share of neighbours that have a label, beside the share by words."""
@@ -69,9 +70,10 @@ class WordRegression:
 
             w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
 
-        x is scaled to a mean square length of 1; only the largest weights of w are stored, and with many labels fewer
-        for a label of few documents. `_STEPS` of conjugate gradients solve what the largest singular vectors of many
-        documents leave.
+        Small sets are fitted by the loss of `fit_margins` instead. The idf of parts of words counts half. x is scaled
+        to a mean square length of 1; only the largest weights of w are stored, and with many labels fewer for a label
+        of few documents. `_STEPS` of conjugate gradients solve what the largest singular vectors of many documents
+        leave.
 
         Args:
             rows: `(N,)` numbers of the documents to fit on.
@@ -95,14 +97,15 @@ class WordRegression:
         scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
         x, weights = (x * scale).astype(np.float32).tocsr(), (idf * scale).astype(np.float32)
         steps = _MARGIN_STEPS if x.nnz * num_labels <= _COSTLY_MARGINS else 1
-        solve = _solver(x, l2, _STEPS if steps == 1 else _EXACT_STEPS)
+        solve, back = _solver(x, l2, _STEPS if steps == 1 else _EXACT_STEPS), x.T.tocsr()
         numbers = targets.getnnz(0)
         fitted, most = np.flatnonzero(numbers), _sizes(numbers)
         most = np.minimum(most, len(used))
         fitted = fitted[most[fitted].argsort(kind="stable")]
         words, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
         for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
-            w = torch.from_numpy(fit_margins(x, solve, targets[:, some].toarray(), steps).T).contiguous()  # (labels, F)
+            fit = fit_margins(x, back, solve, targets[:, some].toarray(), steps)
+            w = torch.from_numpy(fit.T).contiguous()  # (labels, F)
             best = w.abs().topk(int(most[some].max(initial=0)), 1).indices
             stays = torch.arange(best.shape[1]) < torch.from_numpy(most[some, None])
             words.append(best[stays].numpy())
@@ -190,17 +193,22 @@ def gold_matrix(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None
 
 
 def fit_margins(
-    x: "csr_matrix", solve: Callable[[NDArray[np.float32]], NDArray[np.float32]], y: NDArray[np.float32], steps: int
+    x: "csr_matrix",
+    back: "csr_matrix",
+    solve: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    y: NDArray[np.float32],
+    steps: int,
 ) -> NDArray[np.float32]:
-    """Fits weights by least squares in a step, and approaches a squared hinge loss in more steps.
+    """Fits weights by least squares in the first step, and by a squared hinge loss in further steps.
 
         w_l = argmin_w  sum_d m_dl^2 + l2 |w|^2,  m_dl = max(0, 1 - w . x_d) if d has l, else max(0, w . x_d)
 
-    A step is a least-squares fit to the scores of the last, but at least 1 where a document has a label, and at most 0
-    elsewhere; with the momentum of Nesterov, as in FISTA (Beck & Teboulle, 2009).
+    Each step is a least-squares fit. Its targets are the previous scores, raised to 1 where a document has the label,
+    and lowered to 0 elsewhere. Scores have the momentum of FISTA (Beck & Teboulle, 2009).
 
     Args:
         x: `(N, F)` documents.
+        back: `(F, N)`, x transposed.
         solve: Multiplies `(N, L)` numbers with the inverse of X X' + l2.
         y: `(N, L)` ones where a document has a label, else zeros.
         steps: Number of steps.
@@ -208,7 +216,7 @@ def fit_margins(
     Returns:
         `(F, L)` weights.
     """
-    back, targets, scores = x.T.tocsr(), y, np.zeros_like(y)
+    targets, scores = y, np.zeros_like(y)
     for step in range(steps):
         w = np.asarray(back @ solve(targets), np.float32)
         if step + 1 < steps:

@@ -66,7 +66,7 @@ def test_steps_minimize_the_squared_hinge_loss(monkeypatch, solved_at_once):
         margins = np.where(y > 0, np.maximum(0, 1 - x @ w), np.maximum(0, x @ w))
         return (margins**2).sum() + 0.5 * (w**2).sum()
 
-    once, often = (loss(word_rows.fit_margins(x, solve, y, steps)) for steps in (1, 15))
+    once, often = (loss(word_rows.fit_margins(x, x.T.tocsr(), solve, y, steps)) for steps in (1, 15))
     least = minimize(lambda w: loss(w.reshape(-1, 3)), np.zeros(x.shape[1] * 3), method="L-BFGS-B").fun
     assert least < 0.9 * once
     assert often == pytest.approx(least, rel=0.01)
@@ -85,6 +85,7 @@ def test_rows_keep_the_words_with_the_largest_weights(monkeypatch):
 
 
 def test_rare_labels_have_shorter_rows(monkeypatch):
+    monkeypatch.setattr(word_rows, "_MARGIN_STEPS", 1)
     texts = documents()
     regression = WordRegression(map(lexical_ids, texts))
     targets = gold_matrix(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
@@ -97,7 +98,7 @@ def test_rare_labels_have_shorter_rows(monkeypatch):
     assert 15 < frequent + rare <= 20
     assert none == 0
     for row, remaining in zip(full[:2], pruned[:2], strict=True):
-        assert sorted(abs(remaining.data)) == pytest.approx(sorted(abs(row.data))[-remaining.nnz :], rel=0.05)
+        assert sorted(abs(remaining.data)) == pytest.approx(sorted(abs(row.data))[-remaining.nnz :])
 
 
 def test_parts_of_words_weigh_half_as_much(monkeypatch):
