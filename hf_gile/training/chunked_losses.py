@@ -270,7 +270,7 @@ class _Step:
     def _add_log_weights(self, logits: Tensor, index: int) -> Tensor:
         """Adds the logarithms of weights to scores, in place, for the denominator of a softmax."""
         weights = self._weights(index)
-        return logits if weights is None else logits.add_(weights.log())
+        return logits if weights is None else logits.add_(weights.to(logits.dtype).log())
 
     def _group_by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Groups padded `(B, P)` label indices by chunk, as pairs of documents and indices within the chunk."""
