@@ -21,14 +21,14 @@ class Counts:
     lines: int = 0
     statements: int = 0
     tuple_assignments: int = 0
-    conditional_expressions: int = 0
+    conditions: int = 0
     raises: int = 0
     code_lines: list[int] = field(default_factory=list)
     functions: list[int] = field(default_factory=list)
 
     @property
     def mean_line(self) -> float:
-        """Mean number of characters of a line of code, without comments, docstrings and indentation's newline."""
+        """Mean number of characters of a line of code, without comments and docstrings."""
         return statistics.fmean(self.code_lines) if self.code_lines else 0.0
 
     @property
@@ -41,6 +41,11 @@ class Counts:
     def tuple_rate(self) -> float:
         """Assignments of a tuple to a tuple in 1,000 statements."""
         return 1000 * self.tuple_assignments / max(1, self.statements)
+
+    @property
+    def condition_rate(self) -> float:
+        """Conditional expressions in 1,000 statements."""
+        return 1000 * self.conditions / max(1, self.statements)
 
 
 def count(paths: Iterable[Path]) -> Counts:
@@ -62,7 +67,7 @@ def _count_node(counts: Counts, node: ast.AST, documentation: set[ast.stmt]) -> 
     if isinstance(node, ast.stmt) and node not in documentation:
         counts.statements += 1
     if isinstance(node, ast.IfExp):
-        counts.conditional_expressions += 1
+        counts.conditions += 1
     elif isinstance(node, ast.Raise):
         counts.raises += 1
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -105,7 +110,7 @@ def rooms() -> dict[str, list[Path]]:
 
 COLUMNS = (
     "room", "files", "lines", "statements", "mean line", "over 100, %", "function median", "p90", "max",
-    "tuple assignments in 1,000", "conditional expressions", "raises",
+    "tuple assignments in 1,000", "conditional expressions in 1,000", "raises",
 )  # fmt: skip
 
 
@@ -124,7 +129,7 @@ def row(name: str, counts: Counts) -> list[str]:
         str(percentile),
         str(functions[-1]),
         f"{counts.tuple_rate:.1f}",
-        str(counts.conditional_expressions),
+        f"{counts.condition_rate:.1f}",
         str(counts.raises),
     ]
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import sys
 from dataclasses import fields
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -14,6 +15,11 @@ import hf_gile
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileTextConfig
 
 ROOT = Path(hf_gile.__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from house import count  # noqa: E402
+
+PACKAGE = count((ROOT / "hf_gile").rglob("*.py"))
 MODELS = ROOT / "hf_gile" / "models"
 # The files that transformers copies into a saved model: the file of its class, and its relative imports.
 TRAVELLING = sorted({MODELS / "modeling_gile.py", *map(Path, get_relative_import_files(MODELS / "modeling_gile.py"))})
@@ -39,7 +45,26 @@ def locate(path, node):
 
 def test_few_files_travel():
     assert len(TRAVELLING) <= 11
-    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 5198
+    assert count(TRAVELLING).statements <= 2_804
+
+
+def test_the_package_has_few_statements():
+    assert PACKAGE.statements <= 16_289  # target: 12,500
+
+
+def test_lines_of_code_are_short():
+    assert PACKAGE.mean_line <= 51.4  # target: 50
+    assert PACKAGE.long_lines <= 8.8  # percent; target: 4
+
+
+def test_a_line_says_one_thing():
+    assert PACKAGE.tuple_rate <= 21.4  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 51.4  # in 1,000 statements; target: 25
+
+
+def test_files_are_short():
+    longest = max(len(path.read_text().splitlines()) for path in TREES)
+    assert longest <= 953  # target: 500
 
 
 def test_the_configuration_has_few_fields():
