@@ -3,11 +3,13 @@
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Signature, cleandoc, signature
 from pathlib import Path
+from tempfile import TemporaryFile
 from traceback import format_exc
 from typing import Any
 
@@ -104,7 +106,9 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
         except KeyboardInterrupt as error:
             note(str(error) or "interrupted")
             raise typer.Exit(130) from None
-        except Exception as error:
+        except BaseException as error:  # a panic of a Rust library is no Exception
+            if isinstance(error, SystemExit | GeneratorExit):
+                raise
             if _debug:
                 from hf_gile.masking import masked
 
@@ -140,7 +144,7 @@ def help_text(text: str) -> str:
     return "\n\n".join(blocks)
 
 
-def explain_error(error: Exception) -> str:
+def explain_error(error: BaseException) -> str:
     """Returns the message of an error for users.
 
     Args:
@@ -193,12 +197,41 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+@contextmanager
+def hidden_panics() -> Iterator[None]:
+    """Hides what a Rust library prints to standard error on a panic, which cannot be switched off.
+
+    Everything else that the process prints meanwhile appears afterwards.
+    """
+    with TemporaryFile() as printed:
+        standard_error = os.dup(2)
+        sys.stderr.flush()
+        os.dup2(printed.fileno(), 2)
+        is_panic = False
+        try:
+            yield
+        except BaseException as error:
+            is_panic = type(error).__name__ == "PanicException" and not _debug
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+            printed.seek(0)
+            text = printed.read()
+            if text and not is_panic:
+                os.write(2, text)
+
+
 def silence_libraries() -> None:
     """Silences progress bars and advice of libraries on standard error."""
     import logging
 
     from transformers.utils import logging as transformers_logging
 
+    from hf_gile import GileProcessor
+
+    GileProcessor.around_tokenizer = hidden_panics
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("hf_gile").setLevel(logging.ERROR)  # the command reports these warnings itself

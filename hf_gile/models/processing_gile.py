@@ -8,11 +8,12 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from itertools import chain, count, islice, repeat
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -67,6 +68,9 @@ class GileProcessor(ProcessorMixin):
         >>> {name: tuple(tensor.shape) for name, tensor in batch.items()}
         {'input_ids': (2, 3), 'attention_mask': (2, 3), 'label_input_ids': (2, 2)}
     """
+
+    around_tokenizer: ClassVar[Callable[[], AbstractContextManager[None]]] = nullcontext
+    """Makes the context of a call of the tokenizer. The command hides what Rust prints on a panic."""
 
     def __init__(
         self,
@@ -126,14 +130,26 @@ class GileProcessor(ProcessorMixin):
         """
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except (OSError, ImportError):
+        except (OSError, ImportError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:  # the tokenizers library raises plain Exceptions
+        except BaseException as error:  # the tokenizers library raises plain Exceptions, and panics
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise ValueError(
                 f"{pretrained_model_name_or_path}: the processor or its tokenizer is damaged, or from another model "
                 f"({kind}{error!s:.500})"
             ) from error
+
+    def check_argument_for_proper_class(self, argument_name: str, argument: object) -> Any:
+        """Returns the class of a part, which `__init__` checks."""
+        return type(argument)
+
+    @staticmethod
+    def get_possibly_dynamic_module(module_name: str) -> Any:
+        """Refuses a class of transformers that is named in files: it may load its weights from anywhere."""
+        raise ValueError(
+            f"a processor of texts has a tokenizer only, but its files name {module_name!r:.100}, which transformers "
+            "may download"
+        )
 
     @classmethod
     def for_config(
@@ -392,13 +408,15 @@ class GileProcessor(ProcessorMixin):
                 "tokenizer.pad_token = tokenizer.eos_token"
             )
         # This also disables truncation and padding saved with some tokenizers.
-        words = tokenizer("a", add_special_tokens=False)["input_ids"]
-        whole = tokenizer("a")["input_ids"]
+        with self._panics_as_errors():
+            words = tokenizer("a", add_special_tokens=False)["input_ids"]
+            whole = tokenizer("a")["input_ids"]
         starts = range(len(whole) - len(words) + 1)
         start = next(start for start in starts if whole[start : start + len(words)] == words)
         front, back = whole[:start], whole[start + len(words) :]
         if prompt:  # trailing white space is moved to the text, as many tokenizers strip it
-            front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
+            with self._panics_as_errors():
+                front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
         text_limit = "max_sentence_words" if self.reads_sentences else "max_words"
         name = text_limit if kind == "text" else "max_label_words"
         limit, size = getattr(self, name), len(front) + len(back)
@@ -452,6 +470,20 @@ class GileProcessor(ProcessorMixin):
                 words[position] = row
         return words
 
+    @contextmanager
+    def _panics_as_errors(self) -> Iterator[None]:
+        """Raises a ValueError for a panic of the tokenizers library, which is no Exception."""
+        try:
+            with type(self).around_tokenizer():
+                yield
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(
+                f"the tokenizer cannot read a text: a pattern in its tokenizer.json fails ({error!s:.200}); "
+                "shorten the text, or change the pattern"
+            ) from None
+
     def _encode(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[int]]:
         """Returns all ids of texts, without special tokens."""
         tokenizer = self._get_backend(language_tokenizer)
@@ -459,7 +491,9 @@ class GileProcessor(ProcessorMixin):
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
-            encodings = tokenizer.encode_batch_fast(texts[start : start + _BATCH], add_special_tokens=False)
+            batch = texts[start : start + _BATCH]
+            with self._panics_as_errors():
+                encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             ids += [encoding.ids for encoding in encodings]
         return ids
 
@@ -484,7 +518,8 @@ class GileProcessor(ProcessorMixin):
             return [[(next(positions), token) for token in row] for row in named]
         rows: list[list[Any]] = []
         for text in texts:
-            encoding = tokenizer.encode(text, add_special_tokens=False)
+            with self._panics_as_errors():
+                encoding = tokenizer.encode(text, add_special_tokens=False)
             words: list[list[int]] = []  # start, end, number of tokens
             end_of_last, last = 0, None
             for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):

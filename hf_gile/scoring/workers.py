@@ -3,8 +3,8 @@
 import os
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
+from ..models import GileProcessor
 from .parts import ScoringRun
 from .scorer import GileScorer
 
@@ -82,7 +83,8 @@ def _score_in_processes(
             connection, worker_connection = context.Pipe()
             device = f"cuda:{number % gpus}" if gpus else "cpu"
             arguments = (worker_connection, run, folder, {**settings, "device": device}, threads)
-            processes[connection] = context.Process(target=_work, args=arguments, daemon=True)
+            around = GileProcessor.around_tokenizer
+            processes[connection] = context.Process(target=_work, args=(*arguments, around), daemon=True)
             processes[connection].start()
             worker_connection.close()
         while processes:
@@ -110,10 +112,18 @@ def _score_in_processes(
             process.join()
 
 
-def _work(connection: Connection, run: ScoringRun, folder: str, settings: dict[str, Any], threads: int) -> None:
+def _work(
+    connection: Connection,
+    run: ScoringRun,
+    folder: str,
+    settings: dict[str, Any],
+    threads: int,
+    around_tokenizer: Callable[[], AbstractContextManager[None]],
+) -> None:
     """Scores the parts that the main process sends, until it sends None or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
     torch.set_num_threads(threads)
+    GileProcessor.around_tokenizer = around_tokenizer
     logging.disable_progress_bar()  # otherwise each process would show its loading
     answer: Any = None
     with suppress(EOFError, BrokenPipeError):

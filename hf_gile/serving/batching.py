@@ -1,6 +1,7 @@
 """Scores the texts of concurrent requests together."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -11,6 +12,10 @@ Answer = TypeVar("Answer")
 
 class Overloaded(Exception):
     """Too many items are waiting: try again later."""
+
+
+class Failed(Exception):
+    """The answer to an item could not be computed; the argument is the error, of any kind."""
 
 
 class Batcher(Generic[Item, Answer]):
@@ -29,10 +34,15 @@ class Batcher(Generic[Item, Answer]):
         self._answer, self._batch_size, self._max_waiting = answer, batch_size, max_waiting
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self._worker: asyncio.Task[None] | None = None
+        self._started: float | None = None
 
     def __len__(self) -> int:
         """Returns the number of waiting items."""
         return len(self._waiting)
+
+    def busy_seconds(self) -> float:
+        """Returns how long the current batch has been computed; 0 without a batch."""
+        return 0.0 if self._started is None else time.monotonic() - self._started
 
     async def __call__(self, items: Sequence[Item]) -> list[Answer]:
         """Answers items.
@@ -42,12 +52,14 @@ class Batcher(Generic[Item, Answer]):
 
         Raises:
             Overloaded: If too many items are waiting.
+            ValueError: If an item is invalid.
+            Failed: If another error occurs.
         """
         if len(self) + len(items) > self._max_waiting:
             raise Overloaded
         futures = [asyncio.get_running_loop().create_future() for _ in items]
         self._waiting.extend(zip(items, futures, strict=True))
-        if self._worker is None:
+        if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         try:
             return list(await asyncio.gather(*futures))
@@ -59,7 +71,11 @@ class Batcher(Generic[Item, Answer]):
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
             pending = [(item, future) for item, future in batch if not future.done()]
-            answers = await asyncio.to_thread(self._answers, [item for item, _ in pending])
+            self._started = time.monotonic()
+            try:
+                answers = await asyncio.to_thread(self._answers, [item for item, _ in pending])
+            finally:
+                self._started = None
             for (_, future), answer in zip(pending, answers, strict=True):
                 if future.done():
                     continue
@@ -67,15 +83,20 @@ class Batcher(Generic[Item, Answer]):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
-        self._worker = None
 
     def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
-        """Returns an answer or an error for each item; after an error, items are retried one by one."""
+        """Returns an answer or an error for each item; after an error, items are retried one by one.
+
+        No error ends the worker, not even SystemExit or a panic of a Rust library, which is no Exception.
+        """
         if not items:
             return []
         try:
-            return self._answer(items)
-        except Exception as error:
-            if len(items) == 1:
-                return [error]
-            return [answer for item in items for answer in self._answers([item])]
+            answers = self._answer(items)
+            if len(answers) != len(items):
+                raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
+        except BaseException as error:
+            if len(items) > 1:
+                return [answer for item in items for answer in self._answers([item])]
+            return [error if isinstance(error, ValueError) else Failed(error)]
+        return answers

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .messages import Problem
 
 TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Learning not allowed", 404: "Not found", 405: "Not allowed"}
-TITLES |= {408: "Request Timeout", 413: "Payload Too Large", 429: "Too Many Requests", 503: "Service unavailable"}
+TITLES |= {408: "Request Timeout", 413: "Payload Too Large", 429: "Too Many Requests"}
+TITLES |= {500: "Internal Server Error", 503: "Service unavailable"}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ model. Label ids are URIs, or become URIs with a prefix.
 import asyncio
 import base64
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -17,9 +18,10 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 
+from ..masking import masked
 from ..models import LabelScoringPipeline
 from ..models.stored_labels_gile import reads_weights
-from .batching import Batcher, Overloaded
+from .batching import Batcher, Failed, Overloaded
 from .guard import TITLES, Guard, Limits, refusal
 from .messages import (
     Documents,
@@ -34,6 +36,8 @@ from .messages import (
     Text,
     Vocabularies,
 )
+
+logger = logging.getLogger(__name__)
 
 CONTENT_TYPES = {
     "suggest": ("application/x-www-form-urlencoded", "multipart/form-data"),
@@ -142,6 +146,12 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
             raise HTTPException(503, f"no answer within {limits.seconds:g} seconds: try again later") from None
         except Overloaded:
             raise HTTPException(503, "too many texts are waiting: try again later") from None
+        except ValueError as error:
+            raise HTTPException(400, masked(str(error))) from None
+        except Failed as failed:
+            logger.error("a text cannot be scored", exc_info=failed.args[0])
+            detail = f"the text cannot be scored ({type(failed.args[0]).__name__}): see the log of the service"
+            raise HTTPException(500, detail) from None
         return [[label for label in suggestions if label.score >= threshold] for suggestions in answers]
 
     app = FastAPI(title="hf-gile", version=version("hf-gile"), docs_url=None, redoc_url=None)
@@ -149,8 +159,11 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
     app.add_exception_handler(HTTPException, _respond)
     app.add_exception_handler(RequestValidationError, _respond)
 
-    @app.get("/health", responses=_error_responses())
+    @app.get("/health", responses=_error_responses(503))
     async def health() -> Health:
+        busy = batcher.busy_seconds()
+        if busy > limits.seconds:
+            raise HTTPException(503, f"a batch of texts has been computed for {busy:.0f} seconds: restart the service")
         return Health(status="ok")
 
     checked: dict[str, Any] = {"dependencies": [Depends(check_token)]}
@@ -205,7 +218,7 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
     api = APIRouter(prefix="/v1/projects/{project_id}")
     languages: dict[str, Any] = {"enum": [project.vocab_language]}
 
-    @api.post("/suggest", responses=_error_responses(400, 404, 503))
+    @api.post("/suggest", responses=_error_responses(400, 404, 500, 503))
     async def suggest(
         project_id: str,
         text: Annotated[Text, Form(min_length=1)],
@@ -216,7 +229,7 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
         _check(project, project_id, language)
         return Suggestions(results=(await answer([text], limit, threshold))[0])
 
-    @api.post("/suggest-batch", responses=_error_responses(400, 404, 503))
+    @api.post("/suggest-batch", responses=_error_responses(400, 404, 500, 503))
     async def suggest_batch(
         project_id: str,
         body: Documents,

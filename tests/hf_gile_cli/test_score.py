@@ -1,5 +1,7 @@
 import gzip
 import json
+import os
+import re
 
 import pytest
 
@@ -10,6 +12,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
+from hf_gile_cli.running import hidden_panics
 from hf_gile_cli.saved_model import unknown_labels
 
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
@@ -271,3 +274,30 @@ def test_labels_without_known_words_are_detected(tokenizer, monkeypatch):
     assert unknown_labels(processor, ["milch", "milk", "milk"], ["de", "de", "en"]) == [1]
     with pytest.raises(ValueError, match="this model has the languages de, en: pass the language"):
         unknown_labels(processor, ["milch"])
+
+
+def test_a_panic_of_the_tokenizer_is_a_sentence(run, saved_model, capfd):
+    path = saved_model / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["pre_tokenizer"]["pattern"] = {"Regex": r"(a+)+$|\s"}
+    path.write_text(json.dumps(content))
+    capfd.readouterr()
+    result = run("score", saved_model, input=f"milk\n{'a' * 40}b\n", ends=1)
+    assert re.fullmatch(r"hf-gile score: the tokenizer cannot read a text: .*\n", result.stderr)
+    assert capfd.readouterr().err == ""  # Rust writes to the file descriptor
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [("PanicException", ""), ("ValueError", "a message\n")], ids=["panic", "other error"]
+)
+def test_only_the_messages_of_a_panic_are_hidden(capfd, error, shown):
+    kind = type(error, (BaseException,), {})
+
+    @hidden_panics()
+    def fail():
+        os.write(2, b"a message\n")
+        raise kind
+
+    with pytest.raises(kind):
+        fail()
+    assert capfd.readouterr().err == shown

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from tokenizers import Regex, pre_tokenizers
 
 from hf_gile import GileConfig, GileProcessor, build_tokenizer
 
@@ -177,3 +178,29 @@ def test_a_saved_processor_gives_the_same_words(tmp_path, han, tokenizer):
     reloaded = GileProcessor.from_pretrained(tmp_path)
     assert torch.equal(reloaded(text, return_tensors="pt")["input_ids"], han(text, return_tensors="pt")["input_ids"])
     assert reloaded.max_sentence_words == 3
+
+
+@pytest.fixture
+def panicking(tokenizer):
+    """A processor whose tokenizer panics in Rust for a text of many letters a."""
+    words = tokenizer.backend_tokenizer
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"(a+)+$|\s"), "removed")
+    return GileProcessor(tokenizer)
+
+
+TOO_HARD = "a" * 40 + "b"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda processor: processor([TOO_HARD]),
+        lambda processor: processor(label_text=["milk", TOO_HARD]),
+        lambda processor: processor.pieces(TOO_HARD, written=True),
+    ],
+    ids=["text", "label", "spelled"],
+)
+def test_a_panic_of_the_tokenizer_is_an_error(panicking, call):
+    with pytest.raises(ValueError, match="a pattern in its tokenizer"):
+        call(panicking)
+    assert panicking(["milk"])["input_ids"] == [[panicking.tokenizer.convert_tokens_to_ids("milk")]]

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from hf_gile.serving.batching import Batcher, Overloaded
+from hf_gile.serving.batching import Batcher, Failed, Overloaded
 
 
 def answer_lengths(sizes):
@@ -57,6 +57,40 @@ def test_a_failing_text_affects_no_other_text():
     good, bad, fine = asyncio.run(ask())
     assert (good, fine) == ([4], [4])
     assert str(bad) == "a bad text"
+
+
+class Panic(BaseException):
+    """A panic of a Rust library."""
+
+
+@pytest.mark.parametrize(
+    "error", [Panic("in Rust"), SystemExit(1), KeyboardInterrupt(), StopIteration(), MemoryError(), RecursionError()]
+)
+def test_an_error_of_any_kind_is_the_answer_and_the_next_text_is_answered(error):
+    def answer(texts):
+        if "bad" in texts:
+            raise error
+        return [len(text) for text in texts]
+
+    async def ask():
+        batcher = Batcher(answer, batch_size=8, max_waiting=10)
+        first = await asyncio.gather(batcher(["good"]), batcher(["bad"]), return_exceptions=True)
+        return first, await batcher(["fine"]), batcher.busy_seconds()
+
+    (good, bad), fine, seconds = asyncio.run(ask())
+    assert (good, fine, seconds) == ([4], [4], 0)
+    assert isinstance(bad, Failed)
+    assert bad.args == (error,)
+
+
+def test_a_wrong_number_of_answers_is_an_error_and_the_next_text_is_answered():
+    async def ask():
+        batcher = Batcher(lambda texts: [] if "bad" in texts else [len(text) for text in texts], 8, 10)
+        with pytest.raises(Failed, match="0 answers to 1 items"):
+            await batcher(["bad"])
+        return await batcher(["fine"])
+
+    assert asyncio.run(ask()) == [4]
 
 
 def test_excess_texts_are_refused_and_the_others_answered():

@@ -19,6 +19,7 @@ from hf_gile.serving.guard import Guard
 PROJECT = describe("mesh", 5, "en", datetime(2026, 11, 23, tzinfo=UTC))
 SUGGEST = "/v1/projects/mesh/suggest"
 TEXT = "Infants were fed with milk."
+TOKEN = "mellon-und-tritt-ein"
 
 
 @pytest.fixture
@@ -247,6 +248,39 @@ def test_a_slow_answer_times_out(make_client):
     with make_client(suggest, seconds=0.05) as client:
         assert "no answer within 0.05 seconds" in detail(client.post(SUGGEST, data={"text": "a"}), 503)
         release.set()
+
+
+def test_a_failing_text_gets_its_error_and_the_service_goes_on(make_client, capsys):
+    def suggest(texts):
+        if any("bad" in text for text, _ in texts):
+            raise BaseException(f"failed for the token {TOKEN}")
+        if any("odd" in text for text, _ in texts):
+            raise ValueError(f"an odd text: Bearer {TOKEN}")
+        return [[] for _ in texts]
+
+    client = make_client(suggest)
+    failed = detail(client.post(SUGGEST, data={"text": "bad"}), 500)
+    assert failed == "the text cannot be scored (BaseException): see the log of the service"
+    assert "failed for the token" in capsys.readouterr().err
+    assert detail(client.post(SUGGEST, data={"text": "odd"}), 400) == "an odd text: Bearer <secret>"
+    assert client.post(SUGGEST, data={"text": "good"}).json() == {"results": []}
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_the_health_check_fails_while_a_batch_takes_too_long(make_client):
+    may_go_on = Event()
+
+    def suggest(texts):
+        may_go_on.wait(10)
+        return [[] for _ in texts]
+
+    with make_client(suggest, seconds=0.05) as client:
+        assert "no answer within 0.05 seconds" in detail(client.post(SUGGEST, data={"text": TEXT}), 503)
+        assert "restart the service" in detail(client.get("/health"), 503)
+        may_go_on.set()
+        while client.post(SUGGEST, data={"text": TEXT}).status_code != 200:
+            pass
+        assert client.get("/health").status_code == 200
 
 
 def test_metrics_count_requests_by_path_and_status(client):
