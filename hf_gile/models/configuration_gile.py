@@ -71,6 +71,9 @@ _LARGEST: dict[str, int] = {
 
 _MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
 
+_IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
+"""Implementations of attention and experts that are part of torch and transformers."""
+
 checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
 """Additional checks of configurations, which hf_gile adds and which are not uploaded with models."""
 
@@ -142,6 +145,25 @@ def _check_fields(config: PreTrainedConfig) -> None:
             raise ValueError(
                 f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), got {value!r}"
             )
+
+
+def check_fetches_nothing(content: object, where: str) -> None:
+    """Refuses fields of a saved configuration that would make transformers or timm download something.
+
+    With the package `kernels`, an attention implementation "user/name" is code on the Hub, and flash attention may be.
+    """
+    pairs = content.items() if isinstance(content, Mapping) else ()
+    for key, value in pairs:
+        name = f"{where}.{key}" if where else str(key)
+        implementation = str(key).removesuffix("_internal").endswith(("attn_implementation", "experts_implementation"))
+        values = value.values() if implementation and isinstance(value, Mapping) else [value]
+        is_remote = implementation and not all(item is None or item in _IMPLEMENTATIONS for item in values)
+        is_image = bool(value) and ("backbone" in str(key) or (key == "model_type" and str(value).startswith("timm")))
+        if is_remote or is_image:
+            hint = "; pass attn_implementation to from_pretrained" if is_remote else ""
+            raise ValueError(f"{name} is {value!r:.100}, which may download code or weights: remove it{hint}")
+        for item in value if isinstance(value, list | tuple) else [value]:
+            check_fetches_nothing(item, name)
 
 
 def _check_encoder_sizes(encoder: Mapping[str, Any], where: str = "text_encoder_config") -> None:
@@ -412,7 +434,8 @@ class GileConfig(PreTrainedConfig):
         """Creates a configuration from the content of a file; see `PreTrainedConfig.from_dict`.
 
         Raises:
-            ValueError: If it is another kind of model, or a field has a wrong type or an invalid value.
+            ValueError: If it is another kind of model, a field has a wrong type or an invalid value, or would make
+                transformers download something.
         """
         kind = config_dict.get("model_type", cls.model_type)
         if kind != cls.model_type:
@@ -420,6 +443,7 @@ class GileConfig(PreTrainedConfig):
                 f"config.json describes a model of type {kind!r:.100}, but this class loads {cls.model_type!r}: load "
                 "it with AutoModel or AutoModelForSequenceClassification"
             )
+        check_fetches_nothing(config_dict, "")
         text_fields = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
         if text_fields:
             kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {})}

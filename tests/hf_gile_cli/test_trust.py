@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from transformers import AlignTextConfig
+from transformers import AlignTextConfig, AutoModelForSequenceClassification, DacModel, modeling_utils
+from transformers.integrations import hub_kernels
 
-from hf_gile import GileConfig
+from hf_gile import GileConfig, GileProcessor
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,70 @@ def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, mo
         with pytest.raises(ValueError, match="custom code"):
             load(encoder)
     assert not marker.exists()
+
+
+@pytest.fixture
+def no_kernel(monkeypatch):
+    """Pretends that the package `kernels` is installed, and fails if something is downloaded."""
+
+    def download(*args, **kwargs):
+        raise AssertionError("something would be downloaded")
+
+    for module in (hub_kernels, modeling_utils):
+        for name in (
+            "is_kernels_available",
+            "get_kernel",
+            "load_and_register_attn_kernel",
+            "lazy_import_flash_attention",
+        ):
+            monkeypatch.setattr(module, name, download, raising=False)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"_attn_implementation": "somebody/kernel"},
+        {"attn_implementation": "somebody/kernel@v1:flash"},
+        {"_attn_implementation_internal": "somebody/kernel"},
+        {"_attn_implementation": {"": "eager", "text_config": "paged|somebody/kernel"}},
+        {"attn_implementation": "flash_attention_2"},
+        {"experts_implementation": "somebody/kernel"},
+        {"vision_config": {"model_type": "timm_wrapper", "architecture": "hf-hub:somebody/model"}},
+        {"parts": [{"backbone": "somebody/model"}]},
+    ],
+    ids=lambda fields: " ".join(map(str, fields)),
+)
+@pytest.mark.parametrize("part", ["model", "text", "encoder"])
+def test_a_model_folder_names_nothing_to_download(saved_over_encoder, no_kernel, fields, part):
+    file = saved_over_encoder / "config.json"
+    content = json.loads(file.read_text())
+    text = content["text_config"]
+    {"model": content, "text": text, "encoder": text["text_encoder_config"]}[part].update(fields)
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"may download code or weights: remove it"):
+        AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_a_model_folder_may_name_an_attention_of_torch(saved_over_encoder, no_kernel, implementation):
+    edit(saved_over_encoder / "config.json", _attn_implementation=implementation)
+    model = AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
+    assert model.config._attn_implementation == implementation
+
+
+def test_a_processor_folder_names_nothing_to_download(saved_over_encoder, monkeypatch):
+    monkeypatch.setattr(DacModel, "from_pretrained", None)
+    named = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "somebody/model"}
+    edit(saved_over_encoder / "processor_config.json", audio_tokenizer=named)
+    with pytest.raises(ValueError, match="'DacModel', which transformers may download"):
+        GileProcessor.from_pretrained(saved_over_encoder, trust_remote_code=False)
+
+
+def test_training_downloads_no_kernel_of_an_encoder_folder(save_text_encoder, no_kernel):
+    encoder = Path(save_text_encoder())
+    edit(encoder / "config.json", _attn_implementation="somebody/kernel")
+    with pytest.raises(ValueError, match="_attn_implementation is 'somebody/kernel', which may download"):
+        model_from_text_encoder(encoder)
 
 
 def needs_flag(call):
