@@ -21,7 +21,17 @@ from pathlib import Path
 from typing import IO
 
 from .files import data_suffix, open_binary
-from .json_text import SPACE, ByteRange, JsonText, codec_message, json_array, json_lines, json_values, resolve_codec
+from .json_text import (
+    SPACE,
+    ByteRange,
+    JsonText,
+    check_parts,
+    codec_message,
+    json_array,
+    json_lines,
+    json_values,
+    resolve_codec,
+)
 from .loading import Piece
 from .report import ReadReport
 from .schema import Record, validate_record
@@ -142,6 +152,7 @@ def _is_record(line: bytes) -> bool:
 
 def _parse_line(line: bytes, codec: str) -> object:
     try:
+        check_parts(line)
         return json.loads(line.decode(codec))
     except UnicodeDecodeError as error:
         raise ValueError(codec_message(codec, error.start)) from error

@@ -19,6 +19,11 @@ import numpy as np
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files, folders and globs, or a single one."""
 
+MAX_RECORD = 1 << 24
+"""Largest size of a record, a line or a row, in bytes or characters."""
+MAX_PARTS = 1 << 20
+"""Largest number of elements of a record, or of lists and objects: each takes a hundred bytes in memory."""
+
 _FREE = 1 << 24  # bytes that any compressed file may unpack to
 _RATIO, _IN_MEMORY_RATIO = 200, 32
 _MAX_YAML_BYTES = 1 << 20
@@ -124,6 +129,11 @@ def read_into_memory(path: str | os.PathLike[str]) -> bytes:
         raise ValueError(f"{path}: damaged gzip file: {error}") from error
 
 
+def unpacked_limit(path: str | os.PathLike[str]) -> int:
+    """Returns the number of bytes that a compressed file may unpack to: 16 MiB, or 200 times its size."""
+    return max(_FREE, _RATIO * Path(path).stat().st_size)
+
+
 def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -> list[np.ndarray[Any, Any]]:
     """Reads arrays of numbers and texts from an `.npz` file, optionally gzipped, without executing code.
 
@@ -138,14 +148,14 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -
     Raises:
         ValueError: If it is not an `.npz` file with these arrays, or expands to more than 200 times its size.
     """
-    limit = max(_FREE, _RATIO * Path(path).stat().st_size)
+    limit = unpacked_limit(path)
     try:
         with Path(path).open("rb") as stream:
             is_gzip = stream.read(2) == b"\x1f\x8b"
         with zipfile.ZipFile(io.BytesIO(read_into_memory(path)) if is_gzip else Path(path)) as archive:
             entries = {name: archive.getinfo(f"{name}.npy") for name in names}
             if sum(entry.file_size for entry in entries.values()) > limit:
-                raise _expansion_error(path, _RATIO, "save it with numpy.savez, which does not compress")
+                raise expansion_error(path, "save it with numpy.savez, which does not compress")
             return [_read_array(archive, entry) for entry in entries.values()]
     except Exception as error:  # a damaged archive can raise anything
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, not a damaged file
@@ -211,10 +221,41 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 
-def _expansion_error(path: object, ratio: int, remedy: str) -> ValueError:
+def expansion_error(path: object, remedy: str, ratio: int = _RATIO) -> ValueError:
+    """Makes the error for a file that unpacks to more than `ratio` times its size; `remedy` says what to do."""
     return ValueError(
         f"{path}: expands to more than {ratio} times its size, like a decompression bomb; if you trust it, {remedy}"
     )
+
+
+class XmlRecords:
+    """A stream of XML for a parser of records, which refuses records that are too large.
+
+    A parser takes a hundred bytes for an element of four bytes, so elements and attributes are limited too.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.start_record()
+
+    def start_record(self) -> None:
+        """Starts the next record."""
+        self.size = self.parts = 0
+
+    def read(self, size: int) -> bytes:
+        """Reads `size` bytes.
+
+        Raises:
+            ValueError: If the record is too large.
+        """
+        data = self.stream.read(size)
+        self.size += len(data)
+        self.parts += data.count(b"<") + data.count(b"=")
+        if self.size > MAX_RECORD:
+            raise ValueError(f"a record is longer than {MAX_RECORD:,} bytes")
+        if self.parts > MAX_PARTS:
+            raise ValueError(f"a record has more than {MAX_PARTS:,} tags and attributes")
+        return data
 
 
 class _LimitedGzipFile(gzip.GzipFile):
@@ -254,4 +295,4 @@ class _LimitedGzipFile(gzip.GzipFile):
 
     def _check(self) -> None:
         if self.tell() > self.limit:
-            raise _expansion_error(self.path, self.ratio, "decompress it (gunzip) first")
+            raise expansion_error(self.path, "decompress it (gunzip) first", self.ratio)

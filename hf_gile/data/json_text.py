@@ -7,15 +7,15 @@ import json
 import math
 import re
 from collections.abc import Generator, Iterator
-from typing import IO
+from typing import IO, Any
 
+from .files import MAX_PARTS, MAX_RECORD
 from .loading import Piece
 
 SPACE = " \t\r\n"
 """White space of JSON."""
 _SPACES = re.compile(f"[{SPACE}]*")
 _CHUNK = 1 << 20
-_MAX_RECORD = 1 << 24  # characters, or bytes of a line; anything longer is another format
 _PARSER = json.JSONDecoder()
 # Not UTF-16 or similar: lines are split as bytes.
 _CODECS = {
@@ -58,6 +58,22 @@ def codec_message(codec: str, start: int) -> str:
         f"byte {start:,} is not {codec.removesuffix('-sig')}; "
         'try encoding="windows-1252", as in older BioASQ files, or "latin-1"'
     )
+
+
+def check_parts(text: str | bytes) -> None:
+    """Refuses JSON of more than `MAX_PARTS` lists and objects, each of which takes much more memory than its text.
+
+    Args:
+        text: The JSON.
+
+    Raises:
+        ValueError: If it has more.
+    """
+    if len(text) <= MAX_PARTS:
+        return
+    brackets: tuple[Any, Any] = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if sum(text.count(bracket) for bracket in brackets) > MAX_PARTS:
+        raise ValueError(f"a record has more than {MAX_PARTS:,} lists and objects")
 
 
 class ByteRange:
@@ -104,8 +120,8 @@ class JsonText:
         if self.fault is not None:
             raise self.fault
         left = len(self.text) - self.at
-        if left > _MAX_RECORD:
-            raise ValueError(f"a record is longer than {_MAX_RECORD:,} characters")
+        if left > MAX_RECORD:
+            raise ValueError(f"a record is longer than {MAX_RECORD:,} characters")
         data = self.stream.read(
             max(_CHUNK, left)
         )  # doubling, so that a long record is parsed only a logarithmic number of times
@@ -119,6 +135,8 @@ class JsonText:
             new = error.object[: error.start].decode(self.codec)
         self.text = self.text[self.at :] + new
         self.at = 0
+        if left > _CHUNK // 2:  # most of it is one record
+            check_parts(self.text)
         return bool(data)
 
     def next_character(self) -> str:
@@ -186,11 +204,11 @@ def json_values(text: JsonText) -> Generator[object, None, bool]:
 def json_lines(part: ByteRange) -> Iterator[tuple[int, bytes]]:
     """Yields the non-empty lines with their numbers, starting at 1."""
     number = 0
-    while line := part.readline(_MAX_RECORD):
+    while line := part.readline(MAX_RECORD):
         number += 1
-        if len(line) == _MAX_RECORD and not line.endswith(b"\n"):
+        if len(line) == MAX_RECORD and not line.endswith(b"\n"):
             raise ValueError(
-                f"line {number:,} is longer than {_MAX_RECORD:,} bytes; a whole JSON document should be named .json"
+                f"line {number:,} is longer than {MAX_RECORD:,} bytes; a whole JSON document should be named .json"
             )
         if line.strip():
             yield number, line

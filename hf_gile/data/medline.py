@@ -27,10 +27,10 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ..extras import missing_extra, needs_extra
-from .files import open_binary
+from .files import XmlRecords, open_binary
 from .report import ReadReport
 from .schema import Record, validate_record
 
@@ -141,7 +141,7 @@ def demo_file() -> Path:
     )
 
 
-def elements(stream: object) -> Iterator[_Element]:
+def elements(stream: IO[bytes]) -> Iterator[_Element]:
     """Parses citations, books and deletion notices, and releases each when the next is requested.
 
     Args:
@@ -152,12 +152,14 @@ def elements(stream: object) -> Iterator[_Element]:
 
     Raises:
         ImportError: If lxml is not installed.
-        ValueError: If it is not a PubmedArticleSet.
+        ValueError: If it is not a PubmedArticleSet, or an element is larger than `XmlRecords` allows.
     """
     tags = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
-    events = import_lxml().iterparse(stream, tag=tags, remove_comments=True, remove_pis=True)
+    source = XmlRecords(stream)
+    events = import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True)
     has_elements = False
     for _, element in events:
+        source.start_record()
         yield element
         element.clear()
         has_elements = True

@@ -56,9 +56,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
-from .files import open_binary
+from .files import XmlRecords, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
-from .json_text import resolve_codec
+from .json_text import check_parts, resolve_codec
 from .report import ReadReport
 from .schema import clean_text
 
@@ -70,6 +70,7 @@ DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_LINE = 1 << 26
+_MAX_RECORD_LINES = 100_000
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
 _MARKUP = re.compile(r"</?(a|em|i|small|sub|sup)( [^<>]*)?>")  # from the ontologies in which definitions originate
 _ASCII_KEYS = {b"RECTYPE", b"UI", b"MH", b"MN", b"MS", b"ENTRY", b"PRINT ENTRY"}
@@ -254,11 +255,13 @@ def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
     with needs_extra("data", "read_mesh"):
         from lxml import etree
     with open_binary(path) as stream:  # iterparse would keep any other document in memory
-        _, root = next(etree.iterparse(stream, events=("start",)))
+        _, root = next(etree.iterparse(XmlRecords(stream), events=("start",)))
         if root.tag != "DescriptorRecordSet":
             raise ValueError(f"expected a DescriptorRecordSet, got <{root.tag}>")
     with open_binary(path) as stream:
-        for _, record in etree.iterparse(stream, tag="DescriptorRecord", remove_comments=True, remove_pis=True):
+        source = XmlRecords(stream)
+        for _, record in etree.iterparse(source, tag="DescriptorRecord", remove_comments=True, remove_pis=True):
+            source.start_record()
             yield record.sourceline, partial(_parse_xml, record)
             record.clear()
             while record.getprevious() is not None:
@@ -287,6 +290,8 @@ def _iterate_ascii(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[i
             if record:
                 yield record[0][0], partial(_parse_ascii, record, codec)
             record = [(number, line)]
+        elif len(record) == _MAX_RECORD_LINES:
+            raise ValueError(f"line {number:,}: a record has more than {_MAX_RECORD_LINES:,} lines")
         else:
             record.append((number, line))
     yield record[0][0], partial(_parse_ascii, record, codec)
@@ -328,6 +333,7 @@ def _iterate_json(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[in
 
 def _parse_json(line: bytes, codec: str) -> Descriptor:
     try:
+        check_parts(line)
         raw = json.loads(line.decode(codec))
     except UnicodeDecodeError as error:
         encoding = codec.removesuffix("-sig")

@@ -40,6 +40,7 @@ from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import data_suffix, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
+from .json_text import check_parts
 from .report import ReadReport
 from .schema import clean_text
 
@@ -64,6 +65,7 @@ FORMATS = {
 
 _MAX_ENTITY = 256
 _MAX_URI = 8192
+_FEW_STATEMENTS = 100_000
 _MAX_LINE = 1 << 18
 """Maximum bytes of an N-Triples line: rdflib searches the line again for every 2 KB that it reads."""
 _MAX_PARTS = 5000
@@ -271,7 +273,7 @@ def _read_file(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
                 source = PythonInputSource(_load_json(stream), base)
             elif kind == "nt":
                 source = _Lines(stream)
-            Graph(store=_make_store(vocabulary)).parse(source, format=kind, publicID=base)
+            Graph(store=_make_store(vocabulary, _max_statements(path))).parse(source, format=kind, publicID=base)
         if vocabulary.statements == before:
             raise ValueError("no statements")
     except Exception as error:  # invalid data can raise any exception
@@ -329,7 +331,12 @@ def _check_entities(path: Path) -> None:
                 return  # rdflib reports the error
 
 
-def _make_store(vocabulary: _Vocabulary) -> Store:
+def _max_statements(path: Path) -> int:
+    """Returns the largest number of statements: a file has more bytes than statements, compressed or not."""
+    return max(_FEW_STATEMENTS, path.stat().st_size)
+
+
+def _make_store(vocabulary: _Vocabulary, max_statements: int) -> Store:
     from rdflib import BNode, Literal
     from rdflib.store import Store
 
@@ -340,9 +347,16 @@ def _make_store(vocabulary: _Vocabulary) -> Store:
         """Store that receives the statements of rdflib parsers; an indexed graph needs many times the memory."""
 
         context_aware = graph_aware = True
+        statements = 0
 
         def add(self, triple: Any, context: Any, quoted: bool = False) -> None:
             vocabulary.statements += 1
+            self.statements += 1
+            if self.statements > max_statements:
+                raise ValueError(
+                    f"more than {max_statements:,} statements, more than its bytes, like a decompression bomb; if you "
+                    "trust it, decompress it first"
+                )
             subject, predicate, value = triple
             predicate = str(predicate)
             for node in (subject, predicate, () if isinstance(value, Literal) else value):
@@ -376,7 +390,9 @@ def _make_store(vocabulary: _Vocabulary) -> Store:
 
 def _load_json(stream: IO[bytes]) -> Any:
     """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
-    data = json.loads(stream.read())
+    text = stream.read()
+    check_parts(text)
+    data = json.loads(text)
     values = [data]
     while values:
         value = values.pop()

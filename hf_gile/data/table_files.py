@@ -10,7 +10,7 @@ import codecs
 import csv
 import difflib
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import TextIOWrapper
@@ -20,8 +20,8 @@ from reprlib import repr as shortened
 from typing import IO, Any, NamedTuple
 
 from ..extras import needs_extra
-from .files import data_suffix, open_binary
-from .json_text import JsonText, json_array
+from .files import MAX_RECORD, data_suffix, expansion_error, open_binary, unpacked_limit
+from .json_text import JsonText, check_parts, json_array
 from .loading import Piece
 from .report import ReadReport
 
@@ -31,6 +31,9 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 _PIECE = 1 << 26
 _MAX_LINE = 1 << 24
 MAX_CELL = 1 << 24
+_PARQUET_REMEDY = "write it without compression"
+_ITEM_BYTES = 8
+_LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _BOM = "\ufeff"
@@ -274,12 +277,17 @@ def parse_csv(
     """
     ahead = deque[tuple[int, str | ValueError]]()
     row_lines: list[tuple[int, str | ValueError]] = []  # the lines of a single row
+    size = 0
 
     def feed() -> Iterator[str]:
+        nonlocal size
         while item := ahead.popleft() if ahead else next(lines, None):
             row_lines.append(item)
             if isinstance(item[1], ValueError):
                 raise item[1]
+            size += len(item[1]) + _LINE_BYTES
+            if size > MAX_RECORD:
+                raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
             yield item[1]
 
     quoting: Any = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
@@ -287,6 +295,7 @@ def parse_csv(
     header: list[str] | None = None
     while True:
         row_lines.clear()
+        size = 0
         try:
             cells = _read_cells(reader)
         except StopIteration:
@@ -306,8 +315,9 @@ def parse_csv(
             continue
         if header is None:
             header = cells
-            if repeated := [column for index, column in enumerate(header) if column and column in header[:index]]:
-                raise ValueError(f"two columns are named {shortened(repeated[0])}")
+            for column, count in Counter(header).items():
+                if column and count > 1:
+                    raise ValueError(f"two columns are named {shortened(column)}")
         elif len(cells) != len(header):
             counts = f"{len(cells)} cells, but the first line has {len(header)}"
             yield row_lines[0][0], ValueError(f"{counts}; quote cells that contain {delimiter!r} or a line break")
@@ -340,6 +350,7 @@ def parse_jsonl(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple
             continue
         else:
             try:
+                check_parts(line)
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 row = ValueError(f"not JSON: {error.msg}, got {line[error.pos : error.pos + 40].rstrip()!r}")
@@ -380,14 +391,21 @@ def _read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
         file = _open_parquet(piece.path)
         if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
             columns = None  # so that the message names all columns
+        unpacked, limit = 0, unpacked_limit(piece.path)
         for group, start in enumerate(_find_group_starts(file.metadata)):
-            if piece.start <= start < (start + 1 if piece.stop is None else piece.stop):
-                for batch in file.iter_batches(_FIRST_ROWS, row_groups=[group], columns=columns):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield number, row
-            else:
-                number += file.metadata.row_group(group).num_rows
+            content = file.metadata.row_group(group)
+            if not piece.start <= start < (start + 1 if piece.stop is None else piece.stop):
+                number += content.num_rows
+                continue
+            size = _unpacked_group(content, piece.path, limit)
+            rows_at_once = max(1, min(_FIRST_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
+            for batch in file.iter_batches(rows_at_once, row_groups=[group], columns=columns):
+                unpacked += _unpacked_size(batch)
+                if unpacked > limit:
+                    raise expansion_error(piece.path, _PARQUET_REMEDY)
+                for row in _batch_rows(batch):
+                    number += 1
+                    yield number, row
     except OSError as error:
         if error.errno is not None:  # a failing disk, not a damaged file
             raise
@@ -409,7 +427,53 @@ def _split_parquet(path: Path, piece_size: int | None) -> list[Piece]:
 def _open_parquet(path: str) -> Any:
     with needs_extra("data", "reading Parquet files"):
         import pyarrow.parquet
-    return pyarrow.parquet.ParquetFile(path)
+    # A text that a million rows share is in memory once.
+    schema = pyarrow.parquet.read_metadata(path).schema
+    columns = [schema.column(number) for number in range(len(schema))]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+
+
+def _unpacked_group(group: Any, path: str, limit: int) -> int:
+    """Returns the size in memory that a row group declares; refuses more than `limit`."""
+    size = 0
+    for number in range(group.num_columns):
+        column = group.column(number)
+        items = max(0, column.num_values - group.num_rows)  # of lists
+        size += max(column.total_uncompressed_size, _ITEM_BYTES * items)
+    if size > limit:
+        raise expansion_error(path, _PARQUET_REMEDY)
+    return size
+
+
+def _unpacked_size(array: Any) -> int:
+    """Returns the size of a batch or an array in bytes, with each text as often as it occurs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = getattr(array, "type", None)
+    if kind is None or pa.types.is_struct(kind):
+        children = array.columns if kind is None else array.flatten()
+        return sum(map(_unpacked_size, children))
+    if pa.types.is_dictionary(kind):
+        lengths = pc.binary_length(array.dictionary).cast(pa.int64())
+        return (pc.sum(lengths.take(array.indices)).as_py() or 0) + _ITEM_BYTES * len(array)
+    if hasattr(array, "flatten") and pa.types.is_nested(kind):
+        return _unpacked_size(array.flatten()) + _ITEM_BYTES * len(array)
+    return max(array.nbytes, _ITEM_BYTES * len(array))
+
+
+def _batch_rows(batch: Any) -> Iterator[object]:
+    """Returns the rows of a batch, one by one if they are long; an error instead of a row that is too long."""
+    if _unpacked_size(batch) <= MAX_RECORD:
+        yield from batch.to_pylist()
+        return
+    for start in range(batch.num_rows):
+        row = batch.slice(start, 1)
+        if _unpacked_size(row) > MAX_RECORD:
+            yield ValueError(f"the row is longer than {MAX_RECORD:,} bytes")
+        else:
+            yield from row.to_pylist()
 
 
 def _find_group_starts(metadata: Any) -> list[int]:

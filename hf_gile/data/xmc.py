@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any
 from ..models.labels_gile import Label, LabelSet
 from .files import data_suffix, read_npz
 from .homonyms import distinguish
+from .json_text import check_parts
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import clean_text, join_columns
@@ -268,6 +269,7 @@ def _parse_targets(row: Mapping[str, Any], num_labels: int) -> list[int]:
 
 
 def _parse_object(line: str) -> Mapping[str, Any]:
+    check_parts(line)
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:

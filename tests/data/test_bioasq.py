@@ -259,7 +259,7 @@ def test_records_may_exceed_the_buffer_but_not_the_limit(records_of, monkeypatch
     content = document([huge]) if name == "a.json" else json.dumps(huge) + "\n"
     (record,) = records_of(content, name=name)
     assert record["abstractText"] == huge["abstractText"]
-    monkeypatch.setattr(json_text, "_MAX_RECORD", 1 << 20)
+    monkeypatch.setattr(json_text, "MAX_RECORD", 1 << 20)
     with pytest.raises(ValueError, match="longer than 1,048,576"):
         records_of(content, name=name)
 
