@@ -2,9 +2,17 @@
 
 import gc
 import os
+import shutil
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+# Read when the libraries are imported, here and in processes that tests start. Caches of the user, or of another run,
+# would decide which modules are imported, and would fill up with files of tests.
+HOME = tempfile.mkdtemp(prefix="hf_gile-tests-")
+os.environ["HF_HOME"] = HOME
+for name in ("HF_MODULES_CACHE", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_EVALUATE_CACHE", "HF_METRICS_CACHE"):
+    os.environ.pop(name, None)
 # Read when transformers is imported: tests must not access the Hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -32,6 +40,11 @@ LABELS = {
     "Infant": "",
     "Blood": "",
 }
+
+
+def pytest_unconfigure():
+    """Removes the caches of the run."""
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from copy import copy
 from os import PathLike
 from pathlib import Path
 
@@ -71,8 +72,10 @@ def export_onnx(
     labels, codes, bias = label_codes(model.cpu(), without_words)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    processor = copy(processor)
+    processor.lexical = False  # returns the inputs of the files only
     inputs = processor(["A text of some words.", "Another."], return_tensors="pt")
-    example = inputs["input_ids"], (inputs["input_ids"] != processor.tokenizer.pad_token_id).long()
+    example = inputs["input_ids"], inputs["attention_mask"]
     for name, module, output in (
         (TEXT_FILE, _TextTower(model), "text_codes"),
         (MODEL_FILE, _Classifier(model, codes, bias), "logits"),

@@ -1,10 +1,12 @@
 """Exports a model to a Sentence Transformers folder, with precomputed label vectors."""
 
 import tempfile
+from copy import deepcopy
 from os import PathLike
 from pathlib import Path
 
 from safetensors.torch import save_file
+from transformers import PreTrainedTokenizerBase
 
 from ..extras import needs_extra
 from ..models import GileForSequenceClassification, GileProcessor
@@ -40,7 +42,7 @@ def export_sentence_transformers(
     dense, text = dense_layer(model), model.config.text_config
     with tempfile.TemporaryDirectory() as scratch:
         model.gile.text_encoder.transformer.save_pretrained(scratch)
-        processor.tokenizer.save_pretrained(scratch)
+        _without_processor(processor.tokenizer).save_pretrained(scratch)
         transformer = Transformer(scratch, max_seq_length=processor.max_words)
     rows, columns = dense.weight.shape
     modules = [
@@ -57,3 +59,15 @@ def export_sentence_transformers(
     exported.save_pretrained(str(folder), create_model_card=False)
     save_file({"codes": codes * dense.scale, "bias": codes.new_tensor([bias])}, folder / VECTORS_FILE)
     labels.save(folder / LABELS_FILE)
+
+
+def _without_processor(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Returns a copy of a tokenizer that does not name the processor it was loaded with.
+
+    A folder that names it would be loaded as the processor, whose code needs `trust_remote_code=True`.
+    """
+    tokenizer = deepcopy(tokenizer)
+    for name in ("auto_map", "processor_class"):
+        tokenizer.init_kwargs.pop(name, None)
+    tokenizer._set_processor_class(None)
+    return tokenizer

@@ -1,6 +1,14 @@
-import pytest
+import json
+import os
+import subprocess
+import sys
 
-from hf_gile import GileForSequenceClassification, LabelIndex
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex
+from hf_gile.publishing import save
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 
@@ -8,28 +16,86 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 def save_model(tmp_path, save_text_encoder, label_set):
     """Returns a function that saves a model with a pretrained encoder and returns its folder."""
 
-    def save(**options):
+    def save_options(**options):
         encoder = save_text_encoder(tmp_path / "encoder")
-        model = model_from_text_encoder(encoder, num_labels=len(label_set), joint_size=13, **options)
+        model = model_from_text_encoder(encoder, num_labels=len(label_set), **options)
         processor = processor_from_text_encoder(encoder, model.config)
         model.set_labels(label_set, processor)
-        model.save_pretrained(tmp_path / "model")
-        processor.save_pretrained(tmp_path / "model")
+        save(tmp_path / "model", model, processor, index=False, card=False)
         return tmp_path / "model"
 
-    return save
+    return save_options
+
+
+TEXTS = ["Breast milk lowers the risk of infection.", "iron", "", "Rats were fed a diet low in iron. " * 30]
+
+# Run in a process that cannot import hf_gile.
+ELSEWHERE = """
+import sys
+sys.modules["hf_gile"] = None
+import json
+import onnxruntime, torch
+from pyarrow import parquet
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoProcessor, AutoTokenizer
+
+texts = json.load(sys.stdin)
+encoder, labels = SentenceTransformer("sentences", device="cpu"), load_file("sentences/labels.safetensors")
+codes = encoder.encode(texts, convert_to_tensor=True)
+scores = {"sentences": codes @ labels["codes"].T + labels["bias"]}
+table = parquet.read_table("labels.parquet")
+bias = float(table.schema.metadata[b"bias"])
+scores["vectors"] = codes @ torch.tensor(table["vector"].to_pylist()).T + bias
+processor, session = AutoProcessor.from_pretrained("onnx", trust_remote_code=True), onnxruntime.InferenceSession
+inputs = {name: tensor.numpy() for name, tensor in processor(texts, return_tensors="pt").items()}
+scores["onnx"] = torch.tensor(session("onnx/model.onnx").run(None, inputs)[0])
+codes = torch.tensor(session("onnx/text.onnx").run(None, inputs)[0])
+scores["text.onnx"] = codes @ torch.tensor(parquet.read_table("codes.parquet")["vector"].to_pylist()).T + bias
+words = AutoTokenizer.from_pretrained("onnx")(texts, padding=True, truncation=True, return_tensors="np")
+scores["tokenizer"] = torch.tensor(session("onnx/model.onnx").run(None, dict(words))[0])
+save_file(scores, "scores.safetensors")
+"""
+
+
+@pytest.mark.slow
+def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installed(run, save_model, tmp_path):
+    for name in ("sentence_transformers", "onnxruntime", "onnxscript", "pyarrow"):
+        pytest.importorskip(name)
+    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True, max_words=24)
+    run("export", "sentence-transformers", folder, tmp_path / "sentences", "--without-words")
+    run("export", "onnx", folder, tmp_path / "onnx", "--without-words")
+    run("export", "vectors", folder, tmp_path / "codes.parquet", "--without-words")
+    scaled = ("--without-words", "--for-sentence-transformers")
+    run("export", "vectors", folder, tmp_path / "labels.parquet", *scaled)
+    model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
+    words = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        codes = model.eval().gile.project_texts(words["input_ids"], words["attention_mask"])
+        expected = model.gile.score(codes, model.project_stored_labels())
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", ELSEWHERE]
+    process = {"cwd": tmp_path, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
+    done = subprocess.run(command, check=False, **process)
+    assert done.returncode == 0, done.stderr
+    scores = load_file(tmp_path / "scores.safetensors")
+    assert set(scores) == {"sentences", "vectors", "onnx", "text.onnx", "tokenizer"}
+    for values in scores.values():
+        torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture
 def over_an_encoder(save_model):
-    return save_model()
+    return save_model(joint_size=13)
 
 
 def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder, tmp_path):
-    pytest.importorskip("sentence_transformers")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
     done = run("export", "sentence-transformers", over_an_encoder, tmp_path / "out")
     assert "out, with 5 labels in labels.safetensors" in done.stderr
-    assert (tmp_path / "out" / "modules.json").is_file()
+    assert not list((tmp_path / "out").rglob("*.py"))
+    loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert loaded.encode(["iron"]).shape == (1, 13)
     assert "not empty" in run("export", "sentence-transformers", over_an_encoder, tmp_path / "out", ends=1).stderr
 
 
@@ -56,7 +122,7 @@ def test_vectors_equal_those_of_the_index_or_the_other_export(run, over_an_encod
 @pytest.mark.parametrize("kind", ["sentence-transformers", "onnx", "vectors"])
 def test_words_are_left_out_only_on_request(run, save_model, tmp_path, kind):
     pytest.importorskip("sentence_transformers")
-    model, out = save_model(lexical=True), tmp_path / "out.sql"
+    model, out = save_model(joint_size=13, lexical=True), tmp_path / "out.sql"
     error = run("export", kind, model, out, ends=1).stderr
     assert "exports cannot represent: leave them out with --without-words; docs/exports.md" in error
     assert "config" not in error

@@ -18,12 +18,6 @@ def scores():
     return torch.randn(6, 6, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(evaluate.config, "HF_METRICS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", tmp_path / "modules")
-
-
 def expected(scores):
     measured = LabelMetrics(6, SEEN, threshold=0.4, top_k=(1, 3)), CalibrationMetrics(6, SEEN, top_k=2)
     padded = torch.tensor([[*row, *[-100] * (3 - len(row))] for row in GOLD])
