@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,9 @@ def make_card(
     with needs_extra("train", "a model card"):
         import jinja2  # noqa: F401  (ModelCard needs it, but does not name the extra)
     model = unwrapped(model)
+    if info.base_model is None and model.config.text_config.reads_pretrained:
+        with suppress(ValueError):  # not a name on the Hub
+            info = replace(info, base_model=model.config.text_config.text_encoder_config._name_or_path or None)
     labels = stored_labels(model) if label_set is None else label_set
     figures = {} if report is None else {row["id"]: row for row in report.labels}
     thresholds = _thresholds(model, labels, figures)

@@ -13,6 +13,9 @@ from ..masking import masked
 EMISSIONS = ("emissions", "source", "training_type", "geographical_location", "hardware_used")
 """Fields of the Hub about the energy used in training."""
 
+LANGUAGE_CODE = r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code"
+LICENSE_ID = r"[a-z0-9][a-z0-9.-]*"
+
 _LISTS = ("language", "datasets", "tags", "limits")
 
 
@@ -98,9 +101,9 @@ class CardInfo:
             if isinstance(value, str):
                 setattr(self, name, masked(value))
         for code in self.language:
-            if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", code):
+            if not re.fullmatch(LANGUAGE_CODE, code):
                 raise ValueError(f"language must contain ISO 639 codes, such as 'en', or 'multilingual', got {code!r}")
-        if self.license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.license):
+        if self.license is not None and not re.fullmatch(LICENSE_ID, self.license):
             raise ValueError(
                 f"license must be the id of a licence on the Hub, such as 'apache-2.0' or 'other', got {self.license!r}"
             )

