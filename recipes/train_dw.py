@@ -55,6 +55,9 @@ class Recipe(ReportSettings):
     save_models: bool = setting(True, "Save each calibrated model in OUTPUT_DIR/UNIT/model, with a card.")
 
 
+SMALL_JOINT_SIZE = 32
+"""Joint sizes below this get a hint: with few labels, equal capacity leaves little room."""
+
 DEFAULTS = {
     "output_dir": "runs/dw",
     "per_device_train_batch_size": 16,  # "batch size 16"
@@ -94,6 +97,8 @@ def main() -> None:
         metrics[unit] = str(trainer.args.metric_for_best_model)
         joint = "" if UNITS[unit].is_linear else f", joint size {model.config.joint_size}"
         say(f"\n{unit}: {count_parameters(model):,} parameters{joint}")
+        if joint and recipe.joint_size is None and model.config.joint_size < SMALL_JOINT_SIZE:
+            say("  Eq. 19 gives few labels a small joint space: --joint_size sets its size, such as --joint_size 128")
         results[unit] = fit(trainer, recipe.patience)
 
         # 4. Evaluate each language separately.

@@ -19,8 +19,6 @@ PROMPTS = ("text_prompt", "label_prompt")
 _WORD_VECTORS: dict[str, Any] = {"text_encoder_type": "nn", "embedding_size": 300}
 """Encoder if no pretrained encoder is available, and the size of its vectors, see `latent_word_vectors`."""
 
-_IGNORED = "  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored"
-
 _MOST_STORED = 50_000
 """Maximum number of documents stored as neighbours by default with many labels; more take over an hour to encode."""
 
@@ -90,7 +88,7 @@ def resolve(
         say(f"text encoder: {encoder}")
         if is_trained:
             return TRAINED, with_encoder(settings, None)
-        say(_IGNORED)
+        _say_ignored(settings, say)
         return CONVEX, replace(with_encoder(settings, None), **_WORD_VECTORS)
     size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
     note = ""
@@ -110,9 +108,15 @@ def resolve(
                 "--neighbours false leaves them out."
             )
     say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{note}")
-    say(_IGNORED)
+    _say_ignored(settings, say)
     frozen: dict[str, Any] = {"freeze_text_encoder": True}
     return CONVEX, replace(with_encoder(settings, location, name), **frozen)
+
+
+def _say_ignored(settings: ModelSettings, say: Callable[..., None]) -> None:
+    if settings.changed_steps:
+        flags = ", ".join(f"--{name}" for name in settings.changed_steps)
+        say(f"  ignored, as nothing is trained in steps: {flags}")
 
 
 def name_of(settings: ModelSettings) -> str:

@@ -55,6 +55,19 @@ COMMON = (
 )
 """Training arguments in the short help."""
 
+STEPS = (
+    "num_train_epochs",
+    "max_steps",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "weight_decay",
+    "optim",
+)
+"""Training arguments that only affect training steps."""
+
 ALIASES = {
     "label": "labels",
     "lr": "learning_rate",
@@ -105,6 +118,7 @@ def parse_settings(
     """
     parser = FlagParser(recipe, arguments)
     parser.set_defaults(**{**DEFAULTS, **defaults})
+    usual = {name: parser.get_default(name) for name in STEPS}
     words = parser.canonical(sys.argv[1:])
     if {"-h", "--help"} & set(words):
         sys.stdout.write(parser.short_help())
@@ -118,6 +132,7 @@ def parse_settings(
             path = value or (words[position + 1] if position + 1 < len(words) else "")
             _set_defaults(parser, Path(path))
     settings, args = parser.parse(words)
+    settings.changed_steps = [name for name in STEPS if getattr(args, name) != usual[name]]
     if args.hub_token:  # huggingface_hub reads HF_TOKEN; arguments are copied to every checkpoint
         os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
     try:

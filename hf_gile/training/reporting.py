@@ -44,7 +44,9 @@ def reading(args: TrainingArguments, content: str) -> Iterator[None]:
 
 
 def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
-    """Writes `results.json`, where NaN is null, and `curves.png` with loss and metric against the step.
+    """Writes `results.json`, where NaN is null, and `curves.png` with loss and metric against the step, if any.
+
+    A fit without steps has no curve, and a single point is none.
 
     Args:
         folder: Output folder.
@@ -53,6 +55,20 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     """
     with whole_file(folder / "results.json") as staged:
         staged.write_text(json.dumps(without_nan(results), indent=1, allow_nan=False), encoding="utf-8")
+    points = {
+        name: [(entry["step"], 100 * entry[metric]) for entry in results[name]["history"] if metric in entry]
+        for name, metric in metrics.items()
+    }
+    losses = {name: results[name]["losses"] for name in metrics}
+    if any(len(curve) > 1 for curve in (*losses.values(), *points.values())):
+        _plot_curves(folder / "curves.png", losses, points, metrics)
+    else:
+        (folder / "curves.png").unlink(missing_ok=True)  # of an earlier run
+
+
+def _plot_curves(
+    path: Path, losses: Mapping[str, Any], points: Mapping[str, Any], metrics: Mapping[str, str]
+) -> None:
     import matplotlib
 
     matplotlib.use("agg")
@@ -60,17 +76,15 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
 
     figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 6), layout="constrained")
     for name, metric in metrics.items():
-        curves = results[name]
-        (line,) = above.plot(*zip(*curves["losses"], strict=True), label=name) if curves["losses"] else above.plot([])
-        points = [(entry["step"], 100 * entry[metric]) for entry in curves["history"] if metric in entry]
-        below.plot(*zip(*points, strict=True), marker="o", color=line.get_color(), label=name)
+        (line,) = above.plot(*zip(*losses[name], strict=True), label=name) if losses[name] else above.plot([])
+        below.plot(*zip(*points[name], strict=True), marker="o", color=line.get_color(), label=name)
         below.set_ylabel(f"validation {short_name(metric)}, percent")
     above.set_ylabel("training loss")
     below.set_xlabel("step")
     below.legend()
     for axes in (above, below):
         axes.grid(alpha=0.3)
-    with whole_file(folder / "curves.png") as staged:
+    with whole_file(path) as staged:
         figure.savefig(staged, dpi=120)
     pyplot.close(figure)
 

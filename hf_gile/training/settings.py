@@ -28,12 +28,14 @@ class Settings:
 
     Attributes:
         GROUPS: Headings of the help, by the first setting of each.
+        changed_steps: Flags of training steps that the user has set.
 
     Raises:
         ValueError: If the value of a setting is not among its choices; the message lists them.
     """
 
     GROUPS: ClassVar[dict[str, str]] = {}
+    changed_steps: ClassVar[Sequence[str]] = ()
 
     if TYPE_CHECKING:
 

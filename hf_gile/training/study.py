@@ -79,8 +79,8 @@ class Study:
 
     Args:
         settings: The models.
-        args: The training arguments; a folder for each unit, `results.json` and `curves.png` are written to
-            `output_dir`.
+        args: The training arguments; a folder for each unit, `results.json` and, of units trained in steps,
+            `curves.png` are written to `output_dir`.
         task: Documents and labels.
         info: Description of the data for the cards of the models.
         tested_on: The name of the test documents in the cards; by default that of the data.
@@ -503,7 +503,8 @@ class Study:
         groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
         folder = self.args.output_dir
         self.say(self.table(columns, groups, "\n".join(notes)))
-        self.say(f"\nwritten to {folder}: results.json, curves.png, settings.yaml, and each model")
+        curves = "curves.png, " if (Path(folder) / "curves.png").is_file() else ""
+        self.say(f"\nwritten to {folder}: results.json, {curves}settings.yaml, and each model")
         if saved := [name for name in self.settings.units if self.resolved(name)[0].is_saved]:
             self.say("to use one:\n  from transformers import pipeline")
             self.say(f'  pipe = pipeline(model="{folder}/{saved[-1]}/model", trust_remote_code=True)')

@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
+from hf_gile.training.automatic import resolve
 from hf_gile.training.encoders import FoundEncoder
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+from train_table import Recipe as TableRecipe  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("short_search")
 
@@ -84,7 +91,7 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
-    assert "such as --num_train_epochs and --learning_rate, are ignored" in done.stdout
+    assert "ignored, as nothing is trained in steps: --num_train_epochs\n" in done.stdout
     assert "validation AvgPr" in done.stdout + done.stderr
     assert set(results) == {"auto"}
     figures = results["auto"]
@@ -116,7 +123,25 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     stated = ModelCard.load(folder / "README.md").data
     assert (stated.base_model, stated.license, stated.language) == ("ada/milk", "mit", ["en"])
     assert model.config.text_config.text_encoder_config._name_or_path == "ada/milk"
-    assert {"curves.png", "settings.yaml"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"auto", "results.json", "settings.yaml"}
+    assert "written to out: results.json, settings.yaml, and each model" in done.stdout
+
+
+@pytest.mark.parametrize("changed", [[], ["num_train_epochs", "optim"]])
+def test_flags_of_training_steps_are_called_ignored_if_they_were_set(available_encoder, changed):
+    settings, lines = TableRecipe(train_files=["train.jsonl"]), []
+    settings.changed_steps = changed
+    resolve(settings, list, 60, 5, lines.append)
+    ignored = [line for line in lines if "ignored" in line]
+    assert ignored == ["  ignored, as nothing is trained in steps: --num_train_epochs, --optim"] * bool(changed)
+
+
+def test_a_model_over_an_encoder_of_unknown_origin_says_so(run, quick, available_encoder, tmp_path):
+    done, _ = run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    card = ModelCard.load(tmp_path / "out/auto/model/README.md")
+    assert (card.data.base_model, card.data.license, card.data.language) == (None, "unknown", None)
+    assert "weights of a pretrained encoder of unknown name; their licence is unknown." in card.text
 
 
 def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(run, tmp_path):
