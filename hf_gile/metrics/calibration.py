@@ -186,6 +186,32 @@ class CalibrationMetrics(TrainerMetric):
         return torch.stack([*counts, torch.bincount(positions[is_gold], minlength=self.bins)]).double()
 
 
+def softmax_to_sigmoid_logits(logits: Tensor) -> Tensor:
+    """Converts logits of a softmax to logits whose sigmoid gives the same probabilities.
+
+    The result for label i is `x_i - log(sum of exp(x_j) over all other labels j)`: exact where the probability itself
+    rounds to 1.
+
+    Args:
+        logits: `(..., L)`; minus infinity, or the minimum of the dtype, for labels that are not candidates.
+
+    Returns:
+        `(..., L)` in float64: minus infinity for labels that are not candidates, plus infinity for an only candidate.
+
+    Example:
+        >>> softmax_to_sigmoid_logits(torch.tensor([40.0, 0.0, 0.0])).tolist()
+        [39.30685281944005, -40.0, -40.0]
+    """
+    excluded = logits <= torch.finfo(logits.dtype).min
+    logits = logits.double().masked_fill(excluded, -torch.inf)
+    best = logits.argmax(-1, keepdim=True)
+    rest = logits.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
+    logs = logits.log_softmax(-1)
+    # Only the best label can have a probability above 1/2, where 1 - p would lose digits.
+    odds = logs - torch.log1p(-logs.exp())
+    return odds.scatter(-1, best, logits.gather(-1, best) - rest).masked_fill(excluded, -torch.inf)
+
+
 def calibration_error(counts: Tensor, probabilities: Tensor, gold: Tensor) -> float:
     """Computes the expected calibration error of binned cells.
 

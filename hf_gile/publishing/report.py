@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 
 from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
+from ..metrics.calibration import softmax_to_sigmoid_logits
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
@@ -42,7 +43,6 @@ TOP_K = (1, 3, 5, 10)
 _CONFUSED = 20
 _EXAMPLE_LENGTH = 200
 _MAX_SCORES = 1 << 24
-_MAX_LOGIT = 40.0  # the logit of a probability that float64 cannot distinguish from 1
 
 
 @dataclass
@@ -299,12 +299,12 @@ class _Evaluation:
                         examples.append(shortened(joined, _EXAMPLE_LENGTH))
         positions = pad_rows(rows, IGNORE).to(logits.device)
         logits = logits[:, self.columns.to(logits.device)]
-        before = _softmax_to_sigmoid_logits(logits) if self.one_label else logits
+        before = softmax_to_sigmoid_logits(logits) if self.one_label else logits
         self.before.update(before, positions)
         scores = before
         if self.after is not None:
             calibrated_logits = calibrated(logits, self.seen.to(logits.device), self.calibration)
-            scores = _softmax_to_sigmoid_logits(calibrated_logits) if self.one_label else calibrated_logits
+            scores = softmax_to_sigmoid_logits(calibrated_logits) if self.one_label else calibrated_logits
             self.after.update(scores, positions)
         self.ranking.update(scores, positions)
         self.f1.update(scores, positions)
@@ -418,12 +418,6 @@ def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Te
     ):
         raise ValueError(f"columns must be distinct integers from 0 to {num_labels - 1}, at least one")
     return chosen.long().sort().values
-
-
-def _softmax_to_sigmoid_logits(logits: Tensor) -> Tensor:
-    """Converts softmax logits to logits whose sigmoid gives the same probabilities."""
-    log_probabilities = logits.double().log_softmax(-1)
-    return (log_probabilities - (-log_probabilities.expm1()).log()).clamp(max=_MAX_LOGIT)
 
 
 def _to_python(value: object) -> Any:

@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +7,7 @@ from sklearn.metrics import brier_score_loss
 from transformers import EvalPrediction
 
 from hf_gile.metrics import CalibrationMetrics
+from hf_gile.metrics.calibration import softmax_to_sigmoid_logits
 
 SEEN = np.arange(17) % 3 != 1
 
@@ -133,3 +136,29 @@ def test_invalid_options_and_empty_metrics_are_refused():
     with pytest.raises(ValueError, match="a column for each of the 17 labels"):
         metrics.update(scores[:, :5], gold[:, :5])
     assert metrics.compute() == before
+
+
+@pytest.mark.parametrize("row", [[40.0, 0.0, 0.0], [800.0, 0.0, -800.0], [3.0, 3.0, 3.0], [0.3, -2.5, 0.1, 5.0]])
+def test_softmax_logits_become_sigmoid_logits_to_the_last_digit(row):
+    for dtype in (torch.float32, torch.float64):
+        logits = torch.tensor(row, dtype=dtype)
+        exact = [Decimal(logit) for logit in logits.tolist()]
+        expected = []
+        for position, logit in enumerate(exact):
+            rest = sum(other.exp() for other in [*exact[:position], *exact[position + 1 :]])
+            expected.append(float(logit - rest.ln()))
+        converted = softmax_to_sigmoid_logits(logits)
+        torch.testing.assert_close(converted, torch.tensor(expected, dtype=torch.double), rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(converted.sigmoid(), logits.double().softmax(-1), rtol=1e-12, atol=0)
+
+
+def test_labels_that_are_not_candidates_stay_so_in_a_softmax():
+    lowest = torch.finfo(torch.float32).min
+    logits = torch.tensor([[1.0, lowest, -torch.inf, 2.0], [lowest, 5.0, -torch.inf, lowest], [lowest] * 4])
+    converted = softmax_to_sigmoid_logits(logits)
+    assert converted[0].isneginf().tolist() == [False, True, True, False]
+    assert converted[1].tolist() == [-torch.inf, torch.inf, -torch.inf, -torch.inf]
+    assert converted[2].isneginf().all()
+    metrics = CalibrationMetrics(4, top_k=1)
+    metrics.update(converted[:2], torch.tensor([[0], [1]]))
+    assert metrics.all_cells[""][0].sum() == 3

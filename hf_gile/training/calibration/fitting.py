@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...metrics.batch import read_batch
-from ...metrics.calibration import calibration_error
+from ...metrics.calibration import calibration_error, softmax_to_sigmoid_logits
 from ...models import GileForSequenceClassification, LabelSet
 from ...models.configuration_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
@@ -381,8 +381,8 @@ def _fit_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Ca
     before, after = ScoreCounts(seen), ScoreCounts(seen)
     for start in range(0, len(all_logits), before.chunk_size):
         rows, columns = all_logits[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
-        before.update(_softmax_to_sigmoid_logits(rows), columns)
-        after.update(_softmax_to_sigmoid_logits(calibrated(rows, seen, calibration)), columns)
+        before.update(softmax_to_sigmoid_logits(rows), columns)
+        after.update(softmax_to_sigmoid_logits(calibrated(rows, seen, calibration)), columns)
     figures: dict[str, Any] = {"documents": number}
     for when, counts, logits in (
         ("before", before, all_logits),
@@ -394,12 +394,6 @@ def _fit_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Ca
     if unseen and not tells_enough(unseen, unseen):
         figures["note"] = _note(unseen, unseen, "the calibration")
     return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
-
-
-def _softmax_to_sigmoid_logits(logits: Tensor) -> Tensor:
-    """Returns `(N, C)` logits whose sigmoid equals the softmax of `logits`."""
-    logs = logits.log_softmax(-1)
-    return logs - torch.log1p(-logs.exp().clamp(max=1 - 1e-7))
 
 
 def _micro_f1_at_half(cells: Tensor, gold: Tensor, num_gold: int) -> float:
