@@ -14,11 +14,7 @@ from .models import (
     LabelScoringPipeline,
     LabelSet,
 )
-from .models.configuration_gile import checks_of_makers
-from .settings import check_choices
 from .tokenizing import build_tokenizer
-
-checks_of_makers.append(check_choices)
 
 __version__ = "0.1.0"
 

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,9 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
+from transformers.utils import logging
+
+_logger = logging.get_logger(__name__)
 
 GROUPS = ("seen", "unseen")
 """Groups of labels with separate calibration and thresholds."""
@@ -74,9 +77,6 @@ _MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
 _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 """Implementations of attention and experts that are part of torch and transformers."""
 
-checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
-"""Additional checks of configurations, which hf_gile adds and which are not uploaded with models."""
-
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
     """Reads a JSON file of a saved model.
@@ -102,21 +102,117 @@ def _field_names(config: type[PreTrainedConfig]) -> set[str]:
 
 
 # Generic fields that transformers passes to configurations and saves with them.
-_GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "use_cache")
+_GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "tie_word_embeddings", "use_cache")
 
 
-def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> None:
-    """Refuses unknown fields of a configuration, and suggests similar ones."""
-    for name in unknown:
+def _describe_unknown(config: type[PreTrainedConfig], names: Iterable[str]) -> dict[str, str]:
+    """Returns the names that are no fields of a configuration class, each with a description of the mistake."""
+    known = _field_names(config) | {"num_labels", "id2label", "problem_type", "dtype"}
+    if config is not GileTextConfig:
+        known |= _field_names(GileTextConfig)
+    unknown = {}
+    for name in names:
         is_generic = name in _GENERIC or name.startswith("_") or name.endswith(("_token_id", "_implementation"))
-        if is_generic or hasattr(PreTrainedConfig, name):
+        if is_generic or name in known or hasattr(PreTrainedConfig, name):
             continue
-        known = _field_names(type(config)) | {"num_labels", "id2label", "problem_type", "dtype"}
-        if type(config) is not GileTextConfig:
-            known |= _field_names(GileTextConfig)
         close = get_close_matches(name, known, 1)
         hint = f": did you mean {close[0]}?" if close else f"; it has {', '.join(sorted(known))}"
-        raise ValueError(f"{type(config).__name__} has no field {name!r:.100}{hint}")
+        unknown[name] = f"{config.__name__} has no field {name!r:.100}{hint}"
+    return unknown
+
+
+def _refuse_unknown(config: PreTrainedConfig, names: Iterable[str]) -> None:
+    """Refuses unknown fields of a configuration, and suggests similar ones."""
+    for message in _describe_unknown(type(config), names).values():
+        raise ValueError(message)
+
+
+def _split_attributes(config: type[PreTrainedConfig], content: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Splits the content of a file into fields of a configuration class and other attributes, with a warning.
+
+    A configuration may have any attribute, as in `model.config.note = "x"`, which is saved with it.
+    """
+    unknown = _describe_unknown(config, content)
+    for message in unknown.values():
+        _logger.warning(f"config.json: {message}. It is read as an attribute without effect")
+    known = {name: value for name, value in content.items() if name not in unknown}
+    return known, {name: content[name] for name in unknown}
+
+
+def _set_attributes(config: PreTrainedConfig, attributes: Mapping[str, Any]) -> None:
+    """Sets attributes that are no fields."""
+    for name, value in attributes.items():
+        setattr(config, name, value)
+
+
+def _shareable_parts(fields: Mapping[str, Any]) -> set[str]:
+    """Returns the parts of a text encoder that languages can share."""
+    kind = fields["text_encoder_type"]
+    has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
+    attends = kind not in ("nn", "hnn") and (kind == "hierarchical_transformer" or fields["pooling"] == "attention")
+    return {name for name, is_there in (("encoders", has_cell), ("attention", attends)) if is_there}
+
+
+def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the fields of a `GileTextConfig` without effect, and their missing requirements."""
+    kind, parts = fields["text_encoder_type"], _shareable_parts(fields)
+    words = kind not in _PRETRAINED_ENCODERS
+    attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
+    sentences = kind in _SENTENCE_ENCODERS
+    readers = {
+        "encoder_cell": (kind not in ("nn", "transformer"), "another text_encoder_type"),
+        "hidden_size": ("encoders" in parts, "a text encoder with an encoder_cell"),
+        "attention_size": (attends, "attention"),
+        "hidden_act": (attends or is_dense, "attention, or a dense encoder_cell"),
+        "pooling": (kind not in ("nn", "hnn"), "another text_encoder_type"),
+        "freeze_text_encoder": (not words, "a pretrained encoder"),
+        "embedding_std": (words, "word vectors, not a pretrained encoder"),
+        "word_dropout": (words, "word vectors, not a pretrained encoder"),
+        "max_words": (not sentences, "a text encoder that does not read sentences"),
+        "max_sentences": (sentences, "a text encoder that reads sentences"),
+        "max_sentence_words": (sentences, "a text encoder that reads sentences"),
+    }
+    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
+
+
+def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Does the same for a `GileConfig`, from its fields and those of its `text_config`."""
+    layer, parts = fields["output_layer"], _shareable_parts(fields)
+    shared = {part for part in parts if fields["sharing"] in (part, "both")}
+    reads_labels = (
+        layer != "linear" and fields["text_encoder_type"] != "nn"
+    )  # the mean of words is already the label encoder
+    readers = {
+        "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
+        "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
+        "joint_dropout": (layer != "linear", "a joint embedding"),
+        "label_encoder_type": (reads_labels, "an output_layer that reads labels, and not the mean of words, 'nn'"),
+        "cosine_scale": (fields["cosine_score"], "cosine_score"),
+        "term_weights": (layer != "linear", "a joint embedding"),
+        "sharing": (
+            bool(fields["languages"]) and shared != parts & {"attention"},
+            f"languages, and a text encoder with these parts (it has {' and '.join(sorted(parts)) or 'none'})",
+        ),
+        "share_joint_space": (bool(fields["languages"]) and layer != "linear", "languages and a joint embedding"),
+    }
+    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
+
+
+def default_values(config: type[PreTrainedConfig]) -> dict[str, Any]:
+    """Returns the default values of the fields of a configuration class."""
+    return {
+        item.name: item.default if item.default_factory is MISSING else item.default_factory()
+        for item in fields(config)
+    }
+
+
+def _refuse_unread(config: PreTrainedConfig, unread: Mapping[str, str]) -> None:
+    """Refuses settings without effect, from `unread_of_text` or `unread_of_head`."""
+    defaults = default_values(type(config))
+    for name, reader in unread.items():
+        value = getattr(config, name)
+        if value != defaults[name]:
+            raise ValueError(f"{name}={value!r} would have no effect without {reader}; leave it out")
 
 
 def check_largest(limit: str, value: object, name: str | None = None) -> None:
@@ -328,9 +424,8 @@ class GileTextConfig(PreTrainedConfig):
             raise ValueError(f"encoder_cell='none' needs a 'hierarchical_transformer', not {self.text_encoder_type!r}")
 
     def validate_read(self) -> None:
-        """Checks that fields are compatible and have an effect, see `checks_of_makers`."""
-        for check in checks_of_makers:
-            check(self)
+        """Checks that fields have an effect."""
+        _refuse_unread(self, unread_of_text(vars(self)))
 
 
 @strict
@@ -447,8 +542,19 @@ class GileConfig(PreTrainedConfig):
         text_fields = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
         if text_fields:
             kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {})}
+        config_dict, attributes = _split_attributes(cls, config_dict)
+        text, text_attributes = config_dict.get("text_config"), {}
+        if isinstance(text, dict):
+            config_dict["text_config"], text_attributes = _split_attributes(GileTextConfig, text)
+            for name in sorted(_field_names(GileTextConfig) & config_dict.keys()):
+                _logger.warning(f"config.json: {name} is a field of text_config; beside it, it has no effect")
+                attributes[name] = config_dict.pop(name)
         try:
-            return super().from_dict(config_dict, **kwargs)
+            loaded = super().from_dict(config_dict, **kwargs)
+            config = loaded[0] if isinstance(loaded, tuple) else loaded
+            _set_attributes(config, attributes)
+            _set_attributes(config.text_config, text_attributes)
+            return loaded
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
             text = " ".join(str(error.__cause__ or error).split())
             raise ValueError(f"config.json is not the configuration of a GILE model: {text:.500}") from None
@@ -536,7 +642,24 @@ class GileConfig(PreTrainedConfig):
                 f"language_labels={{language: number, ...}} for {', '.join(self.languages)}"
             )
 
-    validate_read = GileTextConfig.validate_read
+    def validate_terms(self) -> None:
+        """Checks that the terms of the score fit the vectors of the model."""
+        sizes = self.text_config.encoder_size, self.label_size - self.bag_size
+        if self.output_layer == "linear" and (self.cosine_score or self.label_rows):
+            raise ValueError("cosine_score and label_rows are terms of a joint embedding, not of a linear unit")
+        if self.cosine_score and not self.bag_size and sizes[0] != sizes[1]:
+            raise ValueError(
+                f"cosine_score compares h and e, of sizes {sizes[0]} and {sizes[1]}: make the sizes equal "
+                "(label_encoder_type 'text_encoder'), or a bag_size"
+            )
+        if self.joint_layers > 1 and self.output_layer != "gile":
+            raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
+        if self.lexical and self.output_layer == "linear":
+            raise ValueError("lexical compares the words of text and label, and a linear unit reads no labels")
+
+    def validate_read(self) -> None:
+        """Checks that fields have an effect."""
+        _refuse_unread(self, unread_of_head({**vars(self.text_config), **vars(self)}))
 
     def validate_term_weights(self) -> None:
         """Checks that weights are finite, and belong to terms of the score and groups that have them."""

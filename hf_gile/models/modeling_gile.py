@@ -107,7 +107,7 @@ class GilePreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # Called for modules with parameters only: transformers treats other custom modules as initialised.
+        # Called for modules with tensors only: transformers treats other custom modules as initialised.
         # The functions of transformers.initialization skip weights loaded from a checkpoint.
         if isinstance(module, ClassificationUnit | BiasUnit):
             prior = self.config.label_prior
@@ -117,6 +117,8 @@ class GilePreTrainedModel(PreTrainedModel):
         elif isinstance(module, ZeroEmbedding | WordRows):
             for table in module.parameters():
                 init.zeros_(table)
+        elif isinstance(module, StoredLabels):
+            init.constant_(module.input_ids, self.config.text_config.pad_token_id)
         elif isinstance(module, BagEmbedding):
             init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, CosineScale):
@@ -234,7 +236,7 @@ class GileModel(GilePreTrainedModel):
     """
 
     # The stored labels of a classifier checkpoint are not needed here, so do not warn about them.
-    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids"]
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"^stored_labels\."]
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
@@ -616,17 +618,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.gile = self.towers_class(config)
         self.supports_gradient_checkpointing = self.gile.supports_gradient_checkpointing
         self.stored_labels = StoredLabels(config)
-        self.label_input_ids: Tensor  # (L, T)
-        self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         # Can be replaced, for example by a hf_gile.training.GileLoss; it is not saved.
         self.loss_function: Callable[..., Tensor] = label_loss
         self.post_init()
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if module is self:
-            init.constant_(self.label_input_ids, self.config.text_config.pad_token_id)
+    @property
+    def label_input_ids(self) -> Tensor:
+        """`(L, T)` words of the stored labels, padded; a tensor of `stored_labels`."""
+        return self.stored_labels.input_ids
+
+    @label_input_ids.setter
+    def label_input_ids(self, label_input_ids: Tensor) -> None:
+        self.stored_labels.input_ids = label_input_ids
 
     @property
     def label_set(self) -> LabelSet | None:
@@ -911,15 +914,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
             # Not in super(), which would push before labels are saved.
             repo_id = hub.pop("repo_id", Path(save_directory).name)
             self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        words = state_dict.get(f"{prefix}label_input_ids")
-        if words is not None and self.label_set is not None and not words.cpu().equal(self.label_input_ids.cpu()):
-            raise ValueError(
-                "labels of this checkpoint differ from set_labels of this model, or in their order: continue with "
-                "the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
-            )
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @classmethod
     def from_pretrained(

@@ -18,19 +18,33 @@ from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
 
 
-class StoredLabels:
+class StoredLabels(nn.Module):
     """Looks up stored labels, masks labels that are not candidates, and caches tensors computed from label texts.
 
-    `label_set` is None if only the names of the labels are known.
+    `input_ids` are their `(L, T)` words, a tensor of this module because torchao cannot load a tensor whose name has no
+    module. `label_set` is None if only the names of the labels are known.
     """
 
+    input_ids: Tensor
+
     def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
         self.config = config
+        self.register_buffer("input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         self.label_set: LabelSet | None = None
         self._index: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
         # Cached tensors, their versions, the states of their inputs, and the distinct words of these.
         self._cache: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}
         self._postings: tuple[Any, Any] = ((), None)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        words = state_dict.get(f"{prefix}input_ids")
+        if words is not None and self.label_set is not None and not words.cpu().equal(self.input_ids.cpu()):
+            raise ValueError(
+                "labels of this checkpoint differ from set_labels of this model, or in their order: continue with "
+                "the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def languages(self) -> Tensor:
@@ -176,8 +190,19 @@ def compute_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ..
     for tensor in tensors:
         # For weights sharded across processes, the local shard.
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        by_device.setdefault(tensor.device, []).append(local.detach() if rows is None else local.detach()[rows])
+        parts = _quantized_parts(local.detach())
+        if rows is not None and len(parts) == 1:  # for a quantized table, all rows
+            parts = [parts[0][rows]]
+        by_device.setdefault(tensor.device, []).extend(parts)
     return *((x.device, x.dtype, x.shape) for x in tensors), *(_hash(group).item() for group in by_device.values())
+
+
+def _quantized_parts(tensor: Tensor) -> list[Tensor]:
+    """Returns the plain tensors of which a quantized tensor consists, or the tensor itself."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in _quantized_parts(getattr(tensor, name))]
 
 
 def _hash(tensors: Sequence[Tensor]) -> Tensor:

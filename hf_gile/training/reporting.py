@@ -66,9 +66,7 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
         (folder / "curves.png").unlink(missing_ok=True)  # of an earlier run
 
 
-def _plot_curves(
-    path: Path, losses: Mapping[str, Any], points: Mapping[str, Any], metrics: Mapping[str, str]
-) -> None:
+def _plot_curves(path: Path, losses: Mapping[str, Any], points: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
     import matplotlib
 
     matplotlib.use("agg")

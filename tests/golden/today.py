@@ -26,6 +26,7 @@ FIELDS: dict[str, str | None] = {
 WEIGHTS: list[tuple[str, str]] = [
     (r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings"),
     (r"\.direct\.cosine\.scale$", ".cosine.factors.scale"),
+    (r"^label_input_ids$", "stored_labels.input_ids"),
 ]
 """Regular expressions for stored names of weights and their replacements, applied in this order."""
 

@@ -265,7 +265,7 @@ def fill(golden: Case, seed: int) -> Case:
     torch.manual_seed(seed)
     model = build(golden.fields)
     for name, tensor in model.state_dict().items():
-        if name == "label_input_ids":
+        if name == "stored_labels.input_ids":
             tensor = torch.tensor(STORED) if tensor.shape[1] else tensor
         elif tensor.is_floating_point():
             tensor = tensor + 0.3 * torch.randn_like(tensor)

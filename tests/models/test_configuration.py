@@ -2,8 +2,9 @@ import json
 import re
 
 import pytest
+import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import BertConfig
+from transformers import AutoModelForSequenceClassification, BertConfig
 
 from hf_gile import GileConfig, GileModel, GileTextConfig
 from hf_gile.settings import only_read
@@ -123,3 +124,33 @@ def test_a_configuration_file_cannot_redirect_to_another_file(tmp_path, names):
     (tmp_path / "config.json").write_text(content)
     (tmp_path / "config.4.0.0.json").write_text(content.replace("13", "17"))
     assert GileConfig.from_pretrained(tmp_path).joint_size == 13
+
+
+def test_an_attribute_that_a_user_sets_is_saved_and_read_with_a_warning(tmp_path, make_model, capsys):
+    model, processor = make_model()
+    model.config.note = "seen by Ada"
+    model.config.hidden_size = 99  # a field of text_config, which has no effect here
+    model.config.text_config.joint_sise = {"a": [1]}
+    model.save_pretrained(tmp_path / "a")
+    for folder, again in (("a", "b"), ("b", "c")):
+        loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / folder).eval()
+        assert (loaded.config.note, loaded.config.text_config.joint_sise) == ("seen by Ada", {"a": [1]})
+        assert (loaded.config.hidden_size, loaded.config.text_config.hidden_size) == (99, 11)
+        inputs = processor(["iron"], return_tensors="pt")
+        assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+        loaded.save_pretrained(tmp_path / again)
+    warnings = capsys.readouterr().err
+    assert "GileConfig has no field 'note'; it has attention_size" in warnings
+    assert "hidden_size is a field of text_config; beside it, it has no effect" in warnings
+    assert "GileTextConfig has no field 'joint_sise'" in warnings
+    changed = GileConfig.from_pretrained(tmp_path / "a", max_words=9)
+    assert (changed.text_config.max_words, changed.note) == (9, "seen by Ada")
+    with pytest.raises(ValueError, match="GileTextConfig has no field 'joint_sise'"):
+        GileConfig(**changed.to_dict())
+
+
+@pytest.mark.parametrize("name", ["document_size", "__class__"])
+def test_an_attribute_that_cannot_be_set_is_named(tmp_path, name):
+    (tmp_path / "config.json").write_text(json.dumps(GileConfig().to_dict() | {name: 5}))
+    with pytest.raises(ValueError, match=rf"config.json is not the configuration of a GILE model: .*{name}"):
+        GileConfig.from_pretrained(tmp_path)

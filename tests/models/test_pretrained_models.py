@@ -199,8 +199,10 @@ def test_a_model_can_be_built_from_its_configuration_on_the_meta_device(make_pre
     with torch.device("meta"):
         empty = GileForSequenceClassification(GileConfig.from_dict(json.loads(model.config.to_json_string())))
     assert all(weight.is_meta for weight in empty.state_dict().values())
-    shapes = {name: weight.shape for name, weight in empty.state_dict().items() if name != "label_input_ids"}
-    assert shapes == {name: weight.shape for name, weight in model.state_dict().items() if name != "label_input_ids"}
+    shapes = {name: weight.shape for name, weight in empty.state_dict().items() if name != "stored_labels.input_ids"}
+    assert shapes == {
+        name: weight.shape for name, weight in model.state_dict().items() if name != "stored_labels.input_ids"
+    }
 
 
 class TestTypes:

@@ -72,16 +72,22 @@ def test_non_finite_numbers_are_refused_in_every_field(value):
     ("fields", "message"),
     [
         (
-            {"vocab_size": 2**24, "embedding_size": 2**16},
+            {"text_config": {"vocab_size": 2**24, "embedding_size": 2**16}},
             "needs .* numbers of gile.text_encoder.word_embeddings.weight, which",
         ),
         ({"bag_size": 2**31}, "bag_size is 2147483648"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000"),
-        ({"label_length": 2**16, "id2label": {str(j): str(j) for j in range(9000)}}, "numbers of label_input_id"),
+        (
+            {"label_length": 2**16, "id2label": {str(j): str(j) for j in range(9000)}},
+            "numbers of stored_labels.input_id",
+        ),
         ({"joint_size": 17}, "sizes of weights differ from config.json"),
         ({"joint_size": "many"}, "config.json is not the configuration of a GILE model: .*joint_size"),
         ({"calibration": {"seen": {"method": "platt", "scale": float("nan"), "offset": 0}}}, "scale must be a finite"),
-        ({"text_encoder_type": ["wan"]}, "config.json is not the configuration of a GILE model: .*text_encoder_type"),
+        (
+            {"text_config": {"text_encoder_type": ["wan"]}},
+            "config.json is not the configuration of a GILE model: .*text_encoder_type",
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -4,10 +4,12 @@ import accelerate
 import peft
 import pytest
 import torch
-from transformers import BertConfig
+from torch.testing._internal.two_tensor import TwoTensor
+from transformers import BertConfig, TorchAoConfig
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
 from hf_gile.models.processing_gile import lexical_ids
+from hf_gile.models.stored_labels_gile import compute_state
 from hf_gile.training import GileLoss
 
 WORDS = torch.tensor([[3, 7], [5, 0], [11, 2]])
@@ -295,3 +297,34 @@ def test_weights_may_be_offloaded_until_modules_are_called(make, kind, fields):
         assert all(weight.is_meta for weight in model.parameters())
         for _ in range(2):
             torch.testing.assert_close(model(**inputs).logits, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"label_rows": True, "lexical": True}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_tensor_belongs_to_a_module(make, kind, options):
+    model = make(kind, **options)
+    for part in (model, model.gile):
+        assert all("." in name for name in part.state_dict())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quantized_model_is_saved_and_loaded(make, kind, tmp_path):
+    quantization = pytest.importorskip("torchao.quantization")
+    make(kind).save_pretrained(tmp_path / "plain")
+    weights = TorchAoConfig(quantization.Int8WeightOnlyConfig())
+    options = {"device_map": "cpu", "quantization_config": weights}
+    quantized = GileForSequenceClassification.from_pretrained(tmp_path / "plain", **options)
+    quantized.save_pretrained(tmp_path / "quantized")
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path / "quantized", device_map="cpu")
+    inputs = documents(kind)
+    with torch.no_grad():
+        assert torch.equal(loaded(**inputs).logits, quantized(**inputs).logits)
+        assert not torch.equal(loaded(**inputs).logits, make(kind)(**inputs).logits)
+
+
+def test_changes_of_a_quantized_weight_are_detected():
+    weight = TwoTensor(torch.randn(3, 5), torch.randn(3, 5))
+    before = compute_state(weight)
+    assert compute_state(weight) == before == compute_state(weight, rows=torch.tensor([0]))
+    weight.b[1, 2] += 1
+    assert compute_state(weight) != before
