@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from .options import BatchSize, Device, Model, Revision
 from .running import add_command, note
 
 TOKEN = "HF_GILE_TOKEN"
+FORWARDED = "FORWARDED_ALLOW_IPS"  # of uvicorn: addresses of proxies whose X-Forwarded-For is true
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -63,7 +65,7 @@ def serve(
     with needs_extra("serve", "hf-gile serve"):
         import uvicorn
 
-        from hf_gile.serving import Limits, describe, make_app, suggest_with
+        from hf_gile.serving import Connection, Limits, describe, make_app, suggest_with
     from transformers.utils import cached_file
 
     from hf_gile import LabelScoringPipeline
@@ -72,7 +74,13 @@ def serve(
 
     loaded, processor = load(model, revision, device)
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
-    limits = Limits(batch_size=batch_size, waiting=max_waiting, body_bytes=max_bytes, seconds=timeout)
+    limits = Limits(
+        batch_size=batch_size,
+        waiting=max_waiting,
+        body_bytes=max_bytes,
+        seconds=timeout,
+        connections=_most_connections(Limits.connections),
+    )
     saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
     description = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
     suggest = suggest_with(pipe, uri_prefix)
@@ -82,7 +90,21 @@ def serve(
         make_app(suggest, description, limits, token),
         host=host,
         port=port,
+        http=partial(Connection, limits=limits, opened={}),  # type: ignore[arg-type]
+        ws="none",
+        # Otherwise any process of this machine could pretend to be another client, and so escape the limits.
+        proxy_headers=FORWARDED in os.environ,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=int(timeout) + 1,
     )
+
+
+def _most_connections(most: int) -> int:
+    """Returns a number of connections that leaves half of the files that the process may open to the model."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return most
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if files == resource.RLIM_INFINITY else max(1, min(most, files // 2))

@@ -5,14 +5,12 @@ model. Label ids are URIs, or become URIs with a prefix.
 """
 
 import asyncio
-import base64
-import hmac
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Form, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
@@ -99,17 +97,6 @@ async def _respond(request: Request, error: Exception) -> Response:
     return answer
 
 
-def _read_token(request: Request) -> str:
-    """Returns the token from the Authorization header of a request: a bearer token or a password."""
-    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(value, validate=True).decode().partition(":")[2]
-        except ValueError:
-            return ""
-    return value if scheme.lower() == "bearer" else ""
-
-
 def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Returns the error responses of a route for OpenAPI, including those of all routes."""
     content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
@@ -132,10 +119,6 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
     seconds = Histogram("hf_gile_request_seconds", "Request durations", ["method", "path", "status"], registry=registry)
     Gauge("hf_gile_waiting_texts", "Waiting texts", registry=registry).set_function(lambda: len(batcher))
 
-    def check_token(request: Request) -> None:
-        if token is not None and not hmac.compare_digest(_read_token(request).encode(), token.encode()):
-            raise HTTPException(401, "pass the token of the service: Authorization: Bearer TOKEN")
-
     async def answer(texts: Sequence[str], limit: int, threshold: float) -> list[list[Suggestion]]:
         if len(texts) > limits.waiting:
             raise HTTPException(400, f"at most {limits.waiting} texts can wait here: send fewer in a request")
@@ -155,7 +138,7 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
         return [[label for label in suggestions if label.score >= threshold] for suggestions in answers]
 
     app = FastAPI(title="hf-gile", version=version("hf-gile"), docs_url=None, redoc_url=None)
-    app.add_middleware(Guard, limits=limits, seconds=seconds)
+    app.add_middleware(Guard, limits=limits, seconds=seconds, token=token)
     app.add_exception_handler(HTTPException, _respond)
     app.add_exception_handler(RequestValidationError, _respond)
 
@@ -166,14 +149,12 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
             raise HTTPException(503, f"a batch of texts has been computed for {busy:.0f} seconds: restart the service")
         return Health(status="ok")
 
-    checked: dict[str, Any] = {"dependencies": [Depends(check_token)]}
-
-    @app.get("/metrics", responses=_error_responses(), response_class=PlainTextResponse, **checked)
+    @app.get("/metrics", responses=_error_responses(), response_class=PlainTextResponse)
     async def metrics() -> Response:
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    app.include_router(_descriptions(project), **checked)
-    app.include_router(_suggestions(project, answer), **checked)
+    app.include_router(_descriptions(project))
+    app.include_router(_suggestions(project, answer))
     return app
 
 

@@ -27,6 +27,23 @@ def test_without_a_token_a_model_is_served_on_localhost_only(run, saved_model, s
     assert served["host"] == "0.0.0.0"
 
 
+def test_only_named_proxies_may_name_other_clients(run, saved_model, served, monkeypatch):
+    monkeypatch.delenv(serve.FORWARDED, raising=False)
+    run("serve", saved_model)
+    assert served["proxy_headers"] is False
+    monkeypatch.setenv(serve.FORWARDED, "10.0.0.1")
+    run("serve", saved_model)
+    assert served["proxy_headers"] is True
+
+
+def test_connections_leave_half_of_the_files_to_the_model(run, saved_model, served, monkeypatch):
+    resource = pytest.importorskip("resource")
+    for files, connections in ((256, 128), (1 << 20, 512), (resource.RLIM_INFINITY, 512)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, files=files: (files, files))
+        run("serve", saved_model)
+        assert served["http"].keywords["limits"].connections == connections
+
+
 def test_a_model_without_labels_is_not_served(run, make_model, tmp_path, served):
     model, processor = make_model()
     model.label_set = None

@@ -207,7 +207,8 @@ class Guarded:
             if "status" in message:
                 self.statuses.append(message["status"])
 
-        await self.guard({"type": "http", "method": "POST", "client": (client, 5)}, receive, send)
+        scope = {"type": "http", "method": "POST", "path": SUGGEST, "client": (client, 5)}
+        await self.guard(scope, receive, send)
 
 
 WHOLE = {"type": "http.request", "body": b"", "more_body": False}
