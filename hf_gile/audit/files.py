@@ -9,7 +9,6 @@
 | `label_studio.json`, `label_studio.xml` | the same documents as tasks to import, and the labelling interface |
 """
 
-import csv
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 
 from ..models import LabelSet
 from ..publishing.markdown import shortened
-from ..writing import whole_file
+from ..writing import whole_file, write_csv
 from .drift import Drift
 from .findings import Audit, Finding
 
@@ -31,7 +30,6 @@ INTERFACE = """<View>
 """Labelling interface for the tasks in Label Studio."""
 
 _LENGTH = 200
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -110,10 +108,7 @@ def write_audit(
         names = ["used_first", "used_second", "expected_first", "expected_second", "standard_deviations"]
         tables["drift.csv"] = (["label", "name", *names], rows)
     for name, (heading, lines) in tables.items():
-        with whole_file(folder / name) as written, written.open("w", encoding="utf-8-sig", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(heading)
-            writer.writerows([_cell(value) for value in line] for line in lines)
+        write_csv(folder / name, [heading, *lines], encoding="utf-8-sig")
     files = {
         "audit.html": _page(audited),
         "label_studio.json": json.dumps(_tasks(audited), ensure_ascii=False, indent=1),
@@ -141,19 +136,6 @@ def _rows(audited: _Collection, findings: Iterable[Finding]) -> list[list[Any]]:
         ]
         for rank, finding in enumerate(findings)
     ]
-
-
-def _cell(value: object) -> object:
-    """Escapes a cell that a spreadsheet would read as a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value) else value
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _tasks(audited: _Collection) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -10,11 +9,12 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
-from ..writing import whole_file
+from ..writing import whole_file, write_csv
 from .files import data_suffix, open_binary
 from .mesh import load_mesh
 from .report import ReadReport
@@ -105,21 +105,26 @@ def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
         return
     if path.suffix != ".csv":
         raise ValueError(f"{path}: labels can be saved to .csv and .jsonl files")
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(field.name for field in fields(Label))
-        for label in label_set:
-            cells = {name: _format_cell(value) for name, value in asdict(label).items()}
-            for name, cell in cells.items():
-                if len(cell) > MAX_CELL:
-                    raise ValueError(
-                        f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, but a "
-                        f"CSV cell has at most {MAX_CELL:,}: write a .jsonl file"
-                    )
-            try:
-                writer.writerow(cells.values())
-            except UnicodeEncodeError:
-                raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
+    write_csv(path, chain([_COLUMNS], (_format_row(label, path) for label in label_set)))
+
+
+_COLUMNS = [field.name for field in fields(Label)]
+
+
+def _format_row(label: Label, path: Path) -> list[str]:
+    """Returns the cells of a label; refuses cells that cannot be read back."""
+    cells = {name: _format_cell(value) for name, value in asdict(label).items()}
+    for name, cell in cells.items():
+        if len(cell) >= MAX_CELL:  # an escape adds a character
+            raise ValueError(
+                f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, but a CSV "
+                f"cell has fewer than {MAX_CELL:,}: write a .jsonl file"
+            )
+        try:
+            cell.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
+    return list(cells.values())
 
 
 def _format_cell(value: object) -> str:

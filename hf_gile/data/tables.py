@@ -28,6 +28,7 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..models.labels_gile import Label, LabelSet
+from ..writing import unescape_formula
 from .files import Paths, data_suffix, find_files
 from .homonyms import distinguish
 from .loading import Piece, load_pieces
@@ -199,6 +200,10 @@ def table_of(
     return documents, None if names is None else LabelSet.from_names(names)
 
 
+_ESCAPED = {"id", "name", "description", "language", "seen", "count"}
+"""Columns of files of labels that hf_gile writes, in which formulas are escaped."""
+
+
 def load_labels(
     path: str | os.PathLike[str],
     *,
@@ -245,6 +250,11 @@ def load_labels(
     synonym_columns = _as_tuple(synonyms) if synonyms else ()
     needed = [id, *names, *description_columns, *synonym_columns, *([] if language is None else [language])]
     rows = list(read_rows(Piece(str(file)), report, form, needed, all_columns=True))
+    if data_suffix(file) in (".csv", ".tsv") and all(_ESCAPED.issubset(row) for _, _, row in rows):
+        rows = [
+            (where, position, {name: unescape_formula(cell) for name, cell in row.items()})
+            for where, position, row in rows
+        ]
     extra = {field.name for field in fields(Label)}
     if not (description_columns or synonym_columns or language) and all(extra.issuperset(row) for _, _, row in rows):
         description_columns, synonym_columns, language = ("description",), ("synonyms",), "language"

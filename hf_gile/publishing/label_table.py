@@ -1,12 +1,11 @@
 """Selects the labels shown on a card, and writes the table of all labels."""
 
-import csv
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
 from ..models.labels_gile import Label
-from ..writing import whole_file
+from ..writing import write_csv
 
 LABEL_TABLE = "labels.csv"
 """File name of the table in a saved model."""
@@ -74,13 +73,12 @@ def write_label_table(
         thresholds: The thresholds in use, by id.
         figures: Metrics of a report, by id.
     """
-    with whole_file(path) as staged, staged.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow((*_LABEL_FIELDS, *_REPORT_FIELDS))
-        for label in labels:
-            row = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
-            cells = [*(getattr(label, name) for name in _LABEL_FIELDS), *(row.get(name) for name in _REPORT_FIELDS)]
-            writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+    rows: list[list[object]] = [[*_LABEL_FIELDS, *_REPORT_FIELDS]]
+    for label in labels:
+        row = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
+        cells = [*(getattr(label, name) for name in _LABEL_FIELDS), *(row.get(name) for name in _REPORT_FIELDS)]
+        rows.append([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+    write_csv(path, rows)
 
 
 __all__ = ["LABEL_TABLE", "shown_labels", "write_label_table"]

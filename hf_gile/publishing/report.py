@@ -123,19 +123,22 @@ class Report:
         try:
             rows = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_reject_constant)
             version = rows.pop("format_version")
-        except (ValueError, AttributeError, KeyError, TypeError) as error:
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path} is not a report ({error!r}): create one with make_report(...).save(path)"
+                f"{path} is not a report ({type(error).__name__}: {error!s:.200}): create one with "
+                "make_report(...).save(path)"
             ) from None
         if version != FORMAT_VERSION:
             raise ValueError(
-                f"{path} has format_version {version}, this code reads {FORMAT_VERSION}: upgrade hf-gile "
+                f"{path} has format_version {version!r:.100}, this code reads {FORMAT_VERSION}: upgrade hf-gile "
                 "(pip install -U hf-gile), or create the report again"
             )
         names = {declared.name for declared in fields(cls)}
         if not {"metrics", "labels"} <= rows.keys() <= names:
             wrong = sorted(rows.keys() ^ names)
-            raise ValueError(f"{path} is not a report: missing or unknown fields {', '.join(wrong)}; create it again")
+            raise ValueError(
+                f"{path} is not a report: missing or unknown fields {', '.join(wrong):.200}; create it again"
+            )
         rows["confused"] = [tuple(pair) for pair in rows.get("confused", [])]
         return cls(**rows)
 

@@ -1,9 +1,11 @@
+import csv
 import json
 
 import pytest
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, is_mesh, load_labels, read_label_file, save_labels
+from hf_gile.publishing.label_table import write_label_table
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Iron"@en, "Eisen"@de ; skos:altLabel "Ferrum"@en ."""
@@ -45,6 +47,38 @@ def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):
     assert load_labels(tmp_path / "labels.csv") == labels
     with pytest.raises(ValueError, match=r"labels\.tsv: labels can be saved to \.csv and \.jsonl files"):
         save_labels(labels, tmp_path / "labels.tsv")
+
+
+FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "'=1+1", "''=x", "＝1+1", "=a;b", '=HYPERLINK("x")')  # noqa: RUF001
+NO_FORMULAS = ("'Ewa", "-2.5", "+3", "a=b", "Task-1", "'", "3-D")
+
+
+def test_formulas_in_labels_are_disarmed_and_load_unchanged(tmp_path):
+    texts = [*FORMULAS, *NO_FORMULAS]
+    labels = LabelSet(
+        Label(f"{text}{number}", text, text, text, synonyms=(text, "other"), broader=(text,))
+        for number, text in enumerate(texts)
+    )
+    save_labels(labels, tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert [row[1] for row in rows] == [*("'" + text for text in FORMULAS), *NO_FORMULAS]
+    assert all(not cell.startswith(("=", "@", "\t", "\r")) for row in rows for cell in row)
+    assert load_labels(tmp_path / "labels.csv") == labels
+
+
+def test_the_label_table_of_a_card_disarms_formulas_and_loads_unchanged(tmp_path):
+    labels = [Label(f"L{number}", text, text) for number, text in enumerate([*FORMULAS, *NO_FORMULAS])]
+    write_label_table(tmp_path / "labels.csv", labels, {}, {})
+    loaded = load_labels(tmp_path / "labels.csv")
+    assert [(label.name, label.description) for label in loaded] == [(label.name,) * 2 for label in labels]
+    with (tmp_path / "labels.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["name"] for row in csv.DictReader(file)][: len(FORMULAS)] == ["'" + text for text in FORMULAS]
+
+
+def test_an_apostrophe_in_a_table_of_others_is_kept(tmp_path):
+    (tmp_path / "labels.csv").write_text("id,name\nA,'-ful\n")
+    assert load_labels(tmp_path / "labels.csv").names == ["'-ful"]
 
 
 def test_a_missing_file_is_named(tmp_path):

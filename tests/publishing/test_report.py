@@ -297,6 +297,23 @@ def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff secret" * 999,
+        b"[" * 99_999,
+        json.dumps({"format_version": "secret" * 999}).encode(),
+        json.dumps({"format_version": 1, "secret" * 999: 1}).encode(),
+    ],
+    ids=["not UTF-8", "deep", "version", "field"],
+)
+def test_an_error_does_not_quote_a_whole_file(tmp_path, content):
+    (tmp_path / "results.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"results\.json (is not a report|has format_version)") as error:
+        Report.load(tmp_path / "results.json")
+    assert len(str(error.value)) < len(str(tmp_path)) + 500
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("{", "is not a report"),
