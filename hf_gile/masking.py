@@ -3,25 +3,53 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 MASK = "<secret>"
 """Replacement for a secret."""
 
 _SHORTEST = 8  # shorter values of secrets may occur in any text by chance
 
-_KINDS = "token|key|secret|password|passwd"
+_KINDS = "token|key|apikey|secret|password|passwd|passphrase"
 _NAME = re.compile(rf"(?:\w+[_-])?(?:{_KINDS})", re.IGNORECASE)
+_LONG_NAME = re.compile(
+    rf"[\w-]+_(?:{_KINDS})|(?:api|access|auth|private|client|x-[\w-]+)-?(?:{_KINDS})", re.IGNORECASE
+)
 _VALUE = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\",;)}\]]+)+"
+_CONSTANT = r"(?!(?:true|false|none|null)\b)"
+_CREDENTIAL = r"(?=[^\s'\"]*[\d=])[\w.~+/=-]"  # with a digit or padding, so no word
+
+# A value that a name, a flag or a scheme before it makes a secret. Only names of several words may end in a colon:
+# "Password:" and "Low-key:" are ordinary text.
+_IN_CONTEXT = (
+    rf"(?i)(--(?:[\w-]+[_-])?(?:{_KINDS})(?:=|\s+)(?!--)){_VALUE}",  # a flag
+    rf"(?i)((?<![?&\w-])(?:{_LONG_NAME.pattern})['\"]?\s*[=:]\s*){_CONSTANT}{_VALUE}",  # a variable, a header
+    rf"(?i)((?<![?&\w-])(?:[\w-]+-)?(?:{_KINDS})['\"]?\s*=\s*){_CONSTANT}{_VALUE}",
+    rf"(?i)([?&](?:[\w-]+[_-])?(?:{_KINDS}|signature|sig|credential)=)[^&\s#'\"]+",  # in a URL
+    r"(\b\w[\w+.-]*://)[^/\s'\"?#]+(?=@)",  # credentials in a URL
+    r"(?i)(Authorization['\"]?\s*[:=]\s*['\"]?(?:Bearer|Token)\s+)[\w.~+/=-]{8,}",
+    r"(?i)(Authorization['\"]?\s*[:=]\s*['\"]?Basic\s+)(?-i:(?=\w*[a-z\d]\w*[A-Z])|(?=\S*[\d=]))[\w+/=-]{6,}",
+    rf"(?i)(\b(?:Bearer|Basic)\s+){_CREDENTIAL}{{12,}}",
+)
+
+# Credentials that their form tells apart from words.
+_BY_FORM = (
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:.*?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|.*)",
+    r"(?:hf|api_org)_[A-Za-z0-9]{20,}",
+    r"(?:gh[pousr]|npm|r8|gsk|dop_v1|[srp]k_live|[srp]k_test)_(?=[A-Za-z]*\d)[A-Za-z0-9]{16,}",
+    r"(?:github_pat|dckr_pat)_[\w-]{16,}",
+    r"(?:gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent|imt|oas)|xox[a-z]|xapp|nvapi|pypi)-(?=[\w-]*\d)[\w-]{10,}",
+    r"sk-(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}",  # also a word in a hyphenated name
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+    r"AIza[\w-]{35}",
+    r"(?:SG|hvs|ya29)\.(?=[\w.-]*\d)[\w.-]{20,}",
+    r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",  # a JSON web token
+)
+
 _PATTERNS = [
-    re.compile(pattern)
-    for pattern in (
-        rf"(?i)(--(?:[\w-]+[_-])?(?:{_KINDS})(?:=|\s+)(?!--)){_VALUE}",  # a flag
-        rf"(?i)((?<![?&\w-])[\w-]+[_-](?:{_KINDS})['\"]?\s*[=:]\s*){_VALUE}",  # a variable, a setting
-        rf"(?i)([?&](?:[\w-]+[_-])?(?:{_KINDS}|signature|sig|credential)=)[^&\s#'\"]+",  # in a URL
-        r"(\b\w[\w+.-]*://)[^/\s@'\"]+(?=@)",  # credentials in a URL
-        r"(\bBearer\s+)[\w.~+/-]{16,}",
-        r"(\b)hf_[A-Za-z0-9]{20,}\b",
-    )
+    *(re.compile(pattern) for pattern in _IN_CONTEXT),
+    *(re.compile(rf"(?s)(?<![A-Za-z0-9])(){pattern}") for pattern in _BY_FORM),
 ]
 
 
@@ -42,7 +70,8 @@ def masked(text: str) -> str:
     """Masks the secrets in a text.
 
     Secrets are the values of flags, settings and environment variables with names such as `hub_token` or
-    `WANDB_API_KEY`, their values in this process, tokens of the Hub, and credentials in URLs.
+    `WANDB_API_KEY`, their values in this process, credentials in URLs and headers, private keys, and tokens with the
+    form of those of the Hub, GitHub, GitLab, Slack, AWS and others.
 
     Args:
         text: Command line, message or setting.
@@ -61,6 +90,34 @@ def masked(text: str) -> str:
     for pattern in _PATTERNS:
         text = pattern.sub(rf"\g<1>{MASK}", text)
     return text
+
+
+def masked_in(value: Any) -> Any:
+    """Masks the secrets in all texts of a nested value.
+
+    Args:
+        value: A text, or lists, tuples and dictionaries of any values.
+
+    Returns:
+        A copy; other values are unchanged.
+
+    Example:
+        >>> masked_in({"tags": ["news", "glpat-aB3dE6gH9aB3dE6gH9"], "hub_token": "abc", "epochs": 3})
+        {'tags': ['news', '<secret>'], 'hub_token': '<secret>', 'epochs': 3}
+    """
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {
+            masked_in(name): MASK if isinstance(item, str) and _names_secret(name) else masked_in(item)
+            for name, item in value.items()
+        }
+    return type(value)(map(masked_in, value)) if type(value) in (list, tuple) else value
+
+
+def _names_secret(name: object) -> bool:
+    """Checks whether the value of a name is secret: a single word, such as "password", may be a label."""
+    return isinstance(name, str) and _LONG_NAME.fullmatch(name) is not None
 
 
 def _secrets() -> list[str]:

@@ -27,6 +27,16 @@ HUB = "hf_" + "aB3dE6gH9" * 4
         f"https://bucket.example.org/a.csv?X-Amz-Signature={TOKEN}",
         f"401 for 'Authorization: Bearer {TOKEN}'",
         f"unknown arguments ['--hub_tokn', '{HUB}']",
+        f"apikey={TOKEN}",
+        f"api_key={TOKEN} or api-key: {TOKEN}",
+        f"passphrase={TOKEN}",
+        f"password = '{TOKEN}'",
+        f"curl -H 'X-Api-Key: {TOKEN}'",
+        f"Authorization: Token {TOKEN}",
+        f"postgres://ada:{TOKEN}@at@db.example.org/x",
+        f"git+ssh://{TOKEN}@example.org/a.git",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{TOKEN}\n-----END RSA PRIVATE KEY-----",
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\n{TOKEN}",
     ],
 )
 def test_a_secret_is_masked(text):
@@ -37,6 +47,30 @@ def test_a_secret_is_masked(text):
     assert masked(hidden) == hidden
 
 
+RANDOM = "aB3dE6gH9" * 4
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        *(f"{prefix}_{RANDOM}" for prefix in ("hf", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "npm", "sk_live")),
+        *(f"{prefix}-{RANDOM}" for prefix in ("glpat", "sk", "sk-proj", "sk-ant-api03", "pypi")),
+        *(f"xox{kind}-123456789012-{RANDOM}" for kind in "abeprs"),
+        *(f"{prefix}IOSFODNN7EXAMPLE" for prefix in ("AKIA", "ASIA")),
+        f"AIza{RANDOM[:35]}",
+        f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{RANDOM}",
+        "Basic YWRhOmxvdmVsYWNlMTgxNQ==",
+        f"Bearer {RANDOM}",
+    ],
+)
+@pytest.mark.parametrize("frame", ["{}", "trained with {}.", "'{}'", "x={};y", "Authorization: {}"])
+def test_a_credential_is_known_by_its_form(frame, secret):
+    hidden = masked(frame.format(secret))
+    assert "<secret>" in hidden
+    assert secret.split()[-1] not in hidden
+    assert RANDOM not in hidden
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -44,6 +78,15 @@ def test_a_secret_is_masked(text):
         "Secret: a novel; Password, the; monkey: an animal; token: a word",
         "https://hub.example.org/a.csv?keys=3&page=2 and ada@example.org",
         "hf_gile, hf_gile_cli",
+        "Basic authorization; Basic Instructions for Beginners; basic knowledge; Authorization: basic knowledge",
+        "Bearer responsibilities; the bearer of bad news; Bearer-Token",
+        "Task-oriented-dialogue-systems-of-2026; sk-learn-based-classifiers-for-texts; risk-2026-Assessment-Of-Banks",
+        "Low-key: calm; turn-key: ready; passphrase: a long password; API keys: how to use them; Public-key: a key",
+        "npm_internationalization, ghs_abbreviationsandmore",
+        "npm_packages, ghp_, glpat-, AKIA, xoxb-, eyJ, github_pat_, an Akia of Asia",
+        "-----BEGIN CERTIFICATE-----",
+        "AutoModel.from_pretrained(name, token=True, use_auth_token=None)",
+        "https://example.org/@ada/a?mail=a@b.org",
     ],
 )
 def test_text_without_secrets_is_unchanged(text):
@@ -59,6 +102,27 @@ def test_the_value_of_a_secret_variable_is_masked_everywhere(monkeypatch, name):
 def test_the_value_of_a_secret_flag_is_masked_everywhere(monkeypatch):
     monkeypatch.setattr("sys.argv", ["hf-gile", "push", "model", "ada/gile", "--token", TOKEN])
     assert explain_error(OSError(f"the header b'{TOKEN}' is illegal")) == "the header b'<secret>' is illegal"
+
+
+def test_no_field_of_a_card_or_report_keeps_a_secret():
+    secret, word = f"ghp_{RANDOM}", "ghp"
+    texts = dict.fromkeys(
+        ("model_name", "summary", "dataset_name", "dataset_license", "citation", "example_text"), secret
+    )
+    info = CardInfo(
+        **texts,
+        limits=["ordinary", f"needs {secret}"],
+        tags=[secret],
+        example_labels={secret: secret, "password": "how to log in"},
+        energy={"source": secret, "hardware_used": [{"name": secret}], "emissions": 1.5},
+    )
+    assert word not in repr(info)
+    assert info.example_labels["password"] == "how to log in"
+    assert info.energy["emissions"] == 1.5
+    fields = {"dataset": secret, "split": secret, "versions": {secret: secret}, "examples": {"a": [secret]}}
+    report = Report(metrics={}, labels=[], history=[{"note": secret, "loss": 0.5}], **fields)
+    assert word not in report.to_json()
+    assert report.history[0]["loss"] == 0.5
 
 
 def test_cards_and_reports_contain_no_secrets():

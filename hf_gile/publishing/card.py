@@ -85,6 +85,8 @@ def make_card(
     """
     with needs_extra("train", "a model card"):
         import jinja2  # noqa: F401  (ModelCard needs it, but does not name the extra)
+    info = replace(info)  # masks secrets again: fields may have changed
+    report = None if report is None else replace(report)
     model = unwrapped(model)
     if info.base_model is None and model.config.text_config.reads_pretrained:
         with suppress(ValueError):  # not a name on the Hub

@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from os import PathLike
 from pathlib import Path
 from reprlib import repr as shortened
@@ -77,7 +77,7 @@ def write_card(
         staged.write_text(text, encoding="utf-8")
     if info is not None:
         defaults = asdict(CardInfo())
-        content = {name: value for name, value in asdict(info).items() if value != defaults[name]}
+        content = {name: value for name, value in asdict(replace(info)).items() if value != defaults[name]}
         content = json.loads(json.dumps(content, default=lambda number: number.item()))  # numpy scalars
         with whole_file(folder / CARD_FILE) as staged:
             staged.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")

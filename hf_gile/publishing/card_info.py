@@ -8,7 +8,7 @@ from huggingface_hub import ModelCard
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-from ..masking import masked
+from ..masking import masked_in
 
 EMISSIONS = ("emissions", "source", "training_type", "geographical_location", "hardware_used")
 """Fields of the Hub about the energy used in training."""
@@ -23,7 +23,7 @@ _LISTS = ("language", "datasets", "tags", "limits")
 class CardInfo:
     """Information about a model that its files do not contain. Missing information is left out of the card.
 
-    Secrets, such as a token in `training_command`, are masked.
+    Secrets in any field, such as a token in `training_command`, are masked.
 
     `summary`, `training_data`, `limits` and `citation` are inserted verbatim and may use Markdown.
 
@@ -98,8 +98,7 @@ class CardInfo:
             is_described = name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
             if not isinstance(value, kind) or not is_described:
                 raise ValueError(f"{name} must be {expected}, got {value!r}")
-            if isinstance(value, str):
-                setattr(self, name, masked(value))
+            setattr(self, name, masked_in(value))
         for code in self.language:
             if not re.fullmatch(LANGUAGE_CODE, code):
                 raise ValueError(f"language must contain ISO 639 codes, such as 'en', or 'multilingual', got {code!r}")

@@ -7,7 +7,7 @@ import json
 import math
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..masking import masked
+from ..masking import masked_in
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
 from ..metrics.calibration import softmax_to_sigmoid_logits
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
@@ -64,7 +64,7 @@ class Report:
         documents: Number of documents N.
         dataset: Name of the dataset.
         split: Split of the dataset.
-        command: The command that reproduces the report; secrets in it are masked.
+        command: The command that reproduces the report; secrets in all texts are masked.
         versions: Versions of the software.
         examples: Example texts by label id, for the labels on the card.
 
@@ -87,8 +87,8 @@ class Report:
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.command is not None:
-            self.command = masked(self.command)
+        for name in ("command", "dataset", "split", "versions", "examples", "history"):
+            setattr(self, name, masked_in(getattr(self, name)))
         self.history = [{name: _to_python(value) for name, value in row.items()} for row in self.history]
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -103,7 +103,7 @@ class Report:
 
     def to_json(self) -> str:
         """Returns the JSON text that `save` writes."""
-        rows = {"format_version": FORMAT_VERSION, **asdict(self)}
+        rows = {"format_version": FORMAT_VERSION, **asdict(replace(self))}  # masks fields that have changed
         # One line per label, so that the file can be read and compared.
         labels = ",\n    ".join(json.dumps(label, ensure_ascii=False, allow_nan=False) for label in rows.pop("labels"))
         head = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)[:-2]

@@ -19,7 +19,7 @@ import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
 from ..data.files import read_yaml
-from ..masking import is_secret, masked
+from ..masking import is_secret, masked, masked_in
 from ..writing import whole_file
 
 Recipe = TypeVar("Recipe")
@@ -133,8 +133,9 @@ def parse_settings(
             _set_defaults(parser, Path(path))
     settings, args = parser.parse(words)
     settings.changed_steps = [name for name in STEPS if getattr(args, name) != usual[name]]
-    if args.hub_token:  # huggingface_hub reads HF_TOKEN; arguments are copied to every checkpoint
+    if args.hub_token:  # huggingface_hub reads HF_TOKEN
         os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
+    _mask_texts(args)
     try:
         if not str(args.output_dir or "").strip():
             raise ValueError("output_dir must be a folder, got an empty name: name a folder, or leave it out")
@@ -348,6 +349,19 @@ def _convert(parser: FlagParser, action: argparse.Action, name: str, value: obje
         parser.error(f"--config: {name}: {error}")
 
 
+_PATHS = ("output_dir", "logging_dir", "resume_from_checkpoint", "deepspeed")
+
+
+def _mask_texts(args: TrainingArguments) -> None:
+    """Masks secrets in texts such as `run_name`, since arguments are copied to every checkpoint; paths stay."""
+    for field in fields(args):
+        value = getattr(args, field.name)
+        if field.name not in _PATHS and isinstance(value, str | list | dict):
+            safe = masked_in(value)
+            if safe != value:
+                setattr(args, field.name, safe)
+
+
 def _save_settings(settings: object, args: TrainingArguments) -> None:
     """Saves the settings of the recipe, without secrets, and training arguments that differ from the defaults."""
     saved = {"output_dir": args.output_dir}
@@ -362,7 +376,7 @@ def _save_settings(settings: object, args: TrainingArguments) -> None:
             saved[field.name] = value
     saved = {name: value for name, value in saved.items() if not is_secret(name)}
     folder = Path(args.output_dir)
-    text = masked(yaml.safe_dump(saved, sort_keys=False, allow_unicode=True))
+    text = yaml.safe_dump(masked_in(saved), sort_keys=False, allow_unicode=True)
     try:
         with whole_file(folder / "settings.yaml") as staged:
             staged.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
@@ -71,6 +72,15 @@ def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
     saved = yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8"))
     assert saved["data"] == "https://<secret>@example.org/a.csv"
     assert "hub_token" not in saved
+
+
+def test_texts_of_training_arguments_keep_no_secret(parse, tmp_path):
+    secret = "ghp_" + 4 * "aB3dE6gH9"
+    _, args = parse("--data", "there", "--run_name", f"runs/{secret}", "--optim_args", f"api_key={secret}")
+    torch.save(args, tmp_path / "training_args.bin")  # as the Trainer does for every checkpoint
+    assert secret.encode() not in (tmp_path / "training_args.bin").read_bytes()
+    assert args.run_name == "runs/<secret>"
+    assert secret not in (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
 
 
 def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
