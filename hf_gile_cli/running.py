@@ -33,6 +33,8 @@ _CUSTOM_CODE = re.compile(r"The repository (.+?) (?:contains|references) custom 
 # Control characters except tab and newline, bidirectional controls, line separators and lone surrogates.
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_LONGEST = 4000  # characters of a message
+
 _debug = False
 
 
@@ -162,7 +164,7 @@ def explain_error(error: BaseException) -> str:
 
     is_system_error = "(os error " in str(error)  # such as a full disk, as reported by Rust libraries
     if not isinstance(error, _EXPECTED_ERRORS) and not is_system_error:
-        description = f"{type(error).__name__}: {error}"
+        description = f"{type(error).__name__}: {error}"[:_LONGEST]
         return f"{masked(description)} (unexpected error; hf-gile --debug ... shows the traceback)"
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -172,6 +174,8 @@ def explain_error(error: BaseException) -> str:
         message = f"{code[1]} has custom code, which hf-gile does not run"
     for words, flag in _FLAGS.items():
         message = message.replace(words, flag)
+    if len(message) > _LONGEST:  # may quote a value of any size from a file
+        message = f"{message[:_LONGEST]}..."
     return masked(message) or type(error).__name__
 
 

@@ -92,6 +92,7 @@ def serve(
         port=port,
         http=partial(Connection, limits=limits, opened={}),  # type: ignore[arg-type]
         ws="none",
+        backlog=max(1, limits.connections // 4),  # accepted at a time, before any is closed
         # Otherwise any process of this machine could pretend to be another client, and so escape the limits.
         proxy_headers=FORWARDED in os.environ,
         access_log=False,

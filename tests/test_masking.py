@@ -6,6 +6,7 @@ import pytest
 
 from hf_gile.masking import masked
 from hf_gile.publishing import CardInfo, Report
+from hf_gile.publishing.card_files import write_card
 from hf_gile_cli.running import explain_error
 
 TOKEN = "mellon-und-tritt-ein"
@@ -123,6 +124,25 @@ def test_no_field_of_a_card_or_report_keeps_a_secret():
     report = Report(metrics={}, labels=[], history=[{"note": secret, "loss": 0.5}], **fields)
     assert word not in report.to_json()
     assert report.history[0]["loss"] == 0.5
+
+
+def test_the_files_of_a_card_contain_no_secret_that_was_added_later(make_model, tmp_path):
+    info, secret = CardInfo(repo_id="ada/gile"), f"glpat-{RANDOM}"
+    info.limits.append(f"needs {secret}")
+    info.example_labels[secret] = "a label"
+    report = Report(metrics={"micro_f1": 0.5}, labels=[], documents=3)
+    report.examples = {"Iron": [secret]}
+    write_card(tmp_path, make_model()[0], info, report)
+    report.save(tmp_path / "results.json")
+    for name in ("README.md", "card.yaml", "results.json"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert RANDOM not in text
+        assert "secret" in text
+
+
+def test_a_message_does_not_quote_a_whole_file():
+    assert len(explain_error(ValueError("a" * 99_999))) < 5000
+    assert len(explain_error(KeyError("a" * 99_999))) < 5000
 
 
 def test_cards_and_reports_contain_no_secrets():

@@ -239,7 +239,7 @@ def _check_fields(config: PreTrainedConfig) -> None:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
         if name.endswith("_act") and value not in ACT2FN:
             raise ValueError(
-                f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), got {value!r}"
+                f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), got {value!r:.100}"
             )
 
 
@@ -669,7 +669,7 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(f"row_words {self.row_words} has no effect: set lexical and label_rows, or leave it out")
         for group, weights in self.term_weights.items():
             if group not in WEIGHTED or not isinstance(weights, Mapping):
-                raise ValueError(f"term_weights has 'seen', 'rare' and 'unseen', got {group!r}: {weights!r:.100}")
+                raise ValueError(f"term_weights has 'seen', 'rare' and 'unseen', got {group!r:.100}: {weights!r:.100}")
             if group != "unseen" and not self.label_rows:
                 raise ValueError(f"term_weights[{group!r}] has no effect: labels are seen if they have label_rows")
             terms = [term for term in TERMS if group != "unseen" or group in TERMS[term]]
@@ -693,7 +693,7 @@ class GileConfig(PreTrainedConfig):
         check_calibration(self.calibration, self.problem_type)
         for group, threshold in self.thresholds.items():
             if group not in GROUPS:
-                raise ValueError(f"thresholds are for 'seen' and 'unseen' labels, got {group!r}")
+                raise ValueError(f"thresholds are for 'seen' and 'unseen' labels, got {group!r:.100}")
             if not 0 <= threshold <= 1:
                 raise ValueError(f"thresholds[{group!r}] must be a probability between 0 and 1, got {threshold!r}")
 
@@ -719,11 +719,11 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
     for group, numbers in calibration.items():
         where = f"calibration[{group!r}]"
         if group not in GROUPS:
-            raise ValueError(f"calibration is for 'seen' and 'unseen' labels, got {group!r}")
+            raise ValueError(f"calibration is for 'seen' and 'unseen' labels, got {group!r:.100}")
         method = numbers.get("method") if isinstance(numbers, Mapping) else None
         if method not in METHODS:
             raise ValueError(
-                f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r}"
+                f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r:.100}"
             )
         if set(numbers) != {"method", *METHODS[method]}:
             raise ValueError(
@@ -739,9 +739,9 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             if method == "spline":
                 _check_knots(f"{where}: {name}", value)
             elif not _is_number(value):
-                raise ValueError(f"{where}: {name} must be a finite number, got {value!r}")
+                raise ValueError(f"{where}: {name} must be a finite number, got {value!r:.100}")
             elif name == "scale" and not value > 0:
-                raise ValueError(f"{where}: scale must be positive, got {value!r}")
+                raise ValueError(f"{where}: scale must be positive, got {value!r:.100}")
         if method == "spline" and len(numbers["logits"]) != len(numbers["values"]):
             raise ValueError(f"{where}: got {len(numbers['logits'])} logits, but {len(numbers['values'])} values")
 
@@ -749,7 +749,7 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
 def _check_knots(name: str, numbers: object) -> None:
     """Refuses coordinates of spline knots that are not an increasing list of finite numbers."""
     if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
-        raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r}")
+        raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r:.100}")
     steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type used to apply them
     for position in (~(steps > 0)).nonzero()[:1, 0].tolist():
         first, second = numbers[position], numbers[position + 1]

@@ -86,7 +86,7 @@ class CardInfo:
             value = getattr(self, name)
             value = [value] if isinstance(value, str) else value
             if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-                raise ValueError(f"{name} must be a list of texts, got {value!r}; in YAML, quote words such as no")
+                raise ValueError(f"{name} must be a list of texts, got {value!r:.200}; in YAML, quote words such as no")
             setattr(self, name, list(value))
         for declared in fields(self):
             name, value = declared.name, getattr(self, declared.name)
@@ -97,14 +97,17 @@ class CardInfo:
             }.get(name, (list if name in _LISTS else str | None, "a text"))
             is_described = name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
             if not isinstance(value, kind) or not is_described:
-                raise ValueError(f"{name} must be {expected}, got {value!r}")
+                raise ValueError(f"{name} must be {expected}, got {value!r:.200}")
             setattr(self, name, masked_in(value))
         for code in self.language:
             if not re.fullmatch(LANGUAGE_CODE, code):
-                raise ValueError(f"language must contain ISO 639 codes, such as 'en', or 'multilingual', got {code!r}")
+                raise ValueError(
+                    f"language must contain ISO 639 codes, such as 'en', or 'multilingual', got {code!r:.99}"
+                )
         if self.license is not None and not re.fullmatch(LICENSE_ID, self.license):
             raise ValueError(
-                f"license must be the id of a licence on the Hub, such as 'apache-2.0' or 'other', got {self.license!r}"
+                f"license must be the id of a licence on the Hub, such as 'apache-2.0' or 'other', got "
+                f"{self.license!r:.200}"
             )
         ids: dict[str, list[str | None]] = {
             "repo_id": [self.repo_id],
@@ -116,7 +119,7 @@ class CardInfo:
                 try:
                     validate_repo_id("none" if value is None else value)
                 except HFValidationError as error:
-                    raise ValueError(f"{name} must be an id on the Hub, got {value!r} ({error})") from None
+                    raise ValueError(f"{name} must be an id on the Hub, got {value!r:.200} ({error})") from None
         unknown = set(self.energy or ()) - {"energy_consumed", *EMISSIONS}
         if unknown:
             names = ", ".join(("energy_consumed", *EMISSIONS))

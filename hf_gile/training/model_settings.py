@@ -220,9 +220,9 @@ class ModelSettings(ReportSettings):
         try:
             value = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"{name} must be JSON: {error}, got {text!r}") from None
+            raise ValueError(f"{name} must be JSON: {error}, got {text!r:.200}") from None
         if not isinstance(value, dict):
-            raise ValueError(f"{name} must be a JSON object, got {text!r}")
+            raise ValueError(f"{name} must be a JSON object, got {text!r:.200}")
         return value
 
     def model_fields(self, unit: Unit, **other_fields: Any) -> dict[str, Any]:
