@@ -92,7 +92,7 @@ def masked(text: str) -> str:
     return text
 
 
-def masked_in(value: Any) -> Any:
+def masked_in(value: object) -> Any:
     """Masks the secrets in all texts of a nested value.
 
     Args:
@@ -112,7 +112,11 @@ def masked_in(value: Any) -> Any:
             masked_in(name): MASK if isinstance(item, str) and _names_secret(name) else masked_in(item)
             for name, item in value.items()
         }
-    return type(value)(map(masked_in, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, list):
+        return [masked_in(item) for item in value]
+    if type(value) is tuple:
+        return tuple(masked_in(item) for item in value)
+    return value
 
 
 def _names_secret(name: object) -> bool:

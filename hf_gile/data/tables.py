@@ -200,10 +200,6 @@ def table_of(
     return documents, None if names is None else LabelSet.from_names(names)
 
 
-_ESCAPED = {"id", "name", "description", "language", "seen", "count"}
-"""Columns of files of labels that hf_gile writes, in which formulas are escaped."""
-
-
 def load_labels(
     path: str | os.PathLike[str],
     *,
@@ -249,12 +245,7 @@ def load_labels(
     names, description_columns = _as_tuple(name), _as_tuple(description) if description else ()
     synonym_columns = _as_tuple(synonyms) if synonyms else ()
     needed = [id, *names, *description_columns, *synonym_columns, *([] if language is None else [language])]
-    rows = list(read_rows(Piece(str(file)), report, form, needed, all_columns=True))
-    if data_suffix(file) in (".csv", ".tsv") and all(_ESCAPED.issubset(row) for _, _, row in rows):
-        rows = [
-            (where, position, {name: unescape_formula(cell) for name, cell in row.items()})
-            for where, position, row in rows
-        ]
+    rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, needed, all_columns=True)))
     extra = {field.name for field in fields(Label)}
     if not (description_columns or synonym_columns or language) and all(extra.issuperset(row) for _, _, row in rows):
         description_columns, synonym_columns, language = ("description",), ("synonyms",), "language"
@@ -288,6 +279,18 @@ def load_labels(
         labels[label_id], positions[label_id] = label, where
         hints[label_id] = [other for other in label_names if other != label.name]
     return distinguish(labels.values(), hints, report, str(file))
+
+
+# Columns of the label files that hf_gile writes, in which formulas are escaped.
+_WRITTEN = {"id", "name", "description", "language", "seen", "count"}
+
+
+def _unescape_row(row: tuple[str, str, Mapping[str, Any]]) -> tuple[str, str, Mapping[str, Any]]:
+    """Reverses `escape_formula` in a row that hf_gile wrote: all its cells are texts, as in CSV."""
+    where, position, cells = row
+    if not _WRITTEN.issubset(cells) or not all(isinstance(cell, str) for cell in cells.values()):
+        return row
+    return where, position, {name: unescape_formula(cell) for name, cell in cells.items()}
 
 
 def short_names(files: Sequence[Path]) -> dict[str, str]:
