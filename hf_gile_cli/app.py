@@ -18,7 +18,8 @@ app = new_group(
 
     Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 terminated. Results go to standard output,
     messages to standard error.
-    """
+    """,
+    completion=True,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from .measure import Documents
-from .options import Revision
-from .running import add_command, counted, note
+from .options import Json, Revision
+from .running import add_command, counted, note, write_json
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,6 +38,7 @@ class Auditing(Documents):
         str | None,
         typer.Option(metavar="FOLDER", help="Index of the labels, written by `hf-gile index`, to avoid encoding them."),
     ] = None
+    as_json: Json = False
     revision: Revision = None
 
 
@@ -77,6 +78,9 @@ def audit(options: Auditing) -> None:
             findings, run_audit(model, processor, later["text"], later["labels"], **settings), options.most or MOST
         )
     write_audit(options.output, findings, model.label_set, rows["id"], rows["text"], rows["labels"], drifting)
+    if options.as_json:
+        counts = {"wrong": findings.wrong, "missing": findings.missing, "documents": findings.documents()}
+        write_json({name: len(rows) for name, rows in counts.items()})
     note(
         f"{counted(len(findings.wrong), 'least probable assigned label')}, "
         f"{counted(len(findings.missing), 'most probable missing label')}, in "

@@ -1,7 +1,6 @@
 """`hf-gile labels`: shows and changes the labels of a file or of a saved model."""
 
 import difflib
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -12,13 +11,14 @@ import typer
 
 from .options import (
     Encoding,
+    Json,
     LabelColumns,
     LabelSynonyms,
     OnError,
     Revision,
     check_on_error,
 )
-from .running import add_command, counted, new_group, note, visible
+from .running import add_command, counted, new_group, note, visible, write_json
 from .saved_model import is_hub_name
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def show(
     ] = None,
     sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="Sort order.")] = "column",
     limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Maximum number of labels; 0 for all.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="All fields of each label, as a .jsonl label file.")] = False,
+    as_json: Json = False,
     revision: Revision = None,
 ) -> None:
-    """Show labels: id, training documents, threshold, name.
+    """Show labels: id, training documents, threshold, name. With --json, all fields, as a .jsonl label file.
 
     hf-gile labels show MODEL
     hf-gile labels show MODEL --search "heart fail" --sort count
@@ -101,7 +101,7 @@ def show(
     shown = matching[: limit or None]
     if as_json:
         for label in shown:
-            sys.stdout.write(visible(json.dumps(asdict(label), ensure_ascii=False)) + "\n")
+            write_json(asdict(label))
     elif shown:
         rows = [
             (

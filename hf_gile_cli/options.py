@@ -18,6 +18,7 @@ TextColumns = Annotated[
 IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column with the ids.")]
 Encoding = Annotated[str, typer.Option(metavar="NAME", help="Encoding of text files, such as windows-1252.")]
 OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do with malformed lines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row, instead of a table.")]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of texts scored together.")]
 
 LabelFile = Annotated[

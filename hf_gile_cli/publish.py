@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Model, Revision
-from .running import add_command, counted, note, visible
+from .options import Json, Model, Revision
+from .running import add_command, counted, note, visible, write_json
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
 
@@ -106,6 +106,7 @@ def push(
         typer.Option(metavar="TOKEN", help="Access token.  [default: from HF_TOKEN or `hf auth login`]"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without uploading anything.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Upload a saved model to the Hub in one atomic commit.
 
@@ -128,6 +129,9 @@ def push(
         dry_run=dry_run,
     )
     for file in publication.changes:
+        if as_json:
+            write_json({"status": file.status, "size": file.size, "path": file.path})
+            continue
         sys.stdout.write(f"{file.status:9}  {file.size:14,}  {visible(file.path)}\n")
     for path, reason in publication.left_out:
         note(f"left out: {path}, {reason}")
@@ -148,7 +152,7 @@ def push(
         note(f"{changes}, commit {publication.commit[:12]}: {publication.pull_request or publication.url}")
 
 
-def verify(model: Model, revision: Revision = None) -> None:
+def verify(model: Model, as_json: Json = False, revision: Revision = None) -> None:
     """Compare the code of a model with the installed package, by hash, without running it.
 
     trust_remote_code=True runs the Python files of a model. Prints the status of each file (same, differs, unknown or
@@ -161,9 +165,15 @@ def verify(model: Model, revision: Revision = None) -> None:
 
     check = verify_code(model, revision)
     for name, (digest, status) in check.files.items():
-        sys.stdout.write(f"{status:8}  {digest[:16]:16}  {visible(name)}\n")
+        if as_json:
+            write_json({"status": status, "sha256": digest, "path": name})
+        else:
+            sys.stdout.write(f"{status:8}  {digest[:16]:16}  {visible(name)}\n")
     for reference in check.elsewhere:
-        sys.stdout.write(f"{'elsewhere':8}  {visible(reference)}\n")
+        if as_json:
+            write_json({"status": "elsewhere", "path": reference})
+        else:
+            sys.stdout.write(f"{'elsewhere':8}  {visible(reference)}\n")
     sys.stdout.flush()
     if not check.is_same:
         note(f"{model} has code that differs from the installed hf-gile: review the code before you trust it")

@@ -1,9 +1,10 @@
 """Implements the shared behaviour of commands: error messages, exit codes, standard output and standard error."""
 
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import wraps
@@ -58,16 +59,17 @@ def debug_errors(enabled: bool) -> None:
     _debug = enabled
 
 
-def new_group(text: str) -> typer.Typer:
+def new_group(text: str, completion: bool = False) -> typer.Typer:
     """Creates a group of commands.
 
     Args:
         text: Help text of the group.
+        completion: Whether it has options that install completion for a shell.
     """
     # Plain help starts faster than rich help and prints examples unchanged at any terminal width.
     return typer.Typer(
         help=help_text(text),
-        add_completion=False,
+        add_completion=completion,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -141,7 +143,7 @@ def help_text(text: str) -> str:
     blocks = []
     for block in cleandoc(text).split("\n\n"):
         lines = [line.strip() for line in block.splitlines()]
-        is_example = all(_COMMAND.search(line) for line in lines)
+        is_example = block.startswith("    ") or all(_COMMAND.search(line) for line in lines)
         blocks.append("\n".join(["\b", *lines] if is_example else lines))
     return "\n\n".join(blocks)
 
@@ -186,6 +188,15 @@ def note(text: str) -> None:
         text: Message; it may contain untrusted text.
     """
     typer.echo(visible(text), err=True)
+
+
+def write_json(row: Mapping[str, Any]) -> None:
+    """Writes a line of JSON to standard output, for `--json`.
+
+    Args:
+        row: A row of a table; it may contain untrusted text.
+    """
+    sys.stdout.write(visible(json.dumps(row, ensure_ascii=False)) + "\n")
 
 
 def visible(text: str) -> str:

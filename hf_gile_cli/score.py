@@ -263,8 +263,9 @@ def _score_into_lines(options: Scoring) -> None:
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 
     written = unknown = 0
-    with _progress(sources) as bar:
+    with _progress(sources, streams) as bar:
         for source, stream, texts in zip(sources, streams, documents, strict=True):
+            before = report.records
             for batch in _batches(source, stream, texts, options.batch_size):
                 pipe.call_count = 0  # prevents the advice of Transformers on GPUs to use a dataset
                 answers = pipe([document.text for document in batch], labels, batch_size=options.batch_size, **call)
@@ -274,6 +275,8 @@ def _score_into_lines(options: Scoring) -> None:
                 sys.stdout.flush()
                 written += len(batch)
                 bar.update(len(batch))
+            if report.records == before:
+                note(f"no texts in {'standard input' if source == '-' else source}")
     _print_summary(report, written, unknown)
 
 
@@ -307,11 +310,16 @@ def _round_numbers(value: object) -> Any:
     return [_round_numbers(item) for item in value] if isinstance(value, list) else value
 
 
-def _progress(sources: Sequence[str]) -> Any:
+def _progress(sources: Sequence[str], streams: Sequence[IO[bytes] | str]) -> Any:
     from tqdm.auto import tqdm
 
-    # None shows a bar if standard error is a terminal. Typed or piped input gets no bar.
-    return tqdm(unit=" texts", disable=True if "-" in sources else None)
+    waits = any(_may_block(source, stream) for source, stream in zip(sources, streams, strict=True))
+    # None shows a bar if standard error is a terminal. Typed or piped input gets no bar, nor do answers on a terminal.
+    return tqdm(unit=" texts", disable=True if waits or sys.stdout.isatty() else None)
+
+
+def _may_block(source: str, stream: IO[bytes] | str) -> bool:
+    return source == "-" and not _is_file(stream)
 
 
 def _standard_input() -> IO[bytes]:
@@ -331,8 +339,7 @@ def _is_file(stream: Any) -> bool:
 def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size: int) -> Iterator[list[T]]:
     if source == "-" and sys.stdin.isatty():
         note("reading texts from the terminal, one per line; press Ctrl-D to finish")
-    may_block = source == "-" and not _is_file(stream)
-    return ready_batches(documents, size) if may_block else _full_batches(documents, size)
+    return ready_batches(documents, size) if _may_block(source, stream) else _full_batches(documents, size)
 
 
 def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:

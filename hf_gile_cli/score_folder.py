@@ -1,6 +1,5 @@
 """`hf-gile score --output`: writes scores in atomic parts, with several processes and machines."""
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .running import counted, note
+from .running import counted, note, write_json
 
 if TYPE_CHECKING:
     from hf_gile.scoring import GileScorer, Reading
@@ -99,7 +98,7 @@ def show_folder(options: FolderOptions) -> None:
         raise typer.BadParameter("pass the folder of the run as --output FOLDER", param_hint="--status or --merge")
     run = ScoringRun.load(options.output)
     if options.status:
-        typer.echo(json.dumps(run.status()))
+        write_json(run.status())
     if options.merge is not None:
         rows = run.merge(options.merge)
         note(f"{counted(rows, 'row')} of {counted(len(run.parts), 'part')} written to {options.merge}")

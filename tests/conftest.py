@@ -9,10 +9,12 @@ from pathlib import Path
 
 # Read when the libraries are imported, here and in processes that tests start. Caches of the user, or of another run,
 # would decide which modules are imported, and would fill up with files of tests.
-HOME = tempfile.mkdtemp(prefix="hf_gile-tests-")
-os.environ["HF_HOME"] = HOME
-for name in ("HF_MODULES_CACHE", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_EVALUATE_CACHE", "HF_METRICS_CACHE"):
-    os.environ.pop(name, None)
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf_gile-tests-")
+os.environ.pop("HF_MODULES_CACHE", None)
+os.environ.pop("HF_HUB_CACHE", None)
+os.environ.pop("HF_DATASETS_CACHE", None)
+os.environ.pop("HF_EVALUATE_CACHE", None)
+os.environ.pop("HF_METRICS_CACHE", None)
 # Read when transformers is imported: tests must not access the Hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -33,6 +35,7 @@ DOCUMENTS = [
     "The failing heart pumps less blood. Cardiac output was measured in 30 patients.",
     "Rats were fed a diet low in iron. Blood was drawn, and iron was measured.",
 ]
+HOME = os.environ["HF_HOME"]
 LABELS = {
     "Heart Failure": "the heart pumps less blood",
     "Milk, Human": "breast milk",

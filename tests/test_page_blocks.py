@@ -12,6 +12,7 @@ from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, LabelSet
 from hf_gile.exports import export_onnx
+from hf_gile.publishing import save
 from hf_gile.training import GileLoss, encode_dataset, model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[1]
@@ -90,6 +91,17 @@ def test_the_torch_export_example_runs(make_model):
     names = run("pretrained.md", "model.eval()", {"torch": torch, "model": model, "inputs": inputs})
     exported = names["program"].module()(inputs["input_ids"], inputs["attention_mask"])
     torch.testing.assert_close(exported["logits"], model(**inputs).logits)
+
+
+def test_the_example_with_vectors_of_texts_runs_for_the_default_kind_of_model(save_text_encoder):
+    encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron"])
+    kind = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "lexical": True}
+    model = model_from_text_encoder(encoder, num_labels=3, freeze_text_encoder=True, **kind)
+    processor = processor_from_text_encoder(encoder, model.config)
+    model.set_labels(labels, processor)
+    save("model", model, processor, index=False, card=False)
+    vectors = run("exports.md", "import torch\nfrom transformers", {})["vectors"]
+    assert vectors.shape == (1, model.project_stored_labels().shape[1])
 
 
 @pytest.mark.slow  # as all exports to ONNX

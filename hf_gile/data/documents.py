@@ -30,6 +30,7 @@ from .tables import document_id
 FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""
 
+_WITH_HEADER = ("csv", "tsv")
 _SUFFIX_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json", ".parquet": "parquet"}
 
 
@@ -71,8 +72,8 @@ def read_documents(
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the format is unknown or a column is missing; also for a malformed line, unless the report says
-            to skip. The message names file and line.
+        ValueError: If the format is unknown or a column is missing; also for a malformed line or an empty CSV file,
+            unless the report says to skip. The message names file and line.
 
     Example:
         >>> from io import BytesIO
@@ -104,18 +105,21 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
 
     Returns:
         Parts split at line breaks (of uncompressed text or JSON lines), row groups of a Parquet file (small groups are
-        merged), or the whole file; an empty list for an empty file.
+        merged), or the whole file; an empty list for an empty file of text or JSON lines.
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the encoding is unknown.
+        ValueError: If the encoding is unknown, or a file of another format is empty.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     encoding = resolve_encoding(encoding)
+    format = format or _infer_format(path)
     if Path(path).stat().st_size == 0:
-        return []
-    if (format or _infer_format(path)) in ("text", "jsonl"):
+        if format in ("text", "jsonl"):
+            return []
+        raise ValueError(f"{path}: empty file, not {format}: fix it, or leave it out")
+    if format in ("text", "jsonl"):
         return line_pieces(Path(path), encoding, size)
     return table_pieces(Path(path), Format(encoding), size)
 
@@ -155,9 +159,11 @@ def _parse_lines(
     format: str | None,
     report: ReadReport,
 ) -> Iterator[Document]:
+    first = next(lines, None)
+    lines = chain([] if first is None else [first], lines)
+    if first is None and format in _WITH_HEADER:
+        report.problem("empty file", f"{file}: empty file, without column names")
     if format is None:
-        first = next(lines, None)
-        lines = chain([] if first is None else [first], lines)
         format = "jsonl" if first is not None and _is_object(first[1]) else "text"
     if format == "text":
         for number, line in report.until_damage(lines, file):

@@ -10,6 +10,7 @@
 `parts` are encoded documents from `encode_parts`. The model has stored labels, seen labels first.
 """
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
@@ -199,6 +200,9 @@ def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
     trainer.add_callback(stop)
     if trainer.args.world_size > 1 and trainer.is_world_process_zero():
         tqdm.write(f"training in {trainer.args.world_size} processes")
+    wants_shards = trainer.args.fsdp or os.environ.get("ACCELERATE_USE_FSDP") == "true"
+    if wants_shards and trainer.args.device.type == "cpu" and trainer.is_world_process_zero():
+        tqdm.write("FSDP is ignored on a CPU: each process has the full model, as without --use_fsdp")
     trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer))
     trainer.remove_callback(stop)  # it would fail in later evaluations without its metric
     history = trainer.state.log_history

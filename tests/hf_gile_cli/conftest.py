@@ -15,8 +15,9 @@ from hf_gile_cli.app import app
 def run():
     """Runs a command in this process; returns a result with `exit_code`, `stdout` and `stderr`."""
 
-    def run_command(*arguments, input=None, ends=0):
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=input, prog_name="hf-gile")
+    def run_command(*arguments, input=None, ends=0, env=None):
+        words = [str(argument) for argument in arguments]
+        result = CliRunner().invoke(app, words, input=input, env=env, prog_name="hf-gile")
         assert result.exit_code == ends, result.output
         return result
 

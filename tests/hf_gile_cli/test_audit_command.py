@@ -19,7 +19,9 @@ def table(tmp_path):
 
 def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path):
     columns = ["--text", "body", "--labels", "tags", "--id", "id"]
-    result = run("audit", saved_model, table, *columns, "--output", tmp_path / "audit", "--most", 2, "--compare", table)
+    columns += ["--most", 2, "--compare", table, "--json"]
+    result = run("audit", saved_model, table, *columns, "--output", tmp_path / "audit")
+    assert json.loads(result.stdout) == {"wrong": 2, "missing": 2, "documents": 2}
     assert "2 least probable assigned labels, 2 most probable missing labels, in" in result.stderr
     assert {path.name for path in (tmp_path / "audit").iterdir()} == {
         "wrong.csv",

@@ -4,6 +4,7 @@ import os
 import re
 
 import pytest
+from tqdm import tqdm
 
 from hf_gile import (
     GileForSequenceClassification,
@@ -301,3 +302,39 @@ def test_only_the_messages_of_a_panic_are_hidden(capfd, error, shown):
     with pytest.raises(kind):
         fail()
     assert capfd.readouterr().err == shown
+
+
+@pytest.mark.parametrize("name", ["none.csv", "none.tsv", "none.csv.gz", "none.json", "none.parquet"])
+def test_an_empty_file_of_a_table_is_an_error(run, saved_model, tmp_path, name):
+    (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith(".gz") else b"")
+    assert f"{name}: empty file" in run("score", saved_model, tmp_path / name, ends=1).stderr
+    result = run("score", saved_model, tmp_path / name, "--on-error", "skip", ends=1)
+    assert "no text could be read" in result.stderr
+    if not name.endswith(".gz"):
+        assert (
+            f"{name}: empty file"
+            in run("score", saved_model, tmp_path / name, "--output", tmp_path / "o", ends=1).stderr
+        )
+
+
+@pytest.mark.parametrize("content", [("a.csv", "text,tags\n"), ("a.json", "[]"), ("a.jsonl", ""), ("a.txt", "")])
+def test_a_file_without_texts_gives_no_answers_and_a_note(run, saved_model, tmp_path, content):
+    name, text = content
+    (tmp_path / name).write_text(text)
+    result = run("score", saved_model, tmp_path / name)
+    assert (result.stdout, result.stderr) == ("", f"no texts in {tmp_path / name}\n")
+
+
+def test_empty_standard_input_gives_no_answers_and_a_note(run, saved_model):
+    result = run("score", saved_model, input="")
+    assert (result.stdout, result.stderr) == ("", "no texts in standard input\n")
+
+
+@pytest.mark.parametrize(("source", "disabled"), [("notes.txt", None), ("-", True)])
+def test_a_bar_is_shown_on_a_terminal_except_for_piped_input(run, saved_model, tmp_path, monkeypatch, source, disabled):
+    bars = []
+    monkeypatch.setattr("tqdm.auto.tqdm", lambda **options: bars.append(options) or tqdm(**options))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("iron\n" * 3)
+    run("score", saved_model, source, input="iron\n" * 3)
+    assert [options["disable"] for options in bars] == [disabled]  # None: if standard error is a terminal

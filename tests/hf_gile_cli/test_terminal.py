@@ -59,3 +59,20 @@ def test_a_traceback_is_optional_and_hides_secrets_and_control_characters(run, s
     assert "no label has the id '<secret>\\x1b[31m' among 5 labels" in message
     assert "irony-of-fate" not in message
     assert not OBEYED.search(message)
+
+
+def test_examples_in_help_have_a_line_each(run):
+    lines = [line.strip() for line in run("serve", "--help").stdout.splitlines()]
+    assert "hf-gile serve runs/mesh/auto/model --project mesh" in lines
+    assert "HF_GILE_TOKEN=... hf-gile serve user/model --host 0.0.0.0" in lines
+
+
+def test_the_shell_can_complete_commands(run):
+    environment = {"_HF_GILE_COMPLETE": "complete_bash", "COMP_WORDS": "hf-gile labels sh", "COMP_CWORD": "2"}
+    assert run(env=environment).stdout.split() == ["show"]
+
+
+def test_tables_can_be_printed_as_json(run, saved_model):
+    rows = [json.loads(line) for line in run("verify", saved_model, "--json").stdout.splitlines()]
+    assert {row["status"] for row in rows} == {"same"}
+    assert {"status", "sha256", "path"} == set(rows[0])

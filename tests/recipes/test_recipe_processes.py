@@ -3,41 +3,71 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["gile", "auto"])
-def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path, save_text_encoder, unit):
-    page = " ".join(PAGE.read_text(encoding="utf-8").split())
-    (command,) = re.findall(r"`torchrun (.*?) \$\(hf-gile train --where\) (.*?) --config mine.yaml`", page)
-    words = ("milk", "iron", "heart", "blood")
-    rows = [f"{word} {word} notes {number},{word.title()}" for number in range(20) for word in words]
-    (tmp_path / "notes.csv").write_text("\n".join(["text,labels", *rows]) + "\n")
-    settings = {"train_files": ["notes.csv"], "output_dir": "out", "num_train_epochs": 1, "min_count": 1}
-    settings |= {"text_encoder": save_text_encoder()} if unit == "auto" else {}
-    settings |= {"units": [unit], "per_device_train_batch_size": 7, "make_cards": False}
-    (tmp_path / "mine.yaml").write_text(json.dumps(settings))
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    launcher = [sys.executable, "-m", "torch.distributed.run", *command[0].split()]
+@pytest.fixture
+def train(tmp_path, save_text_encoder):
+    """Trains a unit on notes with a launcher; returns its standard output and the folder of the run."""
     recipe = subprocess.run(
         [sys.executable, "-m", "hf_gile_cli", "train", "--where"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    run = subprocess.run(
-        [*launcher, recipe, *command[1].split(), "--config", "mine.yaml"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
+    words = ("milk", "iron", "heart", "blood")
+    rows = [f"{word} {word} notes {number},{word.title()}" for number in range(20) for word in words]
+    (tmp_path / "notes.csv").write_text("\n".join(["text,labels", *rows]) + "\n")
+
+    def run(launcher, flags, unit):
+        settings = {"train_files": ["notes.csv"], "output_dir": "out", "num_train_epochs": 1, "min_count": 1}
+        settings |= {"text_encoder": save_text_encoder()} if unit == "auto" else {}
+        settings |= {"units": [unit], "per_device_train_batch_size": 7, "make_cards": False}
+        (tmp_path / "mine.yaml").write_text(json.dumps(settings))
+        command = [sys.executable, "-m", *launcher, recipe, *flags, "--config", "mine.yaml"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout + done.stderr, tmp_path / "out"
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["gile", "auto"])
+def test_accelerate_trains_in_two_processes_on_a_cpu(train, unit):
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    (command,) = re.findall(
+        r"`accelerate launch (--multi_gpu .*?) \$\(hf-gile train --where\) (.*?) --config mine.yaml`", page
     )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert "training in 2 processes" in run.stdout + run.stderr or unit == "auto"
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    launcher, flags = (part.split() for part in command)
+    said, folder = train(["accelerate.commands.launch", *launcher], flags, unit)
+    assert "training in 2 processes" in said or unit == "auto"
+    assert "FSDP" not in said
+    results = json.loads((folder / "results.json").read_text())
     assert set(results) == {"tfidf_linear_svm", unit}
     assert ("chosen" in results[unit]) == (unit == "auto")
+
+
+@pytest.mark.slow
+def test_accelerate_and_torchrun_train_the_same_weights_and_fsdp_on_a_cpu_is_called_ignored(train):
+    weights = []
+    for launcher in (
+        ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"],
+        ["accelerate.commands.launch", "--use_fsdp", "--fsdp_version", "2", "--num_processes", "2"],
+        ["torch.distributed.run", "--nproc_per_node", "2"],
+    ):
+        said, folder = train(launcher, ["--use_cpu", "--no_baselines"], "gile")
+        assert "training in 2 processes" in said
+        assert ("FSDP is ignored on a CPU" in said) == ("--use_fsdp" in launcher)
+        weights.append(load((folder / "gile" / "model" / "model.safetensors").read_bytes()))
+        shutil.rmtree(folder)
+    for other in weights[1:]:
+        for name, tensor in weights[0].items():
+            torch.testing.assert_close(other[name], tensor, rtol=1e-6, atol=1e-6)
