@@ -65,6 +65,9 @@ _LARGEST: dict[str, int] = {
     "num_labels": 1 << 21,
     "row_words": 1 << 30,
     "neighbours": 1 << 24,
+    "prompt": 10_000,
+    "label_text": 1 << 20,
+    "normalized_length": 32,
     "missing_weights": 1 << 27,
     "text_encoder_layers": 1000,
     "text_encoder_size": 1 << 24,
@@ -483,7 +486,8 @@ class GileConfig(PreTrainedConfig):
     Attributes:
         largest: Largest allowed sizes by field (for `languages` and `num_labels`, their number; for
             `text_encoder_config`, by kind; `missing_weights` is the number of weights missing from the files of a
-            model), since a file of a few bytes could request any amount of memory. Raise a limit if needed.
+            model; `prompt` and `label_text` are characters; `normalized_length` is what the normalizers of a tokenizer
+            make of a character), since a file of a few bytes could request any amount of memory. Raise a limit if needed.
 
     Raises:
         huggingface_hub.errors.StrictDataclassError: As for `GileTextConfig`.

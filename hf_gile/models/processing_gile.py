@@ -4,6 +4,8 @@ Shapes: B documents, S sentences, W words, L labels, T words of a label. For a p
 sentences are windows of whole sentences.
 """
 
+import base64
+import json
 import re
 import unicodedata
 import zlib
@@ -11,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
-from itertools import chain, count, islice, repeat
+from itertools import accumulate, chain, count, islice
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -26,7 +28,9 @@ from transformers import (
     PreTrainedTokenizerFast,
     ProcessorMixin,
 )
+from transformers.utils import cached_file
 
+from .configuration_gile import check_largest, read_json_object
 from .languages_gile import check_language
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
@@ -34,7 +38,15 @@ _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words"
 _WORD = re.compile(
     "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0eff\u1000-\u109f\u1780-\u17d3]{1,64}"
 )
-_BATCH = 10_000  # texts encoded together: the output of a tokenizer needs much more memory than ids
+# The output of a tokenizer takes 200 bytes a character, so texts are encoded in batches, and long texts in parts.
+_BATCH = 10_000
+_BATCH_CHARACTERS = 1 << 20
+_PART_CHARACTERS = 1 << 17
+_CHARACTERS_PER_WORD = 32  # of the start of a document that is read first, a multiple of what a model reads
+_SLACK = 64  # further words, so that the words at the end of the start are not among those that count
+
+
+_HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 
 
 class GileProcessor(ProcessorMixin):
@@ -101,13 +113,16 @@ class GileProcessor(ProcessorMixin):
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             raise ValueError(f"tokenizer must be a transformers tokenizer, got {_format_value(tokenizer)}")
         backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is not None and backend.normalizer is not None:
+            _check_normalizer(json.loads(backend.normalizer.__getstate__()))
         self._is_pretrained = backend is None or not isinstance(backend.model, models.WordLevel)
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
         self.text_prompt, self.label_prompt = text_prompt, label_prompt
         for name in ("text_prompt", "label_prompt"):
             prompt = getattr(self, name)
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
-                raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt!r:.100}")
+                raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt[:100]!r}")
+            check_largest("prompt", len(prompt), f"the number of characters of {name}")
         self._front: list[int] = []
         self._back: list[int] = []
         self._label_front: list[int] = []
@@ -129,6 +144,14 @@ class GileProcessor(ProcessorMixin):
             ValueError: If a file is damaged or invalid.
         """
         try:
+            file = cached_file(
+                pretrained_model_name_or_path,
+                "tokenizer.json",
+                _raise_exceptions_for_missing_entries=False,
+                **{name: kwargs[name] for name in _HUB_OPTIONS if name in kwargs},
+            )
+            if file is not None:  # before the library normalizes added tokens
+                _check_normalizer(read_json_object(file).get("normalizer"))
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except (OSError, ImportError, KeyboardInterrupt, SystemExit):
             raise
@@ -240,7 +263,7 @@ class GileProcessor(ProcessorMixin):
         data: dict[str, Any] = {}
         if text is not None:
             text = list(text) if isinstance(text, Iterator) else text
-            documents = [self._truncate_document(row) for row in self._encode_texts(text, language)]
+            documents = self._read_starts(*self._check_texts(text, language))
             data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
             if self.lexical:
                 texts = [text] if isinstance(text, str) else text
@@ -272,10 +295,10 @@ class GileProcessor(ProcessorMixin):
         Returns:
             Pieces of each document, at least one, for `pad_documents`. Long sentences continue as the next sentence.
         """
-        rows = self._encode_texts(text, language, written)
+        texts, languages = self._check_texts(text, language)
         if whole:
-            return [self._split_document(row, written) for row in rows]
-        return [[self._truncate_document(row, written)] for row in rows]
+            return [self._split_document(row, written) for row in self._encode_texts(texts, languages, written)]
+        return [[document] for document in self._read_starts(texts, languages, written)]
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids, from `__call__` without `return_tensors`, to the longest of a batch.
@@ -323,8 +346,10 @@ class GileProcessor(ProcessorMixin):
         unknown = {*self._back, self.tokenizer.unk_token_id}
         return not all(unknown.issuperset(row[content]) for row in (document if self.reads_sentences else [document]))
 
-    def _encode_texts(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
-        """Returns all ids of each text or of its non-empty sentences, or the words as spelled instead."""
+    def _check_texts(
+        self, text: Any, language: str | Sequence[str | None] | None
+    ) -> tuple[list[Any], Sequence[str | None]]:
+        """Returns the checked documents, and the language of each."""
         if isinstance(text, Mapping) or not isinstance(text, Iterable) or getattr(text, "ndim", 1) == 0:
             self.check_text(text, "text")  # raises an error
         texts = [text] if isinstance(text, str) else list(text)
@@ -333,13 +358,51 @@ class GileProcessor(ProcessorMixin):
         languages = self._check_languages(language, len(texts), "language")
         for position, text in enumerate(texts):
             self.check_text(text, f"text[{position}]")
+        return texts, languages
+
+    def _encode_texts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
+        """Returns all ids of each text or of its non-empty sentences, or the words as spelled instead."""
         if not self.reads_sentences:
             return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages, written)
-        documents = [split_sentences(text) if isinstance(text, str) else list(text) for text in texts]
-        sizes = list(map(len, documents))
-        sentence_languages = list(chain.from_iterable(map(repeat, languages, sizes)))
-        words = iter(self._encode_words(list(chain.from_iterable(documents)), sentence_languages, written))
-        return [[sentence for sentence in islice(words, size) if sentence] for size in sizes]
+        rows: list[Any] = [[] for _ in texts]
+        documents = (split_sentences(text) if isinstance(text, str) else text for text in texts)
+        sentences = ((row, sentence) for row, document in enumerate(documents) for sentence in document)
+        while batch := list(islice(sentences, None if written else _BATCH)):  # words are numbered across sentences
+            batch_languages = [languages[row] for row, _ in batch]
+            encoded = self._encode_words([sentence for _, sentence in batch], batch_languages, written)
+            for (row, _), words in zip(batch, encoded, strict=True):
+                if words:
+                    rows[row].append(words)
+        return rows
+
+    def _read_starts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
+        """Returns the truncated documents; reads as much of a long text as the model does."""
+        size = _CHARACTERS_PER_WORD * (
+            self.max_sentences * self.max_sentence_words if self.reads_sentences else self.max_words
+        )
+        documents: list[Any] = [None] * len(texts)
+        waiting = list(range(len(texts)))
+        while waiting:
+            starts = ((position, _start(texts[position], size)) for position in waiting)
+            waiting = []
+            for batch in _batches(starts):
+                batch_languages = [languages[position] for position, _ in batch]
+                rows = self._encode_texts([start for _, start in batch], batch_languages, written)
+                for (position, start), row in zip(batch, rows, strict=True):
+                    if start is texts[position] or self._is_full(row):
+                        documents[position] = self._truncate_document(row, written)
+                    else:
+                        waiting.append(position)
+            size *= 8
+        return documents
+
+    def _is_full(self, row: list[Any]) -> bool:
+        """Checks whether a document has more than the model reads."""
+        if not self.reads_sentences:
+            return len(row) >= self.max_words + _SLACK
+        if self._is_pretrained:
+            row = self._build_windows(row, self.max_sentences, False)
+        return len(row) > self.max_sentences
 
     def check_text(self, text: Any, name: str) -> None:
         """Checks a document: a text, or for models that read sentences, a list of sentences. `name` is for errors."""
@@ -436,6 +499,7 @@ class GileProcessor(ProcessorMixin):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"label_text[{position}] must be a non-empty text, got {_format_value(text)}")
             _check_characters(text, f"label_text[{position}]")
+            check_largest("label_text", len(text), f"the number of characters of label_text[{position}]")
         labels = []
         unknown = self.tokenizer.unk_token_id
         languages = self._check_languages(language, len(texts), "label_language")
@@ -489,13 +553,27 @@ class GileProcessor(ProcessorMixin):
         tokenizer = self._get_backend(language_tokenizer)
         if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-        ids: list[list[int]] = []
-        for start in range(0, len(texts), _BATCH):
-            batch = texts[start : start + _BATCH]
+        ids: list[list[int]] = [[] for _ in texts]
+        parts = ((row, part) for row, text in enumerate(texts) for part in self._split_text(text, tokenizer))
+        for batch in _batches(parts):
             with self._panics_as_errors():
-                encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-            ids += [encoding.ids for encoding in encodings]
+                encodings = tokenizer.encode_batch_fast([part for _, part in batch], add_special_tokens=False)
+            for (row, _), encoding in zip(batch, encodings, strict=True):
+                ids[row] += encoding.ids
         return ids
+
+    def _split_text(self, text: str, tokenizer: Tokenizer) -> list[str]:
+        """Splits a long text at white space, so that the ids of its parts are its ids."""
+        if len(text) <= _PART_CHARACTERS:
+            return [text]
+        with self._panics_as_errors():
+            probes = [tokenizer.encode(words, add_special_tokens=False).ids for words in ("a b", "a", " b")]
+        both, first, second = probes
+        front, *rest = _parts(text)
+        if both == first + second:
+            return [front, *rest]
+        # Some tokenizers add the space themselves.
+        return [front, *(part.removeprefix(" ") for part in rest)]
 
     def _get_backend(self, language_tokenizer: Tokenizer | None) -> Tokenizer | None:
         """Returns the fast tokenizer without limits; None for a Python tokenizer."""
@@ -517,28 +595,35 @@ class GileProcessor(ProcessorMixin):
             named = map(self.tokenizer.convert_ids_to_tokens, self._encode(texts, language_tokenizer))
             return [[(next(positions), token) for token in row] for row in named]
         rows: list[list[Any]] = []
-        for text in texts:
-            with self._panics_as_errors():
-                encoding = tokenizer.encode(text, add_special_tokens=False)
-            words: list[list[int]] = []  # start, end, number of tokens
-            end_of_last, last = 0, None
-            for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
-                # Some tokenizers treat a whole text as a word.
-                if not words or number != last or text[end_of_last:end][:1].isspace():
-                    words.append([start, end, 0])
-                words[-1][1] = end_of_last = max(words[-1][1], end)
-                words[-1][2] += 1
-                last = number
+        for whole in texts:
             row: list[Any] = []
-            end_of_last = 0
-            for start, end, size in words:
-                # For a number replaced by NUM, the offset covers only the last character.
-                front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[end_of_last:start])
-                word = (front[0] if front else "") + text[start:end].strip()
-                row += [(next(positions), word)] * size
-                end_of_last = end
+            for text in self._split_text(whole, tokenizer):
+                row += self._spell_part(text, tokenizer, positions)
             rows.append(row)
         return rows
+
+    def _spell_part(self, text: str, tokenizer: Tokenizer, positions: Iterator[int]) -> list[tuple[int, str]]:
+        """Returns `(position, word)` for each id of a text."""
+        with self._panics_as_errors():
+            encoding = tokenizer.encode(text, add_special_tokens=False)
+        words: list[list[int]] = []  # start, end, number of tokens
+        end_of_last, last = 0, None
+        for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
+            # Some tokenizers treat a whole text as a word.
+            if not words or number != last or text[end_of_last:end][:1].isspace():
+                words.append([start, end, 0])
+            words[-1][1] = end_of_last = max(words[-1][1], end)
+            words[-1][2] += 1
+            last = number
+        row: list[tuple[int, str]] = []
+        end_of_last = 0
+        for start, end, size in words:
+            # For a number replaced by NUM, the offset covers only the last character.
+            front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[end_of_last:start])
+            word = (front[0] if front else "") + text[start:end].strip()
+            row += [(next(positions), word)] * size
+            end_of_last = end
+        return row
 
     def _language_tokenizer(self, language: str | None) -> Tokenizer | None:
         """Returns the tokenizer of a language, without prefixes; None if the vocabulary is shared."""
@@ -565,6 +650,23 @@ def _check_config(config: PreTrainedConfig) -> None:
     if not hasattr(config, "text_config"):
         hint = "; pass model.config" if hasattr(config, "config") else ""
         raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
+
+
+def _check_normalizer(normalizer: Any) -> None:
+    """Refuses normalizers that multiply the length of texts."""
+    length = 1
+    waiting = [normalizer]
+    while waiting:
+        step = waiting.pop()
+        if not isinstance(step, dict):
+            continue
+        waiting += step.get("normalizers") or []
+        texts = [step.get("content"), step.get("prepend")]
+        if step.get("precompiled_charsmap"):  # a trie of the size in its first bytes, then texts
+            data = base64.b64decode(step["precompiled_charsmap"])
+            texts += data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
+        length *= max([1, *(len(text) for text in texts if text)])
+    check_largest("normalized_length", length, "the length of a character after the normalizers of the tokenizer")
 
 
 def _is_row(value: object) -> bool:
@@ -594,6 +696,42 @@ def _gap(prompt: str) -> str:
     return prompt[len(prompt.rstrip()) :]
 
 
+def _start(text: Any, size: int) -> Any:
+    """Returns the start of a text, or of a list of sentences, of at most `size` characters, up to white space."""
+    if not isinstance(text, str):
+        ends = accumulate(map(len, text))
+        number = next((number for number, end in enumerate(ends) if end > size), len(text))
+        if number == len(text):
+            return text
+        return text[:number] or [_start(text[0], size)]
+    if len(text) <= size:
+        return text
+    end = next((end for space in " \n\t" if (end := text.rfind(space, 1, size)) > 0), size)
+    return text[:end]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Divides a text at white space into parts of at most `_PART_CHARACTERS`."""
+    while len(part := _start(text, _PART_CHARACTERS)) < len(text):
+        yield part
+        text = text[len(part) :]
+    yield text
+
+
+def _batches(texts: Iterable[tuple[int, Any]]) -> Iterator[list[tuple[int, Any]]]:
+    """Divides numbered texts, or lists of sentences, into batches of few texts and characters."""
+    batch: list[tuple[int, Any]] = []
+    size = 0
+    for position, text in texts:
+        batch.append((position, text))
+        size += len(text) if isinstance(text, str) else sum(map(len, text))
+        if len(batch) == _BATCH or size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
 def _split(row: list[Any], size: int) -> list[list[Any]]:
     """Splits a row into parts of at most `size` items; an empty row gives an empty part."""
     return [row[start : start + size] for start in range(0, max(1, len(row)), size)]
@@ -619,7 +757,9 @@ def lexical_ids(text: str) -> list[int]:
     Words in the title, the first line of a multi-line text, count three times.
     """
     title, _, rest = text.strip().partition("\n")
-    counts = Counter(lexical_features(text) + (2 * lexical_features(title) if rest else []))
+    counts: Counter[int] = Counter()
+    for part in chain(_parts(text), 2 * list(_parts(title)) if rest else []):
+        counts.update(lexical_features(part))
     return [feature + LEXICAL_BUCKETS * (min(counts[feature], 2048) - 1) for feature in sorted(counts)]
 
 
