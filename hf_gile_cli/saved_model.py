@@ -46,6 +46,7 @@ def load(
     from transformers import AutoModelForSequenceClassification
 
     from hf_gile import GileConfig, GileProcessor
+    from hf_gile.models.configuration_gile import check_folder
     from hf_gile.publishing.contents import MODEL_TYPES
     from hf_gile.publishing.exchange import complete
 
@@ -61,6 +62,7 @@ def load(
         scorer, processor = general_scorer(texts, documents)
         return scorer.to(device), processor
     if folder.is_dir():
+        check_folder(folder)
         complete(folder)
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{model} is not a saved model: it has no config.json")

@@ -7,6 +7,7 @@ from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -75,10 +76,31 @@ _LARGEST: dict[str, int] = {
 }
 """Limits of `GileConfig.largest`."""
 
+_LONGEST_JSON = 1 << 28
+
 _MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
 
 _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 """Implementations of attention and experts that are part of torch and transformers."""
+
+
+def check_folder(folder: str | PathLike[str]) -> None:
+    """Refuses a folder of a model that cannot be read in a short time.
+
+    Raises:
+        ValueError: If it contains a pipe, a socket or a device, or a JSON file that is too long.
+    """
+    if not Path(folder).is_dir():  # a name on the Hub
+        return
+    for path in sorted([*Path(folder).iterdir(), *Path(folder).glob("index/*")]):
+        try:
+            info = path.stat()
+        except OSError:  # a link to nothing is like a missing file
+            continue
+        if not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
+            raise ValueError(f"{path} is a pipe, a socket or a device, which no model has: remove it")
+        if path.suffix == ".json" and info.st_size > _LONGEST_JSON:
+            raise ValueError(f"{path} has {info.st_size:,} bytes, more than {_LONGEST_JSON:,}: it is damaged")
 
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
@@ -487,7 +509,8 @@ class GileConfig(PreTrainedConfig):
         largest: Largest allowed sizes by field (for `languages` and `num_labels`, their number; for
             `text_encoder_config`, by kind; `missing_weights` is the number of weights missing from the files of a
             model; `prompt` and `label_text` are characters; `normalized_length` is what the normalizers of a tokenizer
-            make of a character), since a file of a few bytes could request any amount of memory. Raise a limit if needed.
+            make of a character), since a file of a few bytes could request any amount of memory. Raise a limit if
+            needed.
 
     Raises:
         huggingface_hub.errors.StrictDataclassError: As for `GileTextConfig`.

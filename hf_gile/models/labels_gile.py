@@ -13,6 +13,7 @@ from reprlib import Repr
 from typing import Any
 
 LABELS_FILE = "labels.jsonl"
+_LONGEST_ROW = 1 << 24
 """File name of the label set in a saved model."""
 
 _SHORT = Repr()
@@ -344,8 +345,10 @@ def _checked_suffix(path: str | os.PathLike[str], verb: str, hint: str) -> Path:
 def _rows(path: Path) -> Iterator[tuple[object, str]]:
     """Yields the rows of a JSON lines file with their location."""
     with path.open("rb") as file:
-        for number, line in enumerate(file):
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW + 1), b"")):
             where = f"{path}, row {number + 1}"
+            if len(line) > _LONGEST_ROW:
+                raise ValueError(f"{where}: longer than {_LONGEST_ROW:,} bytes, so it is not a label")
             try:
                 row = json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8"))
                 if b"\\ud" in line.lower():

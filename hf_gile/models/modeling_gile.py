@@ -29,7 +29,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.hub import cached_file
 
-from .configuration_gile import GileConfig
+from .configuration_gile import GileConfig, check_folder
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
@@ -186,6 +186,8 @@ class GilePreTrainedModel(PreTrainedModel):
                 f"{folder}: a save was interrupted or is running; `hf-gile labels show {folder}` completes it or "
                 "waits for it"
             )
+        if folder is not None:
+            check_folder(folder)
         try:
             model, info = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
         except (SafetensorError, UnicodeError, JSONDecodeError) as error:

@@ -30,7 +30,7 @@ from transformers import (
 )
 from transformers.utils import cached_file
 
-from .configuration_gile import check_largest, read_json_object
+from .configuration_gile import check_folder, check_largest, read_json_object
 from .languages_gile import check_language
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
@@ -144,6 +144,7 @@ class GileProcessor(ProcessorMixin):
             ValueError: If a file is damaged or invalid.
         """
         try:
+            check_folder(pretrained_model_name_or_path or "")
             file = cached_file(
                 pretrained_model_name_or_path,
                 "tokenizer.json",

@@ -35,7 +35,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-MODULES = ("reader_targets", "model_targets")
+MODULES = ("reader_targets", "model_targets", "tree_targets")
 """Modules with targets."""
 
 LONGEST_MESSAGE = 2_000
