@@ -17,13 +17,17 @@ from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..extras import needs_extra
 from .files import MAX_RECORD, data_suffix, expansion_error, open_binary, unpacked_limit
 from .json_text import JsonText, check_parts, json_array
 from .loading import Piece
 from .report import ReadReport
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch
+    from pyarrow.parquet import RowGroupMetaData
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 """Suffixes of table files, each with or without `.gz`."""
@@ -434,7 +438,7 @@ def _open_parquet(path: str) -> Any:
     return pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
 
 
-def _unpacked_group(group: Any, path: str, limit: int) -> int:
+def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:
     """Returns the size in memory that a row group declares; refuses more than `limit`."""
     size = 0
     for number in range(group.num_columns):
@@ -446,7 +450,7 @@ def _unpacked_group(group: Any, path: str, limit: int) -> int:
     return size
 
 
-def _unpacked_size(array: Any) -> int:
+def _unpacked_size(array: RecordBatch | Array) -> int:
     """Returns the size of a batch or an array in bytes, with each text as often as it occurs."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -463,7 +467,7 @@ def _unpacked_size(array: Any) -> int:
     return max(array.nbytes, _ITEM_BYTES * len(array))
 
 
-def _batch_rows(batch: Any) -> Iterator[object]:
+def _batch_rows(batch: RecordBatch) -> Iterator[object]:
     """Returns the rows of a batch, one by one if they are long; an error instead of a row that is too long."""
     if _unpacked_size(batch) <= MAX_RECORD:
         yield from batch.to_pylist()

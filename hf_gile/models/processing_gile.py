@@ -653,10 +653,10 @@ def _check_config(config: PreTrainedConfig) -> None:
         raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
 
 
-def _check_normalizer(normalizer: Any) -> None:
+def _check_normalizer(normalizer: object) -> None:
     """Refuses normalizers that multiply the length of texts."""
     length = 1
-    waiting = [normalizer]
+    waiting: list[Any] = [normalizer]
     while waiting:
         step = waiting.pop()
         if not isinstance(step, dict):
@@ -697,7 +697,7 @@ def _gap(prompt: str) -> str:
     return prompt[len(prompt.rstrip()) :]
 
 
-def _start(text: Any, size: int) -> Any:
+def _start(text: str | list[str], size: int) -> Any:
     """Returns the start of a text, or of a list of sentences, of at most `size` characters, up to white space."""
     if not isinstance(text, str):
         ends = accumulate(map(len, text))

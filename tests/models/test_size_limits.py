@@ -1,13 +1,15 @@
 """Small configurations of huge models, and non-finite numbers."""
 
 import json
+import os
 import resource
 
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileTextConfig
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, LabelSet
+from hf_gile.models.configuration_gile import check_folder
 
 ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -108,3 +110,33 @@ def test_parts_missing_from_saved_weights_are_initialized(tmp_path, make_model):
     reloaded = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
     assert not reloaded.gile.label_rows.weight.any()
     assert torch.equal(reloaded.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)
+
+
+@pytest.mark.parametrize("name", ["config.json", "other.bin", "index/label_index.json"])
+def test_a_folder_with_a_pipe_is_refused_at_once(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    for load in (GileForSequenceClassification.from_pretrained, GileProcessor.from_pretrained):
+        with pytest.raises(ValueError, match=rf"{name} is a pipe, a socket or a device, which no model has"):
+            load(tmp_path)
+
+
+def test_a_json_file_and_a_label_of_gigabytes_are_refused_unread(tmp_path):
+    for name, problem in {
+        "config.json": "more than 268,435,456",
+        "labels.jsonl": "row 1: longer than 16,777,216",
+    }.items():
+        path = tmp_path / name
+        with path.open("wb") as file:
+            file.truncate(1 << 33)
+        load = LabelSet.load if name == "labels.jsonl" else GileProcessor.from_pretrained
+        with pytest.raises(ValueError, match=problem):
+            load(path if name == "labels.jsonl" else tmp_path)
+
+
+def test_links_to_files_are_followed_and_links_to_nothing_are_missing_files(tmp_path):
+    (tmp_path / "there.json").write_text("{}")
+    (tmp_path / "here.json").symlink_to("there.json")
+    (tmp_path / "config.json").symlink_to("nowhere")
+    check_folder(tmp_path)
