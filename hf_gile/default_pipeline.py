@@ -1,8 +1,9 @@
 """Makes the general scorer the default model of `pipeline("label-scoring")`; it is created on demand."""
 
+from transformers import AutoModelForSequenceClassification
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .models import LabelScoringPipeline  # registers the task
+from .models import LabelScoringPipeline
 
 
 class _GeneralScorer(dict[str, str]):
@@ -15,6 +16,10 @@ class _GeneralScorer(dict[str, str]):
 
 
 def register() -> None:
-    """Registers the default model of the task."""
-    tasks = LabelScoringPipeline._registered_impl  # shared with the registry and named in saved pipelines
-    PIPELINE_REGISTRY.supported_tasks["label-scoring"] = tasks["label-scoring"] | {"default": _GeneralScorer(model="")}
+    """Registers the task with its default model."""
+    PIPELINE_REGISTRY.supported_tasks["label-scoring"] = {
+        "impl": LabelScoringPipeline,
+        "pt": (AutoModelForSequenceClassification,),
+        "type": "text",
+        "default": _GeneralScorer(model=""),
+    }

@@ -180,5 +180,5 @@ def verify(model: Model, as_json: Json = False, revision: Revision = None) -> No
         raise typer.Exit(1)
     note("all code is identical to the installed hf-gile")
     if check.commit is not None:
-        pinned = f'revision="{check.commit}", code_revision="{check.commit}"'
-        note(f"to pin this version:\npipeline(model={model!r}, trust_remote_code=True, {pinned})")
+        pinned = f'model={model!r}, trust_remote_code=True, revision="{check.commit}", code_revision="{check.commit}"'
+        note(f'to pin this version:\npipeline("zero-shot-classification", {pinned})')

@@ -205,7 +205,7 @@ def audit(
             words = processor(list(texts[start : start + batch_size]), language=language, return_tensors="pt")
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 if index is None:
-                    logits = model(**words.to(model.device), language=language).logits
+                    logits = model(**words.to(model.device)).logits
                 else:
                     text_codes, lexical_ids = encode_texts(index, model.gile, words)
                     logits = index.scores(text_codes, lexical_ids=lexical_ids)

@@ -125,8 +125,11 @@ def encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
-    known = gile.config.languages
-    if language is not None and not (index.language in known and bool((language == known.index(index.language)).all())):
+    if isinstance(language, Tensor):  # indices
+        names = {gile.config.languages[position] for position in language.unique().tolist()}
+    else:
+        names = set() if language is None else {language}
+    if names - {index.language}:
         raise ValueError(
             f"the index scores documents in {index.language}, but a batch has other languages: evaluate each language "
             "with a separate index"

@@ -7,7 +7,6 @@ copied unchanged and runs without hf_gile.
 from typing import Any
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
-from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_gile import GileConfig, GileTextConfig
 from .labels_gile import Label, LabelSet
@@ -60,11 +59,6 @@ GileConfig.register_for_auto_class()
 GileModel.register_for_auto_class("AutoModel")
 GileForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
 GileProcessor.register_for_auto_class("AutoProcessor")
-
-# With the package installed, this task needs no trust_remote_code.
-PIPELINE_REGISTRY.register_pipeline(
-    "label-scoring", pipeline_class=LabelScoringPipeline, pt_model=AutoModelForSequenceClassification, type="text"
-)
 
 __all__ = [
     "GileConfig",

@@ -613,13 +613,18 @@ class GileConfig(PreTrainedConfig):
             "AutoModel": "modeling_gile.GileModel",
             "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
         }
-        # transformers prefers tasks of a model to built-in tasks, so this name selects our pipeline.
+        # transformers prefers tasks of a model to built-in tasks, so these names select our pipelines.
+        classes = {
+            "zero-shot-classification": "LabelScoringPipeline",
+            "text-classification": "StoredLabelsPipeline",
+        }
         self.custom_pipelines = {
-            "zero-shot-classification": {
-                "impl": "pipeline_gile.LabelScoringPipeline",
+            task: {
+                "impl": f"pipeline_gile.{name}",
                 "pt": ["AutoModelForSequenceClassification"],
                 "type": "text",
             }
+            for task, name in classes.items()
         }
 
     def to_diff_dict(self) -> dict[str, Any]:

@@ -613,7 +613,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch and does not scale the loss
 
     def __init__(self, config: GileConfig) -> None:
-        # Registers our pipeline for pipeline("zero-shot-classification", model=...), also for remote code.
+        # Registers pipeline("label-scoring", model=...), also for remote code, whose files include this.
         from .pipeline_gile import LabelScoringPipeline  # noqa: F401
 
         super().__init__(config)

@@ -1,4 +1,8 @@
-"""The label-scoring pipeline: `pipeline("zero-shot-classification", model=..., trust_remote_code=True)`.
+"""The pipelines of a saved model: label scoring, and classification into its stored labels.
+
+    pipeline("zero-shot-classification", model=folder, trust_remote_code=True)  # LabelScoringPipeline
+    pipeline("text-classification", model=folder, trust_remote_code=True)  # StoredLabelsPipeline
+    pipeline("label-scoring", model=model, processor=processor)  # LabelScoringPipeline, for a loaded model
 
 Shapes: B texts, P pieces of a text, L labels, J joint size.
 """
@@ -17,14 +21,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
-from transformers import Pipeline, PreTrainedConfig, ZeroShotClassificationPipeline
+from transformers import AutoModelForSequenceClassification, Pipeline, PreTrainedConfig
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .labels_gile import LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import widened
-from .processing_gile import GileProcessor, pad_rows
+from .processing_gile import pad_rows
 from .scoring_gile import Postings
 from .search_gile import Bias, Choice, TopLabels, best_labels, get_bias, project_label_set
 from .stored_labels_gile import compute_state
@@ -132,6 +136,7 @@ class LabelScoringPipeline(Pipeline):
         ValueError: If the model cannot store labels, the processor is missing or does not fit, or an option is invalid.
     """
 
+    options_class = Options
     _load_processor = True
     _load_tokenizer = _load_image_processor = _load_video_processor = _load_feature_extractor = False
 
@@ -151,7 +156,9 @@ class LabelScoringPipeline(Pipeline):
             )
         self.processor.check_fits(self.model.config)
 
-    def __call__(self, inputs: Any, candidate_labels: Any = None, **options: Any) -> Any:
+    def __call__(
+        self, inputs: Any = None, candidate_labels: Any = None, *, sequences: Any = None, **options: Any
+    ) -> Any:
         """Scores texts, see the examples above. Arguments of `pipeline(...)` are the defaults.
 
         Args:
@@ -160,6 +167,7 @@ class LabelScoringPipeline(Pipeline):
             candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
                 `LabelSet`, a `LabelIndex` of this model and language, or a string of names separated by commas; or a
                 list of these, with an element for each text. By default the label set stored with the model.
+            sequences: The texts, by their name in the built-in pipeline.
             options: Fields of `Options`; `batch_size`, the number of texts encoded together (1 by default), and
                 `num_workers`. `hypothesis_template`, an option of the built-in pipeline, is ignored.
 
@@ -173,7 +181,10 @@ class LabelScoringPipeline(Pipeline):
                 to another model or language, a linear unit gets new labels, evidence is requested from a model
                 without attention, or scores are NaN.
         """
-        texts = _check_texts(inputs, self.processor)
+        if inputs is not None and sequences is not None:
+            raise ValueError("pass the texts either as inputs or as sequences, got both")
+        inputs = sequences if inputs is None else inputs
+        texts = _check_texts(inputs, self.read_text)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
         is_single = isinstance(texts, str)
@@ -189,8 +200,13 @@ class LabelScoringPipeline(Pipeline):
         answers = super().__call__([_Request(*pair) for pair in pairs], **options)
         return answers[0] if is_single else answers
 
+    def read_text(self, text: Any, name: str) -> Any:
+        """Returns a checked document; `name` is for errors."""
+        self.processor.check_text(text, name)
+        return text
+
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
-        """Saves the model and its processor for `pipeline(model=folder, trust_remote_code=True)`."""
+        """Saves the model and its processor for `pipeline(task, model=folder, trust_remote_code=True)`."""
         # Not by super(), which omits the processor and requires hf_gile for the pipeline.
         self.model.save_pretrained(save_directory, **kwargs)
         self.processor.save_pretrained(save_directory, **kwargs)
@@ -226,7 +242,7 @@ class LabelScoringPipeline(Pipeline):
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
         if labels is not None:
             requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
-        options = Options(**chosen)
+        options = self.options_class(**chosen)
         read = self._encode_texts([request.text for request in requests], options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
@@ -302,11 +318,12 @@ class LabelScoringPipeline(Pipeline):
         if threshold == "stored" and not multi_label:
             threshold, top_k = None, 1
         columns = slice(first, first + len(codes))
+        returns_logits = getattr(options, "returns_logits", False)
         arguments = (labels, columns, options.label_language or options.language)
         thresholds: Any = self._label_facts("thresholds", *arguments) if threshold == "stored" else threshold
-        seen = self._label_facts("seen", *arguments) if config.calibration else None
+        seen = self._label_facts("seen", *arguments) if config.calibration and not returns_logits else None
         top_k = None if top_k is None else int(top_k)
-        choice = Choice(multi_label, top_k, thresholds, options.force_label, config.calibration, seen)
+        choice = Choice(multi_label, top_k, thresholds, options.force_label, config.calibration, seen, returns_logits)
         answers: dict[int, TopLabels] = {}
         postings = self._cached_postings(labels, options, state)
 
@@ -393,24 +410,113 @@ class LabelScoringPipeline(Pipeline):
         return self._cache.fact(key, name if label_set is None else f"passed {name}", state, compute)
 
 
-class _ZeroShot(ZeroShotClassificationPipeline):
-    """The built-in pipeline, which creates a `LabelScoringPipeline` for a loaded GILE model.
+@dataclass(frozen=True)
+class _StoredLabelsOptions(Options):
+    """Options of `StoredLabelsPipeline`; `returns_logits` is whether scores are logits, without calibration."""
 
-    For a path, transformers selects our pipeline by the configuration, but not for a loaded model: the built-in
-    pipeline would use two of the stored labels as "entailment" and "contradiction".
+    returns_logits: bool = False
+
+
+class StoredLabelsPipeline(LabelScoringPipeline):
+    """Classifies texts into the stored labels, with the interface of the built-in text-classification pipeline.
+
+    The probabilities are those of `LabelScoringPipeline`, calibrated if the model is.
+
+        pipe = pipeline("text-classification", model="path-or-hub-id", trust_remote_code=True)
+        pipe("Rats were fed.")  # [{"label": "Rats", "score": 0.9}]
+        pipe(["Rats were fed.", "Iron in blood."], top_k=2, batch_size=32)  # two labels for each text, best first
+        pipe({"text": "A title", "text_pair": "A text"}, top_k=None)  # all labels
+        pipe("Ratten.", language="german")  # a multilingual model
+
+    Arguments and errors are those of `LabelScoringPipeline`.
     """
 
-    _load_tokenizer = None  # required below for other models
+    options_class = _StoredLabelsOptions
 
-    def __new__(cls, *args: Any, tokenizer: object = None, **kwargs: Any) -> Any:
-        if hasattr(kwargs.get("model"), "gile"):
-            return LabelScoringPipeline(*args, **kwargs)
-        if tokenizer is None:
-            raise ValueError("the zero-shot pipeline needs the tokenizer of the model: pass tokenizer=")
-        return ZeroShotClassificationPipeline(*args, tokenizer=tokenizer, **kwargs)
+    def __call__(self, inputs: Any, **options: Any) -> Any:  # type: ignore[override]
+        """Classifies texts. Arguments of `pipeline(...)` are the defaults.
+
+        Args:
+            inputs: A text, `{"text": text, "text_pair": text}`, a list, or a generator or dataset of these. A pair is
+                read as a text of two lines, such as a title and a text.
+            options: `top_k`, the number of labels, None for all, by default the best; `function_to_apply`, "sigmoid",
+                "softmax", or "none" for logits without calibration, by default as the model was trained; `language`,
+                `long_texts`, `batch_size` and `num_workers`, as in `LabelScoringPipeline`. `padding`, `truncation` and
+                `max_length` are accepted, but a text is always cut to the length that the model reads.
+
+        Returns:
+            For each text `{"label": name, "score": probability}`; with `top_k`, a list of these, best first. As in the
+            built-in pipeline, a list for a single text.
+
+        Raises:
+            ValueError: If texts or options are invalid, or no labels are stored.
+        """
+        is_text = isinstance(inputs, str)
+        if isinstance(inputs, Mapping):
+            inputs = self.read_text(inputs, "inputs")
+        answers = super().__call__(inputs, **options)
+        return [answers] if is_text and "top_k" not in options else answers
+
+    def read_text(self, text: Any, name: str) -> Any:
+        """Returns a checked document, which may be a pair of texts; `name` is for errors."""
+        if isinstance(text, Mapping) and "text" in text and text.keys() <= {"text", "text_pair"}:
+            parts = [text[key] for key in ("text", "text_pair") if text.get(key) is not None]
+            for part in parts:
+                super().read_text(part, name)
+            return "\n".join(parts) if len(parts) > 1 and all(isinstance(part, str) for part in parts) else text["text"]
+        return super().read_text(text, name)
+
+    def _sanitize_parameters(  # type: ignore[override]
+        self, top_k: Any = "", function_to_apply: Any = None, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        # An empty top_k is the default: None asks for all labels.
+        self._check_tokenizer_options(**{name: options.pop(name) for name in _TOKENIZER_OPTIONS if name in options})
+        for name in options.keys() - {"candidate_labels", "language", "long_texts"}:
+            raise ValueError(
+                f"the text-classification pipeline has no option {name!r}; it has top_k, function_to_apply, language, "
+                "long_texts and batch_size"
+            )
+        chosen = super()._sanitize_parameters(**options, top_k=None if top_k == "" else top_k)[1]
+        if function_to_apply is not None:
+            name = str(getattr(function_to_apply, "value", function_to_apply)).lower()
+            if name not in ("sigmoid", "softmax", "none"):
+                raise ValueError(f"function_to_apply must be 'sigmoid', 'softmax' or 'none', got {name!r:.100}")
+            chosen |= {"multi_label": name != "softmax", "returns_logits": name == "none"}
+        if top_k == "":
+            return {}, chosen, {}
+        return {}, chosen | {"top_k": top_k}, {"returns_list": True}
+
+    def _check_tokenizer_options(self, padding: Any = None, truncation: Any = None, max_length: Any = None) -> None:
+        """Refuses options of the tokenizer that would change which part of a text is read."""
+        text = self.model.config.text_config
+        limit = text.max_sentences * text.max_sentence_words if text.reads_sentences else text.max_words
+        if truncation in (False, "do_not_truncate"):
+            raise ValueError("truncation=False: texts are always cut; long_texts='max' reads them in pieces")
+        if max_length is not None and max_length < limit:
+            raise ValueError(
+                f"max_length={max_length}: this model reads up to {limit} words or tokens of a text; leave it out"
+            )
+
+    def _forward(self, model_inputs: dict[str, Any], top_k: int | None = 1, **chosen: Any) -> dict[str, Any]:
+        return super()._forward(model_inputs, top_k=top_k, **chosen)
+
+    def postprocess(self, model_outputs: dict[str, Any], returns_list: bool = False) -> Any:  # type: ignore[override]
+        """Converts the best labels of a document to the answer of the built-in pipeline."""
+        answer = super().postprocess(model_outputs)
+        pairs = zip(answer["labels"], answer["scores"], strict=True)
+        answers = [{"label": label, "score": score} for label, score in pairs]
+        return answers if returns_list else answers[0]
 
 
-PIPELINE_REGISTRY.supported_tasks["zero-shot-classification"]["impl"] = _ZeroShot
+_TOKENIZER_OPTIONS = ("padding", "truncation", "max_length")
+
+# Transformers finds the pipelines of a folder by `config.custom_pipelines`. For a loaded model, it does not look there:
+# the class of a built-in task is the same for all models, so it is not replaced here, and `pipeline("zero-shot-
+# classification", model=model)` remains the built-in pipeline, which needs a tokenizer and a model of entailment. This
+# task is ours. The package, or the code of the first folder, registers it.
+PIPELINE_REGISTRY.supported_tasks.setdefault(
+    "label-scoring", {"impl": LabelScoringPipeline, "pt": (AutoModelForSequenceClassification,), "type": "text"}
+)
 
 
 def _has_set_for_each_text(labels: object) -> bool:
@@ -420,8 +526,8 @@ def _has_set_for_each_text(labels: object) -> bool:
     )
 
 
-def _check_texts(inputs: Any, processor: GileProcessor) -> Any:
-    """Returns a checked text or list of texts, or a dataset or generator that checks its texts."""
+def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
+    """Returns a checked text or list of texts, or a dataset or generator that checks its texts by `read`."""
     if isinstance(inputs, str):
         return inputs
     if hasattr(inputs, "names") and hasattr(inputs, "texts"):
@@ -435,37 +541,34 @@ def _check_texts(inputs: Any, processor: GileProcessor) -> Any:
     if hasattr(inputs, "tolist"):  # numpy and pandas
         inputs = inputs.tolist()
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
-        processor.check_text(inputs, "text[0]")  # raises an error
+        read(inputs, "text[0]")  # raises an error
     has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
     if isinstance(inputs, Dataset) and has_length:
-        return _CheckedDataset(inputs, processor)
-    texts = _check_each(inputs, processor)
+        return _CheckedDataset(inputs, read)
+    texts = _check_each(inputs, read)
     return list(texts) if has_length else texts
 
 
-def _check_each(texts: Iterable[Any], processor: GileProcessor) -> Iterator[Any]:
+def _check_each(texts: Iterable[Any], read: Callable[[Any, str], Any]) -> Iterator[Any]:
     """Yields texts after checking each."""
     for position, text in enumerate(texts):
-        processor.check_text(text, f"text[{position}]")
-        yield text
+        yield read(text, f"text[{position}]")
 
 
 class _CheckedDataset(Dataset[Any]):
     """A dataset that checks each text when it is read."""
 
-    def __init__(self, texts: Any, processor: GileProcessor) -> None:
+    def __init__(self, texts: Any, read: Callable[[Any, str], Any]) -> None:
         self.texts = texts
-        self.processor = processor
+        self.read = read
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def __getitem__(self, position: int) -> Any:
-        text = self.texts[position]
-        self.processor.check_text(text, f"text[{position}]")
-        return text
+        return self.read(self.texts[position], f"text[{position}]")
 
 
 class _EncodedTexts(NamedTuple):

@@ -247,7 +247,8 @@ class GileProcessor(ProcessorMixin):
 
         Returns:
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; with `lexical`, `lexical_ids` `(B,
-            F)` of whole documents, padded with -1; `label_input_ids` `(L, T)` for labels.
+            F)` of whole documents, padded with -1; for a multilingual model, `language`, the language of all documents
+            or `(B,)` indices into `languages`; `label_input_ids` `(L, T)` for labels.
 
         Raises:
             ValueError: If no texts are passed, a value is not a text (the message names its position), a label is
@@ -266,6 +267,8 @@ class GileProcessor(ProcessorMixin):
             text = list(text) if isinstance(text, Iterator) else text
             documents = self._read_starts(*self._check_texts(text, language))
             data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
+            if self.languages:
+                data["language"] = self._list_languages(language, len(documents), as_tensor=return_tensors is not None)
             if self.lexical:
                 texts = [text] if isinstance(text, str) else text
                 words = [lexical_ids(row if isinstance(row, str) else " ".join(row)) for row in texts]
@@ -521,6 +524,15 @@ class GileProcessor(ProcessorMixin):
         if len(languages) != size:
             raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
         return [check_language(self, item, name) for item in languages]
+
+    def _list_languages(self, language: Any, size: int, as_tensor: bool) -> Any:
+        """Returns the language of each document as the model takes it: names in a list, a name, or `(B,)` indices."""
+        names = self._check_languages(language, size, "language")
+        if not as_tensor:
+            return names
+        if language is None or isinstance(language, str):
+            return names[0]
+        return torch.tensor([self.languages.index(name) for name in names])
 
     def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[Any]:
         """Encodes texts in their languages: returns all ids, or the words as spelled."""

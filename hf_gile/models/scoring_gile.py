@@ -215,7 +215,8 @@ class Postings(NamedTuple):
         if not torch.is_tensor(ids) or number not in (None, len(ids)):
             raise ValueError(
                 "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor "
-                "returns with return_tensors='pt'; for pipeline 'text-classification', pass tokenizer=<this processor>"
+                "returns with return_tensors='pt'; pipeline('text-classification', model=folder, "
+                "trust_remote_code=True) passes them"
             )
         return self.terms(ids.to(self.labels.device)).mul_(self.weights[:, None]).sum(0)
 

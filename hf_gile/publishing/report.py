@@ -216,7 +216,7 @@ def make_report(
             if excluded is not None:
                 words["excluded_columns"] = evaluation.find_columns(excluded[start : start + step])
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                logits = model(**words.to(model.device), language=batch_language).logits
+                logits = model(**words.to(model.device)).logits
             evaluation.update(logits.float(), batch, [gold[row] for row in range(start, start + len(batch))], start)
     finally:
         model.train(was_training)

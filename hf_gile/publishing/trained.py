@@ -97,7 +97,7 @@ import json, sys
 sys.modules["hf_gile"] = None  # only the folder may be used, even if hf_gile is installed
 from transformers import pipeline
 request = json.load(sys.stdin)
-pipe = pipeline(model=request["folder"], trust_remote_code=True)
+pipe = pipeline("zero-shot-classification", model=request["folder"], trust_remote_code=True)
 for labels in (None, request["labels"]):
     answer = pipe(request["text"], candidate_labels=labels, top_k=10)
     for name, score in zip(answer["labels"], answer["scores"]):

@@ -80,7 +80,7 @@ def encode_dataset(
             encoded["excluded_columns"] = [
                 label_set.columns(label_id for label_id in ids if label_id in label_set) for ids in batch[excluded]
             ]
-        return encoded if language is None else {**encoded, "language": [language] * len(texts)}
+        return encoded
 
     options: dict[str, Any] = {}
     if hasattr(dataset, "num_rows"):  # streams have neither a progress bar nor processes

@@ -507,4 +507,6 @@ class Study:
         self.say(f"\nwritten to {folder}: results.json, {curves}settings.yaml, and each model")
         if saved := [name for name in self.settings.units if self.resolved(name)[0].is_saved]:
             self.say("to use one:\n  from transformers import pipeline")
-            self.say(f'  pipe = pipeline(model="{folder}/{saved[-1]}/model", trust_remote_code=True)')
+            self.say("  pipe = pipeline(")
+            self.say(f'      "zero-shot-classification", model="{folder}/{saved[-1]}/model", trust_remote_code=True')
+            self.say("  )")

@@ -96,7 +96,7 @@ CLEAN_ROOM = """
 import json, sys
 sys.modules["hf_gile"] = None
 from transformers import pipeline
-pipe = pipeline(model=sys.argv[1], trust_remote_code=True)
+pipe = pipeline("zero-shot-classification", model=sys.argv[1], trust_remote_code=True)
 print(json.dumps(pipe(sys.argv[2], candidate_labels=sys.argv[3:])))
 """
 

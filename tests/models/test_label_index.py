@@ -42,7 +42,7 @@ def parts(request, make_model):
 
 def text_codes_of(gile, processor, **options):
     with torch.no_grad():
-        return gile.project_texts(**processor(TEXTS, return_tensors="pt", **options), **options)
+        return gile.project_texts(**processor(TEXTS, return_tensors="pt", **options))
 
 
 def whole_numbers(documents, labels, size=6, seed=0):
@@ -748,7 +748,7 @@ def test_an_index_belongs_to_a_single_document_language(two_languages, language,
     texts = text_codes_of(model.gile, processor, language=language)
     inputs = processor(TEXTS, language=language, return_tensors="pt")
     codes = model.project_stored_labels(language=language)
-    scores = model.gile.score(model.gile.project_texts(**inputs, language=language), codes, language)
+    scores = model.gile.score(model.gile.project_texts(**inputs), codes, language)
     logits = model.stored_labels.masked(scores, label_language or language).detach()
     stored = LabelIndex.build(model, language=language, label_language=label_language)
     part = [label.language == (label_language or language) for label in model.label_set]
@@ -758,7 +758,7 @@ def test_an_index_belongs_to_a_single_document_language(two_languages, language,
         model, processor, LabelSet.from_names(NAMES), language=language, label_language=label_language
     )
     words = processor(label_text=NAMES, label_language=label_language or language, return_tensors="pt")
-    expected = model.gile(**inputs, **words, language=language).logits.detach()
+    expected = model.gile(**inputs, **words).logits.detach()
     torch.testing.assert_close(described.scores(texts), expected)
     described.add([Label("1", "Infant")], model, processor)
     assert (described.language, described.label_language) == (language, label_language or language)

@@ -1,6 +1,7 @@
 import copy
 import gc
 import json
+import subprocess
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -41,29 +42,79 @@ def scores(answer):
     return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
-def test_a_loaded_model_gets_this_pipeline_under_the_built_in_name(pipe, parts):
+def test_a_loaded_model_gets_this_pipeline_by_the_name_of_our_task(pipe, parts):
     model, processor = parts
     expected = pipe(TEXTS, CANDIDATES)
     for options in ({"processor": processor}, {"processor": processor, "tokenizer": processor.tokenizer}):
-        ours = pipeline("zero-shot-classification", model=model, **options)
+        ours = pipeline("label-scoring", model=model, **options)
         assert type(ours) is LabelScoringPipeline
         assert ours(TEXTS, CANDIDATES) == expected
-    with pytest.raises(ValueError, match=r"needs the processor saved with the model.* or pass processor="):
-        pipeline("zero-shot-classification", model=model, tokenizer=processor.tokenizer)
 
 
-def test_other_models_keep_the_built_in_pipeline():
+# Prints what pipelines of Transformers do, to be compared with and without hf_gile.
+BUILT_IN = """
+import json, sys, warnings
+if sys.argv[2] == "with":
+    import hf_gile
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
+
+folder, seen = sys.argv[1], {}
+tasks = PIPELINE_REGISTRY.supported_tasks
+seen["tasks"] = {task: sorted(map(repr, entry.items())) for task, entry in tasks.items() if task != "label-scoring"}
+model, words = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+ways = {
+    "a folder": {"model": folder},
+    "a loaded model": {"model": model, "tokenizer": words},
+    "a loaded model and the folder of its tokenizer": {"model": model, "tokenizer": folder},
+    "no tokenizer": {"model": model},
+    "an unknown option": {"model": model, "tokenizer": words, "zzz": 5},
+}
+calls = {
+    "labels": (("milk",), {"candidate_labels": ["iron", "milk"]}),
+    "one text, by name": ((), {"sequences": "milk", "candidate_labels": "iron, milk", "multi_label": True}),
+    "texts": ((["milk", "iron"], ["iron", "milk"]), {"hypothesis_template": "It is {}."}),
+    "no labels": (("milk",), {}),
+    "no texts": (([],), {"candidate_labels": ["iron"]}),
+    "a template without a label": (("milk",), {"candidate_labels": ["iron"], "hypothesis_template": "x"}),
+}
+for task in ("zero-shot-classification", "text-classification"):
+    for way, options in ways.items():
+        try:
+            pipe = pipeline(task, **options)
+        except Exception as error:
+            seen[f"{task}, {way}"] = repr(error)
+            continue
+        seen[f"{task}, {way}"] = repr(type(pipe))
+        for call, (texts, more) in calls.items():
+            try:
+                seen[f"{task}, {way}, {call}"] = pipe(*texts, **more)
+            except Exception as error:
+                seen[f"{task}, {way}, {call}"] = repr(error)
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.slow
+def test_importing_the_package_changes_no_pipeline_of_other_models(tmp_path):
     names = {"entailment": 0, "neutral": 1, "contradiction": 2}
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    words = BertTokenizer(vocab={word: row for row, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "milk"])})
-    model = BertForSequenceClassification(
-        BertConfig(vocab_size=5, **sizes, label2id=names, id2label={row: name for name, row in names.items()})
-    )
-    pipe = pipeline("zero-shot-classification", model=model, tokenizer=words)
-    assert type(pipe) is ZeroShotClassificationPipeline
-    assert set(pipe("milk", candidate_labels=["iron", "milk"])["labels"]) == {"iron", "milk"}
-    with pytest.raises(ValueError, match="pass tokenizer="):
-        pipeline("zero-shot-classification", model=model)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "milk", "iron", "it", "is"]
+    BertTokenizer(vocab={word: row for row, word in enumerate(vocabulary)}).save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    labels = {"label2id": names, "id2label": {row: name for name, row in names.items()}}
+    BertForSequenceClassification(BertConfig(vocab_size=8, **sizes, **labels)).save_pretrained(tmp_path)
+    seen = []
+    for package in ("with", "without"):
+        command = [sys.executable, "-c", BUILT_IN, str(tmp_path), package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        seen.append(json.loads(done.stdout))
+    assert seen[0] == seen[1]
+    built_in = repr(ZeroShotClassificationPipeline)
+    assert seen[0]["zero-shot-classification, a folder"] == built_in
+    assert set(seen[0]["zero-shot-classification, a folder, labels"]["labels"]) == {"iron", "milk"}
+    assert "Impossible to guess which tokenizer" in seen[0]["zero-shot-classification, no tokenizer"]
 
 
 def test_hypothesis_templates_are_ignored_with_a_warning(pipe, monkeypatch):
@@ -400,7 +451,10 @@ def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model, kind):
     reloaded = pipeline("zero-shot-classification", model=str(tmp_path), trust_remote_code=True)
     for answer, expected in zip(reloaded(TEXTS, CANDIDATES), pipe(TEXTS, CANDIDATES), strict=True):
         assert scores(answer) == pytest.approx(scores(expected), rel=1e-5)
-    assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == ["zero-shot-classification"]
+    assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == [
+        "text-classification",
+        "zero-shot-classification",
+    ]
 
 
 def test_a_model_without_a_classifier_is_refused(make_model):
@@ -421,12 +475,10 @@ def test_a_model_without_its_processor_is_refused(make_model):
         LabelScoringPipeline(model=model, tokenizer=processor.tokenizer)
 
 
-def test_stock_text_classification_gives_probabilities_before_calibration(tmp_path, make_model):
+def test_stock_text_classification_gives_probabilities_before_calibration(make_model):
     model, processor = make_model("wan", problem_type="multi_label_classification")
     model.config.calibration = {"unseen": {"method": "platt", "scale": 0.5, "offset": -1.0}}
-    model.save_pretrained(tmp_path)
-    processor.save_pretrained(tmp_path)
-    (answer,) = pipeline("text-classification", model=str(tmp_path), top_k=None)(TEXTS[:1])
+    (answer,) = pipeline("text-classification", model=model, tokenizer=processor.tokenizer, top_k=None)(TEXTS[:1])
     stock = {entry["label"]: entry["score"] for entry in answer}
     assert model.config.id2label[0] in stock
     ours = scores(pipeline("label-scoring", model=model, processor=processor)(TEXTS[0]))
@@ -434,11 +486,9 @@ def test_stock_text_classification_gives_probabilities_before_calibration(tmp_pa
     assert ours == pytest.approx(calibrated, rel=1e-4)
 
 
-def test_stock_text_classification_works_on_word_level_models(tmp_path, make_model, label_set):
+def test_stock_text_classification_works_on_word_level_models(make_model):
     model, processor = make_model("wan", problem_type="multi_label_classification")
-    model.save_pretrained(tmp_path)
-    processor.save_pretrained(tmp_path)
-    stock = pipeline("text-classification", model=str(tmp_path), top_k=None)
+    stock = pipeline("text-classification", model=model, tokenizer=processor.tokenizer, top_k=None)
     ours = pipeline("label-scoring", model=model, processor=processor)
     for text, answer in zip(TEXTS, stock(TEXTS), strict=True):
         assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(scores(ours(text)), rel=1e-5)

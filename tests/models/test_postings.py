@@ -160,13 +160,15 @@ def test_stock_text_classification_uses_words_with_the_processor(make_lexical, t
     with torch.no_grad():
         expected = model(**inputs_of(processor)).logits.sigmoid()
     read = AutoProcessor.from_pretrained(tmp_path)
-    answers = pipeline("text-classification", model=str(tmp_path), tokenizer=read, top_k=None)(TEXTS)
+    answers = pipeline("text-classification", model=model, tokenizer=read, top_k=None)(TEXTS)
     for answer, scores in zip(answers, expected, strict=True):
         assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(
             dict(zip(LABELS.names, scores.tolist(), strict=True)), rel=1e-5
         )
-    with pytest.raises(ValueError, match="for pipeline 'text-classification', pass tokenizer=<this processor>"):
-        pipeline("text-classification", model=str(tmp_path))(TEXTS[0])
+    with pytest.raises(
+        ValueError, match=r"pipeline\('text-classification', model=folder, trust_remote_code=True\) passes"
+    ):
+        pipeline("text-classification", model=model, tokenizer=read.tokenizer)(TEXTS[0])
 
 
 def test_towers_score_with_the_postings_of_any_labels(make_lexical):

@@ -460,14 +460,14 @@ def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrai
         labels=LabelSet([Label(label_id, name, language=language) for label_id, name, language in labels]),
     )
     inputs = processor(TEXTS[:2], language=["german", "english"], return_tensors="pt")
-    language = torch.tensor([1, 0])
+    assert inputs["language"].tolist() == [1, 0]
     with torch.no_grad():
-        logits = model(**inputs, language=language).logits
+        logits = model(**inputs).logits
         assert logits.isneginf().tolist() == [[True, True, False, False], [False, False, True, True]]
         alone = processor(TEXTS[:1], language="german", return_tensors="pt")
-        torch.testing.assert_close(model(**alone, language="german").logits[0], logits[0])
+        torch.testing.assert_close(model(**alone).logits[0], logits[0])
         index = LabelIndex.build(model, processor, language="german")
-        texts = model.gile.project_texts(**alone, language="german")
+        texts = model.gile.project_texts(**alone)
         torch.testing.assert_close(index.scores(texts)[0], logits[0, 2:])
         # A label that exists in two languages matches the label in its language.
         same_names = LabelSet(
@@ -479,7 +479,7 @@ def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrai
         torch.testing.assert_close(other.scores(texts)[0, 2], english[0, 0])
     gold = torch.tensor([[2], [0]])
     model.train()
-    model(**inputs, language=language, labels=gold).loss.backward()
+    model(**inputs, labels=gold).loss.backward()
     assert all(weight.grad is not None for weight in model.parameters())
 
 
@@ -518,9 +518,7 @@ def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_p
     processor.save_pretrained(tmp_path / "model")
     with torch.no_grad():
         expected = model(**batch_of(processor)).logits.sigmoid()
-    stock = pipeline(
-        "text-classification", model=str(tmp_path / "model"), tokenizer=str(tmp_path / "model"), top_k=None
-    )
+    stock = pipeline("text-classification", model=model, tokenizer=str(tmp_path / "model"), top_k=None)
     scores = {entry["label"]: entry["score"] for entry in stock(TEXTS[:1])[0]}
     assert [scores[name] for name in model.label_set.names] == pytest.approx(expected[0].tolist(), abs=1e-5)
     assert AutoTokenizer.from_pretrained(tmp_path / "model").model_input_names == ["input_ids", "attention_mask"]

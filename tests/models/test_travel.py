@@ -38,16 +38,19 @@ with torch.no_grad():
     stored = classifier(**processor(texts, return_tensors="pt")).logits
     towers = both(**processor(texts, label_text=labels.texts, return_tensors="pt")).logits
 answers = []
-for task in (None, "zero-shot-classification"):
-    pipe = pipeline(task, model=folder, **trust)
-    assert type(pipe).__name__ == "LabelScoringPipeline"
-    answer = pipe(texts, candidate_labels=labels, batch_size=2)
-    order = [[entry["labels"].index(name) for name in labels.names] for entry in answer]
-    answers.append(torch.tensor([[entry["scores"][i] for i in row] for entry, row in zip(answer, order)]))
-pipe = pipeline("zero-shot-classification", model=classifier, processor=processor)
+pipe = pipeline("zero-shot-classification", model=folder, **trust)
+assert type(pipe).__name__ == "LabelScoringPipeline"
+answer = pipe(texts, candidate_labels=labels, batch_size=2)
+order = [[entry["labels"].index(name) for name in labels.names] for entry in answer]
+answers.append(torch.tensor([[entry["scores"][i] for i in row] for entry, row in zip(answer, order)]))
+pipe = pipeline("label-scoring", model=classifier, processor=processor)
 assert type(pipe).__name__ == "LabelScoringPipeline"
 assert pipe(texts, candidate_labels=labels, batch_size=2) == answer
-save_file({"stored": stored, "towers": towers, "inferred": answers[0], "named": answers[1]}, out)
+pipe = pipeline("text-classification", model=folder, **trust)
+assert type(pipe).__name__ == "StoredLabelsPipeline"
+rows = [{entry["label"]: entry["score"] for entry in row} for row in pipe(texts, top_k=None, batch_size=2)]
+answers.append(torch.tensor([[row[name] for name in labels.names] for row in rows]))
+save_file({"stored": stored, "towers": towers, "scored": answers[0], "classified": answers[1]}, out)
 # A model saved by this process still contains its code.
 classifier.save_pretrained(out + ".again")
 """
@@ -74,8 +77,8 @@ def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path,
     remote = score_without_hf_gile(folder, tmp_path / "logits.safetensors")
     assert torch.equal(remote["stored"], local)
     assert torch.equal(remote["towers"], local)
-    assert torch.equal(remote["inferred"], local.sigmoid())
-    assert torch.equal(remote["named"], local.sigmoid())
+    assert torch.equal(remote["scored"], local.sigmoid())
+    assert torch.equal(remote["classified"], local.sigmoid())
     resaved = tmp_path / "logits.safetensors.again"
     assert {path.name for path in folder.iterdir() if path.suffix == ".py"} == {
         path.name for path in resaved.iterdir() if path.suffix == ".py"
@@ -97,8 +100,8 @@ def test_models_over_pretrained_encoders_are_self_contained(tmp_path, make_pretr
     assert torch.equal(remote["stored"], stored)
     assert torch.equal(remote["towers"], towers)
     assert not torch.equal(stored, towers)  # the towers have no rows
-    torch.testing.assert_close(remote["inferred"], stored.sigmoid())
-    assert torch.equal(remote["named"], remote["inferred"])
+    torch.testing.assert_close(remote["scored"], stored.sigmoid())
+    assert torch.equal(remote["classified"], remote["scored"])
 
 
 def test_every_file_of_the_folder_travels_except_the_published_graph(tmp_path, make_model):

@@ -35,8 +35,11 @@ for name, (repo, options) in request["models"].items():
     classifier = AutoModelForSequenceClassification.from_pretrained(repo, **trust).eval()
     towers = AutoModel.from_pretrained(repo, **trust).eval()
     inputs = processor(texts, return_tensors="pt")
-    pipe = pipeline(model=repo, **trust)
+    pipe = pipeline("zero-shot-classification", model=repo, **trust)
     assert type(pipe).__name__ == "LabelScoringPipeline"
+    stored = pipeline("text-classification", model=repo, **trust)  # as the Hub shows it
+    assert type(stored).__name__ == "StoredLabelsPipeline"
+    assert [entry["score"] for entry in stored(texts[0], top_k=None)] == pipe(texts[0])["scores"]
     names = classifier.label_set.names
     answers = [dict(zip(entry["labels"], entry["scores"])) for entry in pipe(texts)]
     with torch.no_grad():
