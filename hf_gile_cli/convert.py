@@ -79,3 +79,4 @@ def convert(
     config = model.config
     kind = config.text_config.text_encoder_type
     note(f"converted {kind} with output layer {config.output_layer}, for {', '.join(config.languages)}: {out}")
+    note("it reads word vectors (inputs_embeds, label_embeds); without words in the checkpoint, it has no processor")

@@ -118,6 +118,8 @@ def joint_class(architecture: str) -> type[PreTrainedModel]:
 
     joint = with_joint_output(base, auto, __name__)
     globals()[joint.__name__] = joint  # for pickle
+    # Pipelines and the label smoothing of Trainer recognize a language model by this name.
+    autos[auto][joint.__name__] = joint.__name__
     return joint
 
 

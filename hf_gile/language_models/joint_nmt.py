@@ -256,6 +256,12 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
         output: Any = Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=state if use_cache else None)
         return output.to_tuple() if return_dict is False else output
 
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Saves the model, also for `AutoModel`; see `PreTrainedModel.save_pretrained`."""
+        classes = getattr(self.config, "auto_map", None) or {}
+        self.config.auto_map = {**classes, "AutoModel": f"joint_nmt.{type(self).__name__}"}
+        super().save_pretrained(*args, **kwargs)
+
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shifts `(B, T)` labels to the right, after the start token."""
         start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)

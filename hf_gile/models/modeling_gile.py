@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple, logging
 from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig, check_folder
@@ -57,6 +57,8 @@ from .text_encoders_gile import (
     rms_normalized,
 )
 
+_logger = logging.get_logger(__name__)
+
 _LABELS_AT_ONCE = 2048
 """Number of stored labels encoded together, outside training."""
 
@@ -75,12 +77,15 @@ class GileModelOutput(ModelOutput):
         attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention `(B, S,
             W)` and sentence attention `(B, S)` of a HAN; for averages, their weights. For a pretrained encoder, these
             are the weights of the pooling, which are missing if `pooled_embeds` were passed.
+        hidden_states: With `output_hidden_states=True`, those of each layer of a pretrained encoder, `(B, W, P)` or
+            `(B, S, W, P)`, zero for padding. Word encoders have none.
     """
 
     logits: Tensor | None = None
     text_embeds: Tensor | None = None
     label_embeds: Tensor | None = None
     attentions: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
 _INITIALIZED = {
@@ -89,6 +94,45 @@ _INITIALIZED = {
     "label_prior": "classifier.bias",
 }
 """Fields with initial values of weights, and the names of these weights."""
+
+
+class _ReturnedParts:
+    """Collects attention and hidden states, if requested in a call of a model or in its configuration.
+
+    Args:
+        config: A `GileConfig`.
+        arguments: Arguments of the call, of which `output_attentions` and `output_hidden_states` are removed.
+    """
+
+    def __init__(self, config: GileConfig, arguments: dict[str, Any]) -> None:
+        for name in ("output_attentions", "output_hidden_states"):
+            value = arguments.pop(name, None)  # peft passes None
+            setattr(self, name, bool(getattr(config, name, False)) if value is None else value)
+        self.num_attentions = 0
+        if self.output_hidden_states and not config.text_config.reads_pretrained:
+            kind = config.text_config.text_encoder_type
+            _logger.warning_once(f"output_hidden_states: the text encoder {kind!r} has no hidden states to return")
+            self.output_hidden_states = False
+
+    output_attentions: bool
+    output_hidden_states: bool
+
+    def embed_texts(
+        self, gile: "GileModel", documents: dict[str, Tensor | None], language: str | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents; returns their vectors, and attention followed by hidden states."""
+        states: list[Tensor] | None = [] if self.output_hidden_states else None
+        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=states)
+        self.num_attentions = len(attentions)
+        return text_embeds, (*attentions, *(states or ()))
+
+    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...] | None]:
+        """Returns the requested fields of the output."""
+        attentions, states = tuple(parts[: self.num_attentions]), tuple(parts[self.num_attentions :])
+        return {
+            "attentions": attentions if self.output_attentions else None,
+            "hidden_states": states if self.output_hidden_states and states else None,
+        }
 
 
 def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
@@ -298,6 +342,7 @@ class GileModel(GilePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
         pooled_embeds: Tensor | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents: returns document vectors and attention.
 
@@ -308,6 +353,7 @@ class GileModel(GilePreTrainedModel):
             language: Language of the documents; optional if there is only one.
             pooled_embeds: `(B, P)`, or `(B, S, P)` for windows, precomputed output of the pretrained encoder for these
                 documents (`hf_gile.training.add_pooled_embeds`). A bag also needs `input_ids`.
+            hidden_states: List to which those of each layer of a pretrained encoder are added, as in `GileModelOutput`.
 
         Returns:
             `(B, H)` document vectors, and attention weights as in `GileModelOutput`. A document without words gets the
@@ -344,7 +390,8 @@ class GileModel(GilePreTrainedModel):
             distinct, positions = torch.unique(words, return_inverse=True)
             retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
             mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
-        document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
+        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language)
+        document, attentions = self.text_encoder(*inputs, hidden_states)
         return self.with_bag(document, input_ids, mask), attentions
 
     def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -528,14 +575,15 @@ class GileModel(GilePreTrainedModel):
             language: Language of all documents or of each; optional if there is only one.
             label_language: Language of all labels or of each, as in `project_labels`.
             lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; only used with `postings`.
-            kwargs: `postings` of the labels; `output_attentions`, whether to return attention weights;
-                `output_hidden_states`, accepted for compatibility and ignored.
+            kwargs: `postings` of the labels; `output_attentions` and `output_hidden_states`, whether to return those of
+                `GileModelOutput`, by default as in the configuration.
 
         Raises:
             ValueError: If arguments are missing or have a wrong shape.
             TypeError: If an argument is unknown.
         """
-        for name in kwargs.keys() - {"output_hidden_states", "output_attentions", "postings"}:  # peft passes the first
+        returned = _ReturnedParts(self.config, kwargs)
+        for name in kwargs.keys() - {"postings"}:
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer, config = self.output_layer, self.config
         uses_trained_labels = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
@@ -551,16 +599,17 @@ class GileModel(GilePreTrainedModel):
             return layer.project_labels(label_embeds, language)
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
-            text_embeds, attentions = self.embed_texts(**documents, language=language)
+            text_embeds, parts = returned.embed_texts(self, documents, language)
             codes = label_codes(language if uses_trained_labels else label_space(config, language))
             logits = layer.score(layer.project_texts(text_embeds, language), codes, language)
-            return logits, text_embeds, *attentions
+            return logits, text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        logits, text_embeds, *attentions = run_by_language(config, language, documents, score)
+        logits, text_embeds, *parts = run_by_language(config, language, documents, score)
         logits = add_lexical_scores(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
-        returned = tuple(attentions) if kwargs.get("output_attentions") else None
-        return GileModelOutput(logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, attentions=returned)
+        return GileModelOutput(
+            logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, **returned.split(parts)
+        )
 
     def _label_embeds(
         self, label_input_ids: Tensor | None, label_embeds: Tensor | None, label_language: Languages
@@ -610,6 +659,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
     """
 
     towers_class = GileModel
+    # A model of both towers has no labels until `set_labels`, which forward() says.
+    _keys_to_ignore_on_load_missing: ClassVar[list[str]] = [r"^stored_labels\."]
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch and does not scale the loss
 
     def __init__(self, config: GileConfig) -> None:
@@ -765,7 +816,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 get minus infinity, like labels of other languages.
             pooled_embeds: Precomputed output of the pretrained encoder, as in `GileModel.embed_texts`.
             lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; used in evaluation, for lexical terms.
-            kwargs: `output_attentions`, as in `GileModel`, and further arguments of the loss, as passed by `Trainer`.
+            kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
+                passed by `Trainer`.
 
         Returns:
             `loss` if there are labels. `logits` `(B, L)`, or None in a training step whose loss reads text codes.
@@ -775,8 +827,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             TypeError: If an argument is unknown.
         """
         check_tensors(labels=labels, excluded_columns=excluded_columns)
-        kwargs.pop("output_hidden_states", None)  # always passed by peft adapters
-        output_attentions = kwargs.pop("output_attentions", None)
+        returned = _ReturnedParts(self.config, kwargs)
         self._check_loss_arguments(labels, kwargs)
         loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
         label_codes = cache(partial(self.project_stored_labels, None))
@@ -784,17 +835,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded, words = documents.pop("excluded"), documents.pop("words")
-            text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
+            text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
-                return text_codes, *attentions
+                return text_codes, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
             scores = add_lexical_scores(scores, postings, self.gile.with_neighbours(words, text_embeds))
-            return self.stored_labels.masked(scores, language, excluded), *attentions
+            return self.stored_labels.masked(scores, language, excluded), *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
-        result, *attentions = run_by_language(self.config, language, documents, encode)
+        result, *parts = run_by_language(self.config, language, documents, encode)
         logits, loss = None if loss_of_codes else result, None
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
@@ -802,8 +853,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             has_excluded = excluded_columns is not None or self.config.language_labels
             scores = without_infinities(result) if has_excluded else result
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        returned = tuple(attentions) if output_attentions else None
-        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=returned)
+        return SequenceClassifierOutput(loss=loss, logits=logits, **returned.split(parts))
 
     def _check_loss_arguments(self, labels: Tensor | None, arguments: dict[str, Any]) -> None:
         """Refuses unknown arguments of the loss, and a loss of `Trainer` that would be wrong."""

@@ -171,7 +171,8 @@ def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int) -> Ten
     `input_ids` are `(L, T)`, padded with `pad_token_id`, as the table may have no padding index.
     """
     words, positions = torch.unique(input_ids, return_inverse=True)
-    vectors = table(words)  # not table.weight: an adapter may have wrapped or moved the table
+    # Not table.weight: an adapter may have wrapped or moved the table. NEFTune needs three dimensions of its output.
+    vectors = table(words[None])[0]
     weights = (input_ids != pad_token_id).to(vectors.dtype)
     return weighted_sum(vectors, positions, weights / weights.sum(-1, keepdim=True).clamp(min=1))
 
@@ -205,6 +206,7 @@ class WordEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents.
 
@@ -214,17 +216,20 @@ class WordEncoder(nn.Module):
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             pooled: `(B, P)` or `(B, S, P)` precomputed output of `TransformerEncoder.pool`, for this encoder only.
             language: Language of all documents, for a multilingual model.
+            hidden_states: List to which a pretrained encoder adds those of each layer, `(B, W, P)` or `(B, S, W, P)`.
 
         Returns:
             `(B, H)` document vectors and attention weights: `(B, W)`; or `(B, S, W)`, normalized in each sentence, and
             `(B, S)`. The weights of `pooled` are missing.
         """
         assert attention_mask is not None
-        if input_ids is not None and not torch.compiler.is_compiling():
+        adds_noise = hasattr(self.word_embeddings, "neftune_noise_alpha")  # to the word at each position
+        if input_ids is not None and not torch.compiler.is_compiling() and not adds_noise:
             words, positions = torch.unique(input_ids, return_inverse=True)
             return self.encode(self.word_embeddings(words), positions, attention_mask, language)
         if inputs_embeds is None:  # the number of distinct words is unknown to a compiler
-            inputs_embeds = self.word_embeddings(input_ids)
+            assert input_ids is not None
+            inputs_embeds = self.word_embeddings(input_ids.flatten(1)).unflatten(1, input_ids.shape[1:])
         # A weight of zero would not remove NaN from a sum.
         vectors = inputs_embeds.flatten(0, -2).masked_fill(~attention_mask.reshape(-1, 1), 0)
         positions = torch.arange(vectors.shape[0], device=vectors.device).reshape(attention_mask.shape)
@@ -335,12 +340,13 @@ class TransformerEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents; see `WordEncoder.forward`."""
         if pooled is not None:
             return pooled, ()
         assert attention_mask is not None
-        vectors, weights = self.pool(input_ids, attention_mask, inputs_embeds, language)
+        vectors, weights = self.pool(input_ids, attention_mask, inputs_embeds, language, hidden_states)
         return vectors, (weights,)
 
     def pool(
@@ -349,8 +355,11 @@ class TransformerEncoder(nn.Module):
         attention_mask: Tensor,
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Encodes and pools `(..., W)` tokens, in batches of rows of about equal length, to avoid padding.
+
+        The hidden states of each layer, `(..., W, P)`, are added to `hidden_states`, if passed; zero for padding.
 
         Returns:
             `(..., P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(..., W)` weights
@@ -360,6 +369,7 @@ class TransformerEncoder(nn.Module):
             ValueError: If a row has more tokens than the encoder has positions.
         """
         shape, mask = attention_mask.shape, attention_mask.flatten(0, -2)
+        returns_states = hidden_states is not None
         input_ids = None if input_ids is None else input_ids.flatten(0, -2)
         inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
         if self.max_positions is not None and mask.shape[1] > self.max_positions:
@@ -368,39 +378,60 @@ class TransformerEncoder(nn.Module):
                 "processor saved with the model, or its tokenizer with truncation=True"
             )
         if torch.compiler.is_compiling():  # a compiler does not know the number of batches
-            vectors, weight = self._pool_rows(input_ids, inputs_embeds, mask, language)
+            vectors, weight, layers = self._pool_rows(input_ids, inputs_embeds, mask, language, returns_states)
+            if hidden_states is not None:
+                hidden_states += [layer.view(*shape, -1) for layer in layers]
             vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
             return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
         lengths = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         sizes = (mask * lengths).amax(-1).tolist()  # up to the last token
-        order, pooled, weights = [], [], []
+        order, pooled, weights, states = [], [], [], []
         for rows in group_by_length(sizes):
             width = sizes[rows[-1]]
             ids, embeds = (None if x is None else x[rows, :width] for x in (input_ids, inputs_embeds))
-            vectors, row_weights = self._pool_rows(ids, embeds, mask[rows, :width], language)
+            vectors, row_weights, layers = self._pool_rows(ids, embeds, mask[rows, :width], language, returns_states)
+            if hidden_states is not None:
+                padding = (0, 0, 0, mask.shape[1] - width)
+                states.append(torch.stack([functional.pad(layer, padding) for layer in layers]))
             order += rows
             pooled.append(vectors)
             weights.append(functional.pad(row_weights, (0, mask.shape[1] - width)))
         empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
         if not order:
+            if hidden_states is not None:
+                number = self.transformer.config.num_hidden_layers + 1
+                hidden_states += [empty.new_zeros(*shape, self.pooled_size)] * number
             return empty.view(*shape[:-1], self.pooled_size), torch.zeros_like(attention_mask, dtype=empty.dtype)
         positions = torch.tensor(order, device=mask.device)
         weight = torch.cat(weights)
         vectors = empty.index_copy(0, positions, torch.cat(pooled))
         weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
+        if hidden_states is not None:
+            layers = torch.cat(states, 1)
+            layers = layers.new_zeros(len(layers), *mask.shape, layers.shape[-1]).index_copy(1, positions, layers)
+            hidden_states += layers.view(len(layers), *shape, -1).unbind()
         return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
     def _pool_rows(
-        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
-    ) -> tuple[Tensor, Tensor]:
-        """Encodes and pools rows with tokens in a single batch."""
-        tokens = {"input_ids": input_ids} if input_ids is not None else {"inputs_embeds": inputs_embeds}
+        self,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        mask: Tensor,
+        language: str | None,
+        returns_states: bool,
+    ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        """Encodes and pools rows with tokens in a single batch; also returns the hidden states of each layer."""
+        tokens: dict[str, Any] = {"input_ids": input_ids}
+        if input_ids is None:
+            tokens = {"inputs_embeds": inputs_embeds}
+        if returns_states:
+            tokens["output_hidden_states"] = True
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
-            hidden = self.transformer(**tokens, attention_mask=mask.long()).last_hidden_state
-        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # autocast may return 16 bits
+            output = self.transformer(**tokens, attention_mask=mask.long())
+        hidden = output.last_hidden_state.flatten(0, 1).to(self.transformer.dtype)  # autocast may return 16 bits
         positions = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
         vectors, weights = select_module(self.pooling, language)(hidden, positions, mask)
-        return rms_normalized(vectors), weights
+        return rms_normalized(vectors), weights, output.get("hidden_states", ())
 
 
 class HierarchicalTransformerEncoder(TransformerEncoder):
@@ -422,12 +453,13 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents of `(B, S, W)` tokens; also returns `(B, S)` attention over windows.
 
         Windows without tokens are masked; without `attention_mask`, those whose `pooled` vectors are zero.
         """
-        windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
+        windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language, hidden_states)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
         document, attention = _over_sentences(self, windows.flatten(0, 1), mask, language)
         if self.sentence_encoder is None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel
+from transformers import AutoModel, AutoModelForSequenceClassification
 
 from hf_gile import GileModel, GileProcessor, LabelScoringPipeline
 from hf_gile.conversion import from_keras
@@ -521,3 +521,12 @@ def test_without_h5py_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         from_keras(*files)
+
+
+def test_a_converted_model_loads_as_a_classifier_without_a_warning(tmp_path, capsys):
+    from_keras(*Checkpoint().save(tmp_path)).save_pretrained(tmp_path / "model")
+    capsys.readouterr()
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert "MISSING" not in "".join(capsys.readouterr())
+    with pytest.raises(ValueError, match=r"call model.set_labels\(label_set, processor\) first"):
+        model.stored_inputs()

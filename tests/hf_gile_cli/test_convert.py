@@ -28,7 +28,10 @@ def test_a_published_checkpoint_is_converted(run, shared_data, tmp_path):
     pytest.importorskip("h5py")
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     result = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model")
-    assert result.stderr == f"converted han with output layer gile, for english, german: {tmp_path / 'model'}\n"
+    assert result.stderr.endswith(
+        f"converted han with output layer gile, for english, german: {tmp_path / 'model'}\n"
+        "it reads word vectors (inputs_embeds, label_embeds); without words in the checkpoint, it has no processor\n"
+    )
     assert AutoModel.from_pretrained(tmp_path / "model").config.languages == ["english", "german"]
     assert (tmp_path / "model" / "published_gile.py").is_file()
     repeated = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model", ends=1)

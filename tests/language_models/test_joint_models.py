@@ -11,16 +11,21 @@ import peft
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import Tokenizer, models
 from torch.nn import functional
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     BertConfig,
     BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     Trainer,
     TrainingArguments,
+    pipelines,
 )
 
 from hf_gile.language_models import (
@@ -357,3 +362,16 @@ def test_saved_models_load_without_hf_gile_installed(make_language_model, batch,
         assert torch.equal(there["beams"], beams)
         again = class_of(architecture).from_pretrained(tmp_path / architecture / "again")
         torch.testing.assert_close(logits_of(again, batch), logits_of(model, batch))
+
+
+def test_text_generation_supports_joint_models(monkeypatch):
+    errors = []
+    monkeypatch.setattr(pipelines.base.logger, "error", errors.append)
+    config = GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    words = Tokenizer(models.WordLevel({word: row for row, word in enumerate("abcde")}, unk_token="a"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="a", unk_token="a")
+    model = replace_output_embeddings(GPT2LMHeadModel(config), joint_size=3)
+    pipe = pipelines.pipeline("text-generation", model=model, tokenizer=tokenizer)
+    assert pipe("b", max_new_tokens=2)[0]["generated_text"].startswith("b")
+    assert not errors
+    assert AutoModelForCausalLM.from_config(config).__class__ is GPT2LMHeadModel

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_gile.language_models import (
     JointNmtForConditionalGeneration,
@@ -89,9 +89,10 @@ def test_both_classes_load_in_one_process(tmp_path):
     for form, kind in (("nmt", "NmtFor"), ("tied", "JointNmtFor"), ("nmt", "NmtFor")):
         model = translator(form)
         model.save_pretrained(tmp_path / form)
-        loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / form, trust_remote_code=True)
-        assert type(loaded).__name__ == f"{kind}ConditionalGeneration"
-        torch.testing.assert_close(loaded(SOURCE, MASK, SOURCE).logits, model(SOURCE, MASK, SOURCE).logits)
+        for auto in (AutoModelForSeq2SeqLM, AutoModel):
+            loaded = auto.from_pretrained(tmp_path / form, trust_remote_code=True)
+            assert type(loaded).__name__ == f"{kind}ConditionalGeneration"
+            torch.testing.assert_close(loaded(SOURCE, MASK, SOURCE).logits, model(SOURCE, MASK, SOURCE).logits)
     with pytest.raises(ValueError, match="joint_output"):
         JointNmtForConditionalGeneration(model.config)
 

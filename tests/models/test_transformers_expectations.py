@@ -5,9 +5,10 @@ import peft
 import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
-from transformers import BertConfig, TorchAoConfig
+from transformers import BertConfig, TorchAoConfig, Trainer, TrainingArguments
+from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
 from hf_gile.models.processing_gile import lexical_ids
 from hf_gile.models.stored_labels_gile import compute_state
 from hf_gile.training import GileLoss
@@ -63,12 +64,63 @@ def documents(kind, documents=3, sentences=2, words=5):
     return {"input_ids": ids, "attention_mask": mask}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_requesting_hidden_states_does_not_fail(make, kind):
+@pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
+@pytest.mark.parametrize("requested_by", ["argument", "configuration"])
+def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kind, requested_by):
+    labels = LabelSet([Label(name, name, language=name) for name in ("de", "en")])
+    model, processor = make_pretrained(kind, languages=["de", "en"], labels=labels)
+    texts = ["the heart pumps", "iron. milk and the blood of an infant", ""]
+    inputs = processor(texts, language=["en", "de", "en"], return_tensors="pt")
+    inputs = {name: tensor for name, tensor in inputs.items() if name != "lexical_ids"}
+    model.config.output_hidden_states = requested_by == "configuration"
+    options = {"output_hidden_states": True} if requested_by == "argument" else {}
+    transformer, ids, mask = model.gile.text_encoder.transformer, inputs["input_ids"], inputs["attention_mask"]
+    with torch.no_grad():
+        width = ids.shape[-1]
+        exact = transformer(ids.view(-1, width), attention_mask=mask.view(-1, width), output_hidden_states=True)
+        for part, labels in ((model, {}), (model.gile, {"label_input_ids": model.label_input_ids})):
+            if labels:
+                labels["label_language"] = "en"
+            states = part(**inputs, **labels, **options).hidden_states
+            assert len(states) == 3
+            for state, expected in zip(states, exact.hidden_states, strict=True):
+                assert state.shape == (*ids.shape, 12)
+                expected = expected.view(state.shape)
+                torch.testing.assert_close(state[mask.bool()], expected[mask.bool()])
+            assert part(**inputs, **labels, output_hidden_states=False).hidden_states is None
+        empty = {"input_ids": ids[2:], "attention_mask": torch.zeros_like(mask[2:]), "language": "en"}
+        assert len(model(**empty, **options).hidden_states) == 3
+
+
+@pytest.mark.parametrize("kind", ["wan", "han"])
+def test_word_encoders_say_that_they_have_no_hidden_states(make, kind, monkeypatch):
+    messages = []
+    logger = type(transformers_logging.get_logger("x"))
+    monkeypatch.setattr(logger, "warning_once", lambda _, text: messages.append(text))
     model, inputs = make(kind), documents(kind)
-    assert torch.equal(model(**inputs, output_hidden_states=True).logits, model(**inputs).logits)
-    output = model.gile(**inputs, label_input_ids=WORDS, output_hidden_states=False)
-    assert output.logits.shape == (3, 3)
+    assert model(**inputs, output_hidden_states=None).hidden_states is None  # as peft
+    assert not messages
+    output = model(**inputs, output_hidden_states=True)
+    assert torch.equal(output.logits, model(**inputs).logits)
+    assert messages == [f"output_hidden_states: the text encoder {kind!r} has no hidden states to return"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"bag_size": 3}])
+def test_models_train_with_noise_in_their_embeddings(make, kind, options, tmp_path):
+    options = {"label_encoder_type": "mean"} | options if kind != "transformer" else options
+    losses = []
+    for alpha in (None, 50.0):
+        torch.manual_seed(0)
+        model, inputs = make(kind, **options), documents(kind)
+        rows = [
+            {name: tensor[row] for name, tensor in inputs.items()} | {"labels": torch.tensor([row])} for row in range(3)
+        ]
+        arguments = TrainingArguments(
+            tmp_path, max_steps=1, per_device_train_batch_size=3, use_cpu=True, report_to=[], neftune_noise_alpha=alpha
+        )
+        losses.append(Trainer(model, arguments, train_dataset=rows).train().training_loss)
+    assert losses[0] != losses[1]
 
 
 def test_unknown_forward_arguments_are_refused(make):
