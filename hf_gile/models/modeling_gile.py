@@ -659,8 +659,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
     """
 
     towers_class = GileModel
-    # A model of both towers has no labels until `set_labels`, which forward() says.
-    _keys_to_ignore_on_load_missing: ClassVar[list[str]] = [r"^stored_labels\."]
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch and does not scale the loss
 
     def __init__(self, config: GileConfig) -> None:
@@ -673,6 +671,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.stored_labels = StoredLabels(config)
         # Can be replaced, for example by a hf_gile.training.GileLoss; it is not saved.
         self.loss_function: Callable[..., Tensor] = label_loss
+        if config.label_length == 0:  # the checkpoint of both towers, which never had labels, lacks nothing
+            self._keys_to_ignore_on_load_missing = [r"^stored_labels\."]
         self.post_init()
 
     @property
