@@ -110,7 +110,7 @@ def joint_class(architecture: str) -> type[PreTrainedModel]:
     }
     auto = next((name for name, names in autos.items() if architecture in names.values()), None)
     base: Any = getattr(transformers, architecture, None) if auto else None
-    if base is None:
+    if base is None or auto is None:
         raise ValueError(
             f"{architecture} is not a causal or encoder-decoder language model of Transformers "
             "(see AutoModelForCausalLM and AutoModelForSeq2SeqLM)"

@@ -4,6 +4,7 @@ Shapes: B documents in a batch, L labels scored, P gold labels of a document, E 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -123,13 +124,13 @@ def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
 def encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
     """Computes text codes, and lexical ids with the nearest stored documents, if any."""
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
-    inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
+    inputs: dict[str, Any] = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
     if isinstance(language, Tensor):  # indices
-        names = {gile.config.languages[position] for position in language.unique().tolist()}
+        languages = {gile.config.languages[position] for position in language.unique().tolist()}
     else:
-        names = set() if language is None else {language}
-    if names - {index.language}:
+        languages = set() if language is None else {language}
+    if languages - {index.language}:
         raise ValueError(
             f"the index scores documents in {index.language}, but a batch has other languages: evaluate each language "
             "with a separate index"

@@ -497,10 +497,10 @@ class StoredLabelsPipeline(LabelScoringPipeline):
                 f"max_length={max_length}: this model reads up to {limit} words or tokens of a text; leave it out"
             )
 
-    def _forward(self, model_inputs: dict[str, Any], top_k: int | None = 1, **chosen: Any) -> dict[str, Any]:
-        return super()._forward(model_inputs, top_k=top_k, **chosen)
+    def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
+        return super()._forward(model_inputs, labels, **{"top_k": 1, **chosen})
 
-    def postprocess(self, model_outputs: dict[str, Any], returns_list: bool = False) -> Any:  # type: ignore[override]
+    def postprocess(self, model_outputs: dict[str, Any], returns_list: bool = False) -> Any:
         """Converts the best labels of a document to the answer of the built-in pipeline."""
         answer = super().postprocess(model_outputs)
         pairs = zip(answer["labels"], answer["scores"], strict=True)

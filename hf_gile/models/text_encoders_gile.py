@@ -407,9 +407,9 @@ class TransformerEncoder(nn.Module):
         vectors = empty.index_copy(0, positions, torch.cat(pooled))
         weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
         if hidden_states is not None:
-            layers = torch.cat(states, 1)
-            layers = layers.new_zeros(len(layers), *mask.shape, layers.shape[-1]).index_copy(1, positions, layers)
-            hidden_states += layers.view(len(layers), *shape, -1).unbind()
+            encoded = torch.cat(states, 1)
+            every_row = encoded.new_zeros(len(encoded), *mask.shape, encoded.shape[-1])
+            hidden_states += every_row.index_copy(1, positions, encoded).view(len(encoded), *shape, -1).unbind()
         return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
     def _pool_rows(
