@@ -79,8 +79,13 @@ def audit(options: Auditing) -> None:
         )
     write_audit(options.output, findings, model.label_set, rows["id"], rows["text"], rows["labels"], drifting)
     if options.as_json:
-        counts = {"wrong": findings.wrong, "missing": findings.missing, "documents": findings.documents()}
-        write_json({name: len(rows) for name, rows in counts.items()})
+        write_json(
+            {
+                "wrong": len(findings.wrong),
+                "missing": len(findings.missing),
+                "documents": len(findings.documents()),
+            }
+        )
     note(
         f"{counted(len(findings.wrong), 'least probable assigned label')}, "
         f"{counted(len(findings.missing), 'most probable missing label')}, in "
