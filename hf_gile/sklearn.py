@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, replace
 from itertools import chain
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from transformers import TrainingArguments
 from .data.zero_shot import seen_first
 from .extras import needs_extra
 from .models.labels_gile import Label, LabelSet
+from .models.saving_gile import new_files
 from .models.search_gile import calibrated
 
 with needs_extra("train", "GileClassifier"):
@@ -281,8 +283,9 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             folder: Output folder.
         """
         check_is_fitted(self)
-        self.model_.save_pretrained(folder)
-        self.processor_.save_pretrained(folder)
+        with new_files(Path(folder)) as new:
+            self.model_.save_pretrained(new)
+            self.processor_.save_pretrained(new)
 
 
 @contextmanager

@@ -240,7 +240,7 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
     """Reads the labels of a file, a folder or a model on the Hub, without loading the model."""
     from hf_gile import LabelSet
     from hf_gile.models.labels_gile import LABELS_FILE
-    from hf_gile.publishing.exchange import complete
+    from hf_gile.models.saving_gile import load_checked
 
     path = Path(target)
     if path.suffix == ".csv" and path.is_file():
@@ -248,10 +248,10 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
     if path.is_file():
         return LabelSet.load(path)
     if path.is_dir():
-        complete(path)
         if not (path / LABELS_FILE).is_file():
             raise FileNotFoundError(f"{target} is not a saved model with labels: it has no {LABELS_FILE}")
-        return LabelSet.load(path / LABELS_FILE)
+        names = ("config.json", LABELS_FILE)
+        return load_checked(path, "model", lambda: LabelSet.load(path / LABELS_FILE), names=names)[0]
     if path.suffix in (".jsonl", ".csv") or not is_hub_name(target):
         near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*")], n=1)
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""

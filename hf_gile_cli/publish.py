@@ -1,4 +1,4 @@
-"""`hf-gile card`, `hf-gile push` and `hf-gile verify`: publish models, and verify the code of published models."""
+"""`hf-gile card`, `push`, `verify` and `mend`: publish models, verify their code, and complete interrupted saves."""
 
 import sys
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ def add_to(app: typer.Typer) -> None:
     add_command(app, "card", card)
     add_command(app, "push", push)
     add_command(app, "verify", verify)
+    add_command(app, "mend", mend)
 
 
 @dataclass(kw_only=True)
@@ -182,3 +183,22 @@ def verify(model: Model, as_json: Json = False, revision: Revision = None) -> No
     if check.commit is not None:
         pinned = f'model={model!r}, trust_remote_code=True, revision="{check.commit}", code_revision="{check.commit}"'
         note(f'to pin this version:\npipeline("zero-shot-classification", {pinned})')
+
+
+def mend(folder: Folder) -> None:
+    """Complete a save that was interrupted on this machine, for example by a power cut.
+
+    Until then, the model does not load. All commands that change a model do the same first. A folder from elsewhere
+    is not changed.
+
+        hf-gile mend MODEL
+    """
+    from hf_gile.models.saving_gile import complete, find_problem
+
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
+    is_completed = complete(folder)
+    for part in ("model", "processor"):
+        if problem := find_problem(folder, part):
+            raise ValueError(f"{folder}: {problem}")
+    note(f"{folder}: {'the save is complete' if is_completed else 'no save was interrupted on this machine'}")

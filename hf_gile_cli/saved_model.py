@@ -47,8 +47,8 @@ def load(
 
     from hf_gile import GileConfig, GileProcessor
     from hf_gile.models.configuration_gile import check_folder
+    from hf_gile.models.saving_gile import load_checked
     from hf_gile.publishing.contents import MODEL_TYPES
-    from hf_gile.publishing.exchange import complete
 
     silence_libraries()
     try:
@@ -63,7 +63,6 @@ def load(
         return scorer.to(device), processor
     if folder.is_dir():
         check_folder(folder)
-        complete(folder)
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{model} is not a saved model: it has no config.json")
         _check_weights(folder)
@@ -86,11 +85,15 @@ def load(
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES:
         raise ValueError(f"{model} is a model of type {model_type!r:.100}, not a GILE model")
-    # Without the flag, Transformers would prompt on standard input, which may contain the texts to score.
-    loaded = AutoModelForSequenceClassification.from_pretrained(
-        model, revision=revision or "main", trust_remote_code=False
-    ).eval()
-    processor = GileProcessor.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
+
+    def load_both() -> tuple[Any, Any]:
+        # Without the flag, Transformers would prompt on standard input, which may contain the texts to score.
+        arguments = {"revision": revision or "main"}
+        loaded = AutoModelForSequenceClassification.from_pretrained(model, **arguments, trust_remote_code=False)
+        return loaded.eval(), GileProcessor.from_pretrained(model, **arguments, trust_remote_code=False)
+
+    # Each checks its files; the names are empty to check only that both are of the same save.
+    (loaded, processor), _ = load_checked(model, "processor", load_both, {"revision": revision or "main"}, names=())
     return loaded.to(device), processor
 
 
@@ -190,14 +193,14 @@ def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
         path: Folder of the model, or label file, which need not exist.
         dry_run: If true, nothing will be written and no lock is taken.
     """
-    from hf_gile.publishing.exchange import complete, exclusive_lock
+    from hf_gile.models.saving_gile import complete, exclusive_lock
 
-    if path.is_dir():
-        complete(path)
     if dry_run:
         yield
         return
     with exclusive_lock(path, lambda: note(f"waiting for another hf-gile process that is changing {path}")):
+        if path.is_dir():
+            complete(path)
         yield
 
 

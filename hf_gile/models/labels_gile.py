@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,6 +10,8 @@ from operator import attrgetter, eq, index
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
+
+from .saving_gile import whole_file
 
 LABELS_FILE = "labels.jsonl"
 _LONGEST_ROW = 1 << 24
@@ -132,16 +133,8 @@ class LabelSet(Sequence[Label]):
                 lines.append(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
             except UnicodeEncodeError:
                 raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        try:
-            temporary.write_bytes(b"".join(lines))
-            temporary.replace(path)
-        except BaseException as error:
-            temporary.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise OSError(error.errno, error.strerror, str(path)) from error
-            raise
+        with whole_file(path) as written:
+            written.write_bytes(b"".join(lines))
 
     @property
     def ids(self) -> list[str]:

@@ -34,6 +34,7 @@ from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
 from .processing_gile import GileProcessor
+from .saving_gile import SavedTogether, find_old_weights, hub_options, load_checked, split_hub_arguments
 from .scoring_gile import (
     BagEmbedding,
     BiasUnit,
@@ -61,9 +62,6 @@ _logger = logging.get_logger(__name__)
 
 _LABELS_AT_ONCE = 2048
 """Number of stored labels encoded together, outside training."""
-
-UNFINISHED_SAVE = ".saving/moves.json"
-"""File that marks the folder of a model while a save moves files into it."""
 
 
 @dataclass
@@ -140,7 +138,7 @@ def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical_ids: T
     return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
 
 
-class GilePreTrainedModel(PreTrainedModel):
+class GilePreTrainedModel(SavedTogether, PreTrainedModel):
     """Base class of GILE models: configuration and initialisation."""
 
     config_class = GileConfig
@@ -148,6 +146,9 @@ class GilePreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     # The pretrained encoder refuses implementations that it does not support.
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
+    manifest_part = "model"
+    processor_fingerprint: str | None = None
+    """`GileProcessor.fingerprint` of the processor that encoded the labels, if known; saved in the manifest."""
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -205,6 +206,7 @@ class GilePreTrainedModel(PreTrainedModel):
                 f"new_num_tokens must be a whole number above pad_token_id, {text.pad_token_id}, got {number!r:.100}"
             )
         resized = super().resize_token_embeddings(*args, **kwargs)
+        self.processor_fingerprint = None
         words = getattr(self, "label_input_ids", None)
         if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
             self.label_input_ids = words.new_zeros(len(words), 0)
@@ -219,17 +221,19 @@ class GilePreTrainedModel(PreTrainedModel):
         """Loads a model; see `PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: If a save of this folder was interrupted; weights are damaged, contain NaN or infinity, or are
-                far fewer than configured; or an initial value is passed for weights in the checkpoint.
+            ValueError: If files differ from the manifest of the folder; weights are damaged, contain NaN or infinity,
+                or are far fewer than configured; or an initial value is passed for weights in the checkpoint.
         """
+        load = partial(cls._load_unchecked, pretrained_model_name_or_path, *args, **kwargs)
+        loaded, fingerprint = load_checked(pretrained_model_name_or_path, "model", load, kwargs)
+        (loaded[0] if isinstance(loaded, tuple) else loaded).processor_fingerprint = fingerprint
+        return loaded
+
+    @classmethod
+    def _load_unchecked(cls, folder: str | PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
+        """Loads a model whose files are checked by the caller."""
         returns_info = kwargs.pop("output_loading_info", False)
         initial_values = {name: kwargs[name] for name in _INITIALIZED.keys() & kwargs.keys()}
-        folder = pretrained_model_name_or_path
-        if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
-            raise ValueError(
-                f"{folder}: a save was interrupted or is running; `hf-gile labels show {folder}` completes it or "
-                "waits for it"
-            )
         if folder is not None:
             check_folder(folder)
         try:
@@ -257,6 +261,35 @@ class GilePreTrainedModel(PreTrainedModel):
         check_finite(model.state_dict(), f"the weights of {folder}")
         getattr(model, cls.base_model_prefix, model).freeze()
         return (model, info) if returns_info else model
+
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        is_main_process: bool = True,
+        state_dict: dict[str, Any] | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Saves the model with its code and its labels, all files together; see `PreTrainedModel.save_pretrained`."""
+        hub = split_hub_arguments(kwargs)
+
+        def write(folder: Path) -> None:
+            super(GilePreTrainedModel, self).save_pretrained(folder, is_main_process, state_dict, **kwargs)
+            if label_set is not None and is_main_process:
+                label_set.save(folder / LABELS_FILE)
+
+        def find_stale(folder: Path, names: set[str]) -> list[str]:
+            return [*find_old_weights(folder, names), *({LABELS_FILE} - names)]
+
+        label_set = getattr(self, "label_set", None)
+        if not is_main_process or kwargs.get("distributed_checkpoint"):  # processes write a folder together, or nothing
+            write(Path(save_directory))
+            return
+        self._save_together(save_directory, write, find_stale, self.processor_fingerprint)
+        if push_to_hub:
+            # Not in super(), which would push before labels are saved.
+            repo_id = hub.pop("repo_id", Path(save_directory).name)
+            self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
         # Missing weights are allocated next; a small configuration file must not exhaust the memory.
@@ -749,6 +782,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
+        self.processor_fingerprint = processor.fingerprint()
         self.stored_labels.clear_cache()
 
     def _reorder_rows(self, label_set: LabelSet) -> None:
@@ -942,48 +976,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
             inputs["label_language"] = select(self.stored_labels.languages.to(self.label_input_ids.device))
         return inputs
 
-    def save_pretrained(
-        self,
-        save_directory: str | os.PathLike[str],
-        is_main_process: bool = True,
-        state_dict: dict[str, Any] | None = None,
-        push_to_hub: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        """Saves the model with its code and its labels; see `PreTrainedModel.save_pretrained`."""
-        hub_names = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
-        hub = {name: kwargs.pop(name) for name in hub_names if name in kwargs}
-        if is_main_process:
-            Path(save_directory, UNFINISHED_SAVE).unlink(missing_ok=True)  # an interrupted save of an older model
-        super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
-        file = Path(save_directory) / LABELS_FILE
-        if is_main_process:
-            if self.label_set is not None:
-                self.label_set.save(file)
-            else:
-                file.unlink(missing_ok=True)  # from another model saved here before
-        if push_to_hub:
-            # Not in super(), which would push before labels are saved.
-            repo_id = hub.pop("repo_id", Path(save_directory).name)
-            self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
-
     @classmethod
-    def from_pretrained(
-        cls, pretrained_model_name_or_path: str | PathLike[str] | None, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Loads a model and its label set; see `PreTrainedModel.from_pretrained`.
+    def _load_unchecked(cls, folder: str | PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
+        """Loads a model and its label set.
 
         Raises:
             ValueError: If `labels.jsonl` does not match the labels of the model, or they have unknown word ids.
         """
-        hub = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
-        options = {name: kwargs[name] for name in hub if kwargs.get(name) is not None}
-        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        loaded = super()._load_unchecked(folder, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        folder = pretrained_model_name_or_path  # None if a state_dict was passed
         model.gile._check_ids(f"{folder}: label_input_ids", model.label_input_ids)
         missing = {"_raise_exceptions_for_missing_entries": False}
-        file = None if folder is None else cached_file(folder, LABELS_FILE, **missing, **options)
+        file = None if folder is None else cached_file(folder, LABELS_FILE, **missing, **hub_options(kwargs))
         if file is not None:
             label_set = LabelSet.load(file)
             stored = {int(column): name for column, name in model.config.id2label.items()}

@@ -5,6 +5,7 @@ sentences are windows of whole sentences.
 """
 
 import base64
+import hashlib
 import json
 import re
 import unicodedata
@@ -12,9 +13,10 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, chain, count, islice
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +34,7 @@ from transformers.utils import cached_file
 
 from .configuration_gile import check_folder, check_largest, read_json_object
 from .languages_gile import check_language
+from .saving_gile import SavedTogether, find_old_tokenizer, hub_options, load_checked, split_hub_arguments
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 # Letters and digits, with vowel signs of scripts that write them as marks; the length of runs is limited.
@@ -46,10 +49,7 @@ _CHARACTERS_PER_WORD = 32  # of the start of a document that is read first, a mu
 _SLACK = 64  # further words, so that the words at the end of the start are not among those that count
 
 
-_HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
-
-
-class GileProcessor(ProcessorMixin):
+class GileProcessor(SavedTogether, ProcessorMixin):
     """Converts documents and labels to inputs of a model.
 
     For a pretrained encoder, documents, windows and labels are tokenized with special tokens and the prompt of the
@@ -81,6 +81,7 @@ class GileProcessor(ProcessorMixin):
         {'input_ids': (2, 3), 'attention_mask': (2, 3), 'label_input_ids': (2, 2)}
     """
 
+    manifest_part = "processor"
     around_tokenizer: ClassVar[Callable[[], AbstractContextManager[None]]] = nullcontext
     """Makes the context of a call of the tokenizer. The command hides what Rust prints on a panic."""
 
@@ -141,26 +142,31 @@ class GileProcessor(ProcessorMixin):
 
         Raises:
             OSError: If a file is missing.
-            ValueError: If a file is damaged or invalid.
+            ValueError: If a file is damaged or invalid, or differs from the manifest, or the model is of another save.
         """
+        load = partial(cls._load_unchecked, pretrained_model_name_or_path, *args, **kwargs)
+        return load_checked(pretrained_model_name_or_path, "processor", load, kwargs)[0]
+
+    @classmethod
+    def _load_unchecked(cls, source: str | PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
+        """Loads a processor whose files are checked by the caller."""
         try:
-            check_folder(pretrained_model_name_or_path or "")
+            check_folder(source or "")
             file = cached_file(
-                pretrained_model_name_or_path,
+                source,
                 "tokenizer.json",
                 _raise_exceptions_for_missing_entries=False,
-                **{name: kwargs[name] for name in _HUB_OPTIONS if name in kwargs},
+                **hub_options(kwargs),
             )
             if file is not None:  # before the library normalizes added tokens
                 _check_normalizer(read_json_object(file).get("normalizer"))
-            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+            return super().from_pretrained(source, *args, **kwargs)
         except (OSError, ImportError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the tokenizers library raises plain Exceptions, and panics
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise ValueError(
-                f"{pretrained_model_name_or_path}: the processor or its tokenizer is damaged, or from another model "
-                f"({kind}{error!s:.500})"
+                f"{source}: the processor or its tokenizer is damaged, or from another model ({kind}{error!s:.500})"
             ) from error
 
     def check_argument_for_proper_class(self, argument_name: str, argument: object) -> Any:
@@ -174,6 +180,27 @@ class GileProcessor(ProcessorMixin):
             f"a processor of texts has a tokenizer only, but its files name {module_name!r:.100}, which transformers "
             "may download"
         )
+
+    def save_pretrained(
+        self, save_directory: str | PathLike[str], push_to_hub: bool = False, **kwargs: Any
+    ) -> list[str]:
+        """Saves the processor, all files together; see `ProcessorMixin.save_pretrained`."""
+        hub = split_hub_arguments(kwargs)
+
+        def write(folder: Path) -> list[str]:
+            return super(GileProcessor, self).save_pretrained(str(folder), **kwargs)
+
+        files = self._save_together(save_directory, write, find_old_tokenizer, self.fingerprint())
+        folder = Path(save_directory)
+        if push_to_hub:
+            self.push_to_hub(hub.pop("repo_id", folder.name), token=kwargs.get("token"), **hub)
+        return [str(folder / Path(file).name) for file in files]
+
+    def fingerprint(self) -> str:
+        """Computes a hash of what determines the meaning of ids: the vocabulary and the settings except the limits."""
+        settings = [self.reads_sentences, self.lexical, self.languages, self.text_prompt, self.label_prompt]
+        words = sorted(self.tokenizer.get_vocab().items())
+        return hashlib.sha256(json.dumps([settings, words]).encode()).hexdigest()
 
     @classmethod
     def for_config(

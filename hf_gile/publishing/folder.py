@@ -14,9 +14,9 @@ import torch
 from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import LabelSet
+from ..models.saving_gile import new_files
 from .card_info import Card
 from .contents import is_loaded, missing_parts, referenced_code
-from .exchange import exchange
 from .report import REPORT_FILE, Report
 
 INDEX_FOLDER = "index"
@@ -36,8 +36,8 @@ def save(
     """Saves a model with all its parts, as `publish` uploads them.
 
     The save is atomic: all files are written first and then moved to their destination, and on an error nothing
-    changes. If the process is killed, either nothing has changed, or the model refuses to load until the next `save` or
-    `hf-gile` command has completed the save. Weights, code and index of an earlier model are replaced. Other files
+    changes. If the process is killed, either nothing has changed, or the model refuses to load until the next save or
+    `hf-gile mend` has completed the save. Weights, code and index of an earlier model are replaced. Other files
     stay, including report, card and figures unless new ones are passed.
 
     Args:
@@ -78,7 +78,7 @@ def save(
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with exchange(folder, partial(_find_outdated, folder)) as new:
+        with new_files(folder, partial(find_outdated, folder)) as new:
             _write(new, model, processor, label_set, index, report, card)
             written = [folder / path.relative_to(new) for path in sorted(new.rglob("*")) if path.is_file()]
     finally:
@@ -198,8 +198,13 @@ def _save_index(folder: Path, index: LabelIndex) -> None:
     (folder / INDEX_FILE).write_text(json.dumps(index_head, indent=2) + "\n", encoding="utf-8")
 
 
-def _find_outdated(folder: Path, written: set[str]) -> list[str]:
-    """Returns outdated files of an earlier model, including code that its configuration refers to, not other code."""
+def find_outdated(folder: Path, written: set[str]) -> list[str]:
+    """Returns outdated files of an earlier model, including code that its configuration refers to, not other code.
+
+    Args:
+        folder: Folder of the model.
+        written: Names of the new files.
+    """
     candidates = [path for path in folder.iterdir() if path.is_file()]
     if (folder / INDEX_FOLDER).is_dir():
         candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]

@@ -18,9 +18,9 @@ from .. import __version__
 from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
+from ..models.saving_gile import find_problem
 from .card_info import Card, CardInfo
 from .contents import TEXTS_HEADING, UNKNOWN_REPOSITORY, is_managed, missing_parts, select_files
-from .exchange import complete
 from .folder import check_saveable, save
 from .hub_errors import explain_hub_errors
 from .report import REPORT_FILE, Report
@@ -179,10 +179,12 @@ def push_folder(
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: pass the folder of a saved model")
-    complete(folder)
     missing = missing_parts(folder)
     if missing:
         raise ValueError(f"{folder} is not a complete saved GILE model: it lacks {'; '.join(missing)}")
+    for part in ("model", "processor"):
+        if problem := find_problem(folder, part):
+            raise ValueError(f"{folder}: {problem}")
     return _Target(repo_id, revision, create_pr, private, token).push(folder, commit_message, dry_run)
 
 

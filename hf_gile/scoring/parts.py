@@ -21,8 +21,7 @@ from ..data.loading import Piece
 from ..data.report import ReadReport
 from ..extras import needs_extra
 from ..label_index import fingerprint
-from ..publishing.exchange import exclusive_lock
-from ..writing import whole_file
+from ..models.saving_gile import exclusive_lock, remove_abandoned, whole_file
 from .scorer import GileScorer
 
 RUN_FILE = "_run.json"
@@ -150,8 +149,8 @@ class ScoringRun:
     def tidy(self) -> None:
         """Removes temporary files of killed processes, if all parts are done."""
         if not self.left():
-            for stale in [*self.folder.glob("parts/.*"), *self.folder.glob("rejected/.*")]:
-                stale.unlink(missing_ok=True)
+            for folder in ("parts", "rejected"):
+                remove_abandoned(self.folder / folder)
 
     def score(self, name: str, scorer: GileScorer) -> dict[str, int]:
         """Scores the texts of a part, and writes the part atomically.

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ from ..metrics.frequency import propensities
 from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
+from ..models.saving_gile import new_files
+from ..publishing.folder import find_outdated
 from ..scoring.scorer import has_bf16
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights
 from .calibration.thresholds import tells_enough
@@ -310,8 +313,12 @@ def save_model(trainer: Trainer, folder: Path) -> None:
         trainer: Trainer with the model.
         folder: Output folder.
     """
-    trainer.save_model(str(folder))
-    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which should not be shared
+    if not trainer.args.should_save:
+        trainer.save_model(str(folder))
+        return
+    with new_files(folder, partial(find_outdated, folder)) as new:
+        trainer.save_model(str(new))
+        (new / "training_args.bin").unlink(missing_ok=True)  # a pickle, which should not be shared
 
 
 def label_metrics(

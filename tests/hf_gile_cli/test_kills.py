@@ -1,20 +1,29 @@
-"""Commands that are killed at any file operation leave a consistent model folder."""
+"""A save that is killed at any file operation leaves a consistent model folder.
+
+`pytest -m slow -s tests/hf_gile_cli/test_kills.py` prints a table of all kinds of saves.
+"""
 
 import builtins
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from forks import is_killed
+from transformers import Trainer, TrainingArguments
 
-from hf_gile import GileForSequenceClassification, LabelIndex
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, build_tokenizer
+from hf_gile.models import saving_gile
+from hf_gile.models.saving_gile import complete
 from hf_gile.publishing import save
-from hf_gile.publishing.exchange import complete
+from hf_gile.sklearn import GileClassifier
+from hf_gile.training.experiment import save_model
 
 OPERATIONS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
 ROWS = [
@@ -27,7 +36,7 @@ COMMANDS = ("add", "retire", "rename", "import", "calibrate")
 
 
 @pytest.fixture
-def model(tmp_path, make_model, datasets_cache):
+def model(tmp_path, make_model, datasets_cache, monkeypatch):
     """Returns the folder of a saved model with an index, thresholds, two weight shards and a user file."""
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).update("Iron", threshold=0.4), processor)
@@ -35,6 +44,7 @@ def model(tmp_path, make_model, datasets_cache):
     (tmp_path / "model" / "notes.txt").write_text("mine")
     (tmp_path / "model" / "model-00001-of-00002.safetensors").write_bytes(b"stale")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": a, "labels": b}) + "\n" for a, b in ROWS))
+    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
     (tmp_path / "new.csv").write_text("id,name\nD1,Diet\nD2,Infection\n")
     return tmp_path / "model"
 
@@ -73,85 +83,172 @@ def before_each(monkeypatch):
     return patch
 
 
+PARTS = ("config.json", "labels.jsonl", "processor_config.json", "tokenizer.json", "tokenizer_config.json")
+
+
 def contents(folder):
     """Returns the files of a model, without temporary files of a save."""
     files = {}
     for path in folder.rglob("*"):
-        if path.is_file() and path.relative_to(folder).parts[0] not in (".saving", ".lock"):
+        if path.is_file() and not path.relative_to(folder).parts[0].startswith((".saving-", ".lock")):
             files[path.relative_to(folder).as_posix()] = path.read_bytes()
     return files
 
 
-class Snapshots:
-    """Records the state of a folder after a kill at each file operation of a command."""
+@pytest.fixture
+def saves(run, make_model):
+    """Returns functions that save another model over the model of a folder, by name."""
 
-    def __init__(self, folder, step):
-        self.folder, self.step, self.states, self.busy, self.number = folder, step, [], False, 0
-        self.read, self.synced, self.unsynced = {}, set(), None
+    def another():
+        texts = ["iron of rats", "milk of mothers", "blood", "heart failure", "infant"]
+        tokenizer = build_tokenizer(texts, min_count=1)
+        old, _ = make_model()
+        config = type(old.config)(vocab_size=len(tokenizer), num_labels=5, text_encoder_type="wan", joint_size=3)
+        torch.manual_seed(1)
+        model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+        model.set_labels(old.label_set.update("Iron", description="a metal"), processor)
+        return model, processor
+
+    def in_two_calls(folder):
+        for part in another():
+            part.save_pretrained(folder)
+
+    def processor_first(folder):
+        for part in reversed(another()):
+            part.save_pretrained(folder)
+
+    def in_shards(folder):
+        model, processor = another()
+        model.save_pretrained(folder, max_shard_size="1KB")
+        processor.save_pretrained(folder)
+
+    def trainer():
+        model, processor = another()
+        return Trainer(model, TrainingArguments("unused", report_to="none"), processing_class=processor)
+
+    def classifier(folder):
+        classifier = GileClassifier()
+        classifier.model_, classifier.processor_ = another()
+        classifier.save_pretrained(folder)
+
+    commands = {name: lambda folder, name=name: run(*words_of(name, folder)) for name in COMMANDS}
+    return commands | {
+        "save": lambda folder: save(folder, *another(), card=False),
+        "save_pretrained": in_two_calls,
+        "processor first": processor_first,
+        "shards": in_shards,
+        "Trainer.save_model": lambda folder: trainer().save_model(str(folder)),
+        "recipes": lambda folder: save_model(trainer(), folder),
+        "GileClassifier": classifier,
+    }
+
+
+class Snapshots:
+    """Records the different states of a folder, and of the records of saves, before each file operation."""
+
+    def __init__(self, folder):
+        self.folder, self.states, self.busy, self.points, self.last = folder, [], False, 0, None
+        self.read, self.synced, self.unsynced = {}, set(), set()
 
     def take(self, name, arguments):
         if self.busy:
             return
+        self.busy = True
         if name == "fsync":
             self.synced.add(str(Path(f"/proc/self/fd/{arguments[0]}").readlink()))
-        self.number += 1
-        if self.number % self.step:
-            return
-        self.busy = True
-        state = {}
-        for path in self.folder.rglob("*"):
+        if name in ("replace", "rename") and Path(arguments[1]).parent == self.folder:
+            source = Path(arguments[0])
+            if source.parent.name.startswith(".saving-"):
+                self.unsynced |= {str(path) for path in (source, source.parent)} - self.synced
+        self.points += 1
+        state, keys = {}, []
+        for path in (*self.folder.rglob("*"), saving_gile._record(self.folder)):
             if path.is_file():
                 about = path.stat()
                 key = (about.st_ino, about.st_mtime_ns, about.st_size)
                 if key not in self.read:
                     self.read[key] = path.read_bytes()
-                state[path.relative_to(self.folder).as_posix()] = self.read[key]
-        if ".saving/moves.json" in state and self.unsynced is None:
-            new = self.folder / ".saving" / "new"
-            paths = {str(path) for path in (*new.rglob("*"), new, self.folder)}
-            self.unsynced = {path for path in paths if path not in self.synced}
-        self.states.append(state)
+                inside = path.is_relative_to(self.folder)
+                name = path.relative_to(self.folder).as_posix() if inside else ""
+                state[name] = self.read[key]
+                keys.append((name, key))
+        if keys != self.last:
+            self.states.append([state, 0])
+        self.last = keys
+        self.states[-1][1] += 1
         self.busy = False
 
 
 def restored(state, folder):
+    """Writes a recorded state to another folder."""
+    folder.mkdir(parents=True)
     for name, data in state.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        path = folder / name if name else saving_gile._record(folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
     return folder
+
+
+def outcome(folder, old, new):
+    """Returns what loads from a folder: `old`, `new`, `mixed`, or `refused`, with the message."""
+    try:
+        model = GileForSequenceClassification.from_pretrained(folder)
+        GileProcessor.from_pretrained(folder)
+        if (folder / "index").is_dir():
+            LabelIndex.from_pretrained(folder / "index", model)
+    except (ValueError, OSError) as error:
+        return "refused", str(error)
+    loaded = {name: data for name, data in contents(folder).items() if is_part(name)}
+    for end, files in (("old", old), ("new", new)):
+        if loaded == {name: data for name, data in files.items() if is_part(name)}:
+            return end, ""
+    return "mixed", ""
+
+
+def is_part(name):
+    return name in PARTS or name.endswith(".safetensors")
+
+
+FAST = ("add", "save_pretrained")
+KINDS = (*COMMANDS, "save", "save_pretrained", "processor first", "shards", "Trainer.save_model", "recipes")
+KINDS += ("GileClassifier",)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
 @pytest.mark.parametrize(
-    ("command", "step"), [("add", 13), *(pytest.param(command, 1, marks=pytest.mark.slow) for command in COMMANDS)]
+    "kind", [*(pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in KINDS)]
 )
-def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(run, model, before_each, tmp_path, command, step):
-    old, snapshots = contents(model), Snapshots(model, step)
+def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
+    model, saves, before_each, tmp_path, monkeypatch, kind
+):
+    monkeypatch.setattr(saving_gile, "_PAUSES", ())
+    for name in ("index", "notes.txt"):
+        path = model / name
+        if kind not in COMMANDS and kind != "save":  # they do not know of an index
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    old, snapshots = contents(model), Snapshots(model)
     before_each(snapshots.take)
-    run(*words_of(command, model))
-    snapshots.busy = True
+    saves[kind](model)
+    monkeypatch.undo()
+    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(saving_gile, "_PAUSES", ())
     new = contents(model)
-    assert {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)} >= {"config.json"}
-    assert "model-00001-of-00002.safetensors" not in new
-    assert not (model / ".saving").exists()
-    assert not (model / ".lock").exists()
+    assert old["config.json"] != new["config.json"]
+    assert not list(model.glob(".*"))
     ends = Counter()
-    for number, state in enumerate(snapshots.states):
-        if ".saving/moves.json" in state:
-            folder = restored(state, tmp_path / str(number))
-            with pytest.raises(ValueError, match=r"a save was interrupted.*hf-gile labels show"):
-                GileForSequenceClassification.from_pretrained(folder)
-            complete(folder)
-            assert contents(folder) == new
-            assert not (folder / ".saving").exists()
-            ends["completed"] += 1
-        else:
-            loaded = {name: data for name, data in state.items() if not name.startswith((".saving/", ".lock"))}
-            ends["old" if loaded == old else "new"] += 1
-            assert loaded in (old, new)
-    assert snapshots.unsynced == set()  # also safe against power cuts
-    assert min(ends["old"], ends["completed"], ends["new"]) > 0
-    sys.stdout.write(f"\n{command}: {len(snapshots.states)} points, {dict(ends)}\n")  # pytest -s
+    for number, (state, points) in enumerate(snapshots.states):
+        folder = restored(state, tmp_path / str(number))
+        end, message = outcome(folder, old, new)
+        ends[end] += points
+        assert end != "mixed", contents(folder).keys()
+        if end == "refused":
+            assert "a save was interrupted; `hf-gile mend" in message or "save the other again" in message
+            if complete(folder):
+                ends["completed"] += points
+                assert outcome(folder, old, new)[0] == "new" or kind not in (*COMMANDS, "save", "recipes")
+    assert not snapshots.unsynced  # also safe against power cuts
+    assert min(ends["old"], ends["refused"], ends["new"]) > 0
+    sys.stdout.write(f"\n{kind}: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
 
 
 @pytest.mark.slow
@@ -190,7 +287,7 @@ def test_after_a_kill_the_next_command_and_load_see_a_consistent_model(run, mode
         folder = restored(state, tmp_path / f"killed-{number}")
         if not killed_at(number, folder):
             break
-        run("labels", "show", folder)
+        complete(folder)
         files = seen(folder)
         assert files in (old, new)
         ends["old" if files == old else "new"] += 1

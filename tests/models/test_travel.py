@@ -116,6 +116,7 @@ def test_every_file_of_the_folder_travels_except_the_published_graph(tmp_path, m
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*_gile.py")), ids=lambda path: path.name)
 def test_travelling_files_import_only_siblings_and_transformers_dependencies(path):
     allowed = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "safetensors"}
+    allowed |= {"filelock"}  # needed by huggingface_hub
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -188,6 +189,7 @@ def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
     partial = {name: tensor for name, tensor in weights.items() if "attention" not in name and "label_proj" not in name}
     assert len(partial) == len(weights) - 5
     save_file(partial, file, metadata={"format": "pt"})
+    (tmp_path / "manifest.json").unlink()
     reloaded, report = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert len(report["missing_keys"]) == 5
     for name, tensor in reloaded.state_dict().items():

@@ -1,11 +1,14 @@
 """Saving a model with card, report, labels and index."""
 
+import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from forks import is_killed
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSequenceClassification, AutoProcessor
 
@@ -19,8 +22,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.publishing import CardInfo, Report, save
-from hf_gile.publishing.exchange import complete
+from hf_gile.publishing import CardInfo, Report, push_folder, save
 from hf_gile.training import add_lora, merge_lora, model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
@@ -199,11 +201,11 @@ def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model, ta
     assert contents(folder) == before
 
 
-def test_interrupted_exchanges_leave_the_folder_unchanged(tmp_path, make_model, monkeypatch):
+def test_an_interrupt_among_the_moves_completes_them(tmp_path, make_model, monkeypatch):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card="# First")
-    before, moved, replace_file = contents(folder), [], Path.replace
+    moved, replace_file = [], Path.replace
 
     def interrupt(self, target):
         if target == folder / "model.safetensors" and not moved:
@@ -215,22 +217,34 @@ def test_interrupted_exchanges_leave_the_folder_unchanged(tmp_path, make_model, 
     with pytest.raises(KeyboardInterrupt):
         save(folder, make_model(joint_size=3)[0], processor, card="# Second")
     assert moved
-    assert contents(folder) == before
+    assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
+    assert (folder / "README.md").read_text() == "# Second"
+    assert not list(folder.glob(".*"))
 
 
-def test_an_interrupted_save_does_not_overwrite_a_later_save(tmp_path, make_model):
+def test_a_model_is_refused_until_the_next_save_of_its_user_completes_it(tmp_path, make_model, monkeypatch):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card=False)
-    (folder / ".saving" / "new").mkdir(parents=True)
-    (folder / ".saving" / "new" / "config.json").write_text("{}")
-    (folder / ".saving" / "moves.json").write_text('{"stale": []}')
+    other = make_model(joint_size=3)[0]
+    replace_file = Path.replace
+
+    def kill(self, target):
+        if Path(target) == folder / "labels.jsonl":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", kill)
+    assert is_killed(lambda: save(folder, other, processor, card=False))
+    monkeypatch.undo()
     for load in (GileForSequenceClassification, GileModel, AutoModelForSequenceClassification):
-        with pytest.raises(ValueError, match="a save was interrupted"):
+        with pytest.raises(
+            ValueError, match=r"config.json differs .* a save was interrupted; `hf-gile mend .*` completes"
+        ):
             load.from_pretrained(folder)
-    other, _ = make_model(joint_size=3)
-    other.save_pretrained(folder)
-    complete(folder)
+    with pytest.raises(ValueError, match="a save was interrupted"):
+        push_folder(folder, "user/name", dry_run=True)
+    processor.save_pretrained(folder)
     assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
 
 

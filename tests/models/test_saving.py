@@ -1,0 +1,302 @@
+"""Replacing files together despite failures, interrupts, kills and strangers."""
+
+import os
+import shutil
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from forks import is_killed
+
+from hf_gile.models import saving_gile as module
+from hf_gile.models.saving_gile import complete, exclusive_lock, find_problem, new_files, whole_file
+
+OLD = {"config.json": "old", "index/codes": "old", "labels.jsonl": "old", "notes.txt": "mine"}
+NEW = {"config.json": "new", "figures/map.png": "new", "labels.jsonl": "new", "notes.txt": "mine"}
+OPERATIONS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
+
+
+class Ended(BaseException):
+    """Simulates the end of the process."""
+
+
+def write(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def contents(folder):
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name: (folder / name).read_text() for name in names if name != "manifest.json"}
+
+
+def put(folder, files=NEW):
+    with new_files(folder, lambda names: [name for name in OLD if name not in names and name != "notes.txt"]) as new:
+        write(new, {name: text for name, text in files.items() if name != "notes.txt"})
+        module._write_parts(new, {"model": module._describe(new, None)})
+
+
+def start(folder):
+    """Returns a folder with an old save."""
+    put(folder, OLD)
+    (folder / "notes.txt").write_text("mine")
+    return folder
+
+
+def is_mixed(folder):
+    return find_problem(folder, "model", names=NEW.keys() - {"notes.txt"}) is not None
+
+
+@pytest.fixture(autouse=True)
+def saves(tmp_path_factory, monkeypatch):
+    """Sets the folder of records."""
+    monkeypatch.setattr(module, "SAVES", tmp_path_factory.mktemp("saves"))
+    return module.SAVES
+
+
+@pytest.fixture
+def fail(monkeypatch):
+    """Makes selected file operations fail."""
+
+    def start_failing(fails, error):
+        number = [0]
+
+        def patched(name):
+            real = getattr(os, name)
+
+            def call(*arguments, **options):
+                number[0] += 1
+                if fails(number[0]):
+                    raise error
+                return real(*arguments, **options)
+
+            monkeypatch.setattr(os, name, call)
+
+        for name in OPERATIONS:
+            patched(name)
+        return number
+
+    return start_failing
+
+
+@pytest.fixture
+def operations(tmp_path, fail, monkeypatch):
+    """Returns the number of operations of an exchange."""
+    start(tmp_path / "counted")
+    number = fail(lambda number: False, None)
+    put(tmp_path / "counted")
+    monkeypatch.undo()
+    return number[0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
+def test_a_failed_operation_leaves_the_old_or_the_new_files(tmp_path, fail, operations, monkeypatch, error):
+    seen = set()
+    for step in range(1, operations + 1):
+        folder = start(tmp_path / str(step))
+        fail(lambda number, step=step: number == step, error)
+        with suppress(type(error)):
+            put(folder)
+        monkeypatch.undo()
+        complete(folder)
+        present = {name: text for name, text in contents(folder).items() if name[0] != "."}
+        assert present in (OLD, NEW)
+        seen.add(present == NEW)
+        put(folder)
+        assert contents(folder) == NEW
+    assert seen == {True, False}
+
+
+def test_after_a_kill_at_any_operation_files_are_old_new_or_refused_and_completed(
+    tmp_path, fail, operations, monkeypatch
+):
+    ends = []
+    for step in range(1, operations + 1):
+        folder = start(tmp_path / str(step))
+        fail(lambda number, step=step: number >= step, Ended())
+        with suppress(Ended):
+            put(folder)
+        monkeypatch.undo()
+        was_mixed = is_mixed(folder)
+        if not was_mixed:
+            assert {name: text for name, text in contents(folder).items() if name[0] != "."} in (OLD, NEW)
+        complete(folder)
+        present = contents(folder)
+        present.pop(".lock", None)
+        assert {name: text for name, text in present.items() if name[0] != "."} in ([NEW] if was_mixed else [OLD, NEW])
+        ends.append((was_mixed, present == NEW))
+        assert not list(folder.glob(".saving-*"))
+    assert set(ends) == {(False, False), (True, True), (False, True)}
+
+
+def test_completion_may_be_interrupted_at_any_point(tmp_path, fail, operations, monkeypatch):
+    ends = 0
+    for step in range(1, operations + 1):
+        folder = interrupted(tmp_path / str(step), monkeypatch)
+        fail(lambda number, step=step: number >= step, Ended())
+        try:
+            complete(folder)
+        except Ended:
+            ends += 1
+        monkeypatch.undo()
+        complete(folder)
+        assert {name: text for name, text in contents(folder).items() if name != ".lock"} == NEW
+    assert ends > 10
+
+
+def interrupted(folder, monkeypatch, files=NEW):
+    """Returns a folder with a save that was killed before the last file."""
+    start(folder)
+    real = Path.replace
+
+    def replace(self, target):
+        if Path(target) in (folder / "labels.jsonl", folder / "manifest.json"):
+            raise Ended
+        return real(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(Ended):
+            put(folder, files)
+    assert is_mixed(folder)
+    return folder
+
+
+def test_files_are_never_written_outside_the_folder(tmp_path):
+    start(tmp_path / "model")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "model" / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"figures.map\.png is outside .*replace the link"):
+        put(tmp_path / "model")
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert contents(tmp_path / "model") == OLD
+
+
+def to_link(path, target):
+    path.unlink()
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda staging, secret: to_link(staging / "labels.jsonl", secret),
+        lambda staging, secret: (staging / "figures").symlink_to(secret.parent),
+        lambda staging, secret: (staging / "labels.jsonl").write_text("forged"),
+        lambda staging, secret: (staging / "labels.jsonl").unlink() or os.mkfifo(staging / "labels.jsonl"),
+    ],
+)
+def test_an_interrupted_save_with_changed_files_is_not_completed(tmp_path, monkeypatch, change):
+    secret = tmp_path / "home" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("mine")
+    folder = interrupted(tmp_path / "model", monkeypatch)
+    (staging,) = folder.glob(".saving-*")
+    if (staging / "figures").is_dir():
+        shutil.rmtree(staging / "figures")
+    change(staging, secret)
+    for act in (complete, put):
+        with pytest.raises(ValueError, match=r"was changed after a save was interrupted: remove"):
+            act(folder)
+    assert is_mixed(folder)
+    assert secret.read_text() == "mine"
+    shutil.rmtree(staging)
+    put(folder)
+    assert contents(folder) == NEW
+
+
+def test_a_copy_of_an_interrupted_save_is_not_completed(tmp_path, monkeypatch):
+    folder = interrupted(tmp_path / "model", monkeypatch)
+    shutil.copytree(folder, tmp_path / "copy")
+    before = contents(tmp_path / "copy")
+    assert not complete(tmp_path / "copy")
+    assert contents(tmp_path / "copy") == before
+    assert is_mixed(tmp_path / "copy")
+
+
+def test_the_next_save_removes_leftovers_of_a_killed_save_and_nothing_else(tmp_path, monkeypatch):
+    folder = start(tmp_path / "model")
+    strange = {".saving/moves.json": '{"stale": ["notes.txt"]}', ".saving-0123/config.json": "theirs"}
+    write(folder, strange)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_describe", lambda folder, processor: os.kill(os.getpid(), 9))
+        assert is_killed(lambda: put(folder))
+    assert len(list(folder.glob(".saving-*"))) == 2
+    put(folder)
+    assert contents(folder) == NEW | strange
+
+
+def test_without_a_folder_for_records_files_are_saved_together(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(module, "SAVES", tmp_path / "file" / "saves")
+    put(start(tmp_path / "model"))
+    assert contents(tmp_path / "model") == NEW
+    with pytest.raises(Ended), new_files(tmp_path / "model"):
+        raise Ended
+    assert contents(tmp_path / "model") == NEW
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    folder = start(tmp_path / "model")
+    (tmp_path / "secret").write_text("mine")
+    (folder / ".lock").symlink_to(tmp_path / "secret")
+    with pytest.raises(FileExistsError, match="is not a file of hf_gile: remove it"):
+        put(folder)
+    assert (tmp_path / "secret").read_text() == "mine"
+
+
+def test_the_next_write_removes_the_temporary_file_of_a_killed_process(tmp_path):
+    path = tmp_path / "labels.sql"
+
+    def die():
+        with whole_file(path) as staged:
+            staged.write_text("half")
+            os.kill(os.getpid(), 9)
+
+    assert is_killed(die)
+    assert list(tmp_path.glob(".labels.sql.writing-*"))
+    (tmp_path / ".labels.sql-notes").write_text("mine")
+    with whole_file(path) as first:
+        first.write_text("first")
+        with whole_file(path) as second:
+            second.write_text("second")
+        assert first.read_text() == "first"  # of a living process
+    assert contents(tmp_path) == {"labels.sql": "first", ".labels.sql-notes": "mine"}
+
+
+def test_a_lock_on_a_folder_is_exclusive_and_reentrant(tmp_path):
+    order = []
+
+    def other():
+        with exclusive_lock(tmp_path, lambda: order.append("waits")):
+            order.append("other")
+
+    with exclusive_lock(tmp_path):
+        thread = threading.Thread(target=other)
+        thread.start()
+        with exclusive_lock(tmp_path):
+            while not order:
+                pass
+        order.append("first")
+    thread.join()
+    assert order == ["waits", "first", "other"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_processes_wait_for_a_running_save(tmp_path, monkeypatch):
+    start(tmp_path / "model")
+    threads = []
+    real = module._move
+
+    def move(folder, staging, names, stale):
+        threads.append(threading.Thread(target=complete, args=(folder,)))
+        threads[0].start()
+        real(folder, staging, names, stale)
+
+    monkeypatch.setattr(module, "_move", move)
+    put(tmp_path / "model")
+    threads[0].join()
+    assert len(threads) == 1
+    assert contents(tmp_path / "model") == NEW
