@@ -33,6 +33,9 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the model.")] = Path("runs/demo"),
     epochs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of epochs; 14 epochs are better.")] = 4,
+    overwrite_output_dir: Annotated[
+        bool, typer.Option("--overwrite-output-dir", help="Replace the model of an earlier run.")
+    ] = False,
 ) -> None:
     """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
 
@@ -56,7 +59,8 @@ def demo(
         "num_negatives": "500",
         "word_dropout": "0.3",
     }
-    run_recipe("bioasq", [part for name, value in settings.items() for part in (f"--{name}", value)])
+    flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
+    run_recipe("bioasq", [*flags, *(["--overwrite_output_dir"] if overwrite_output_dir else [])])
     model = output_dir / "gile" / "model"
     note(
         f"""

@@ -24,7 +24,7 @@ from hf_gile import GileConfig, GileTextConfig
 from hf_gile.data.deutsche_welle.news import read_news
 from hf_gile.publishing.trained import WordIdProcessor, add_card, card_info
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
-from hf_gile.training.flags import parse_settings
+from hf_gile.training.flags import parse_settings, saved_settings
 from hf_gile.training.model_settings import ReportSettings
 from hf_gile.training.reporting import printer, reading, say_calibration, write_results
 from hf_gile.training.settings import add_settings, check_choice, check_files, setting
@@ -106,9 +106,11 @@ def main() -> None:
             results[unit][language] = measure(trainer, language, input_news, recipe)
         if recipe.save_models:
             say_calibration(calibrate_on(trainer, trainer.eval_dataset, news.seen, recipe.calibration), say)
-            save_model(trainer, folder / unit / "model")
-        if args.process_index == 0:
-            write_results(folder, results, metrics)
+        with saved_settings(recipe, args):
+            if recipe.save_models:
+                save_model(trainer, folder / unit / "model")
+            if args.process_index == 0:
+                write_results(folder, results, metrics)
         if args.process_index == 0 and recipe.save_models:
             test = input_news.all("test")
             gold = [[news.labels[column].id for column in row] for row in test["labels"]]

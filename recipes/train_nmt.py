@@ -38,7 +38,7 @@ from hf_gile.language_models.joint_output import DEEP, FORMS
 from hf_gile.metrics import compare_translations, word_f1_by_frequency
 from hf_gile.tokenizing import build_piece_tokenizer
 from hf_gile.training.experiment import fit, run_arguments, save_model
-from hf_gile.training.flags import parse_settings
+from hf_gile.training.flags import parse_settings, saved_settings
 from hf_gile.training.reporting import printer, reading, write_results
 from hf_gile.training.settings import Settings, add_settings, check_choice, setting
 
@@ -118,7 +118,8 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         results[name] = fit(trainer, recipe.patience)
         predicted = predict_in_order(trainer, parts["test"], num_beams=recipe.num_beams)
         translations[name] = decode(tokenizer, predicted.predictions)
-        save_model(trainer, folder / name / "model")
+        with saved_settings(recipe, args):
+            save_model(trainer, folder / name / "model")
         (folder / name / "test.txt").write_text("\n".join(translations[name]) + "\n", encoding="utf-8")
 
     # 3. Compute BLEU, with p-values against the first layer, and F1 of rare, medium and frequent words.

@@ -72,7 +72,7 @@ def command() -> str:
     for word in words:
         if word == "--output_dir":
             next(words, None)
-        elif not word.startswith("--output_dir="):
+        elif not word.startswith(("--output_dir=", "--overwrite_output_dir", "--overwrite-output-dir")):
             flags.append(word)
     return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])
 

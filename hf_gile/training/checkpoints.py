@@ -6,9 +6,20 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from tqdm.auto import tqdm
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
+
+from ..models.saving_gile import find_problem
 
 _NO, _NEWEST = ("", "0", "false", "no"), ("1", "true", "yes")
+
+
+def resumes(args: TrainingArguments) -> bool:
+    """Returns whether a run continues from a checkpoint.
+
+    Args:
+        args: The training arguments.
+    """
+    return str(args.resume_from_checkpoint or "").lower() not in _NO
 
 
 def checkpoint_to_resume(trainer: Trainer) -> str | None:
@@ -24,7 +35,7 @@ def checkpoint_to_resume(trainer: Trainer) -> str | None:
         ValueError: If the checkpoint of a path is incomplete or belongs to another model.
     """
     selection = str(trainer.args.resume_from_checkpoint or "")
-    if selection.lower() in _NO:
+    if not resumes(trainer.args):
         return None
     if selection.lower() not in _NEWEST:
         problem = _describe_damage(Path(selection), trainer) or _describe_mismatch(Path(selection), trainer)
@@ -71,6 +82,8 @@ def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
         states += sorted(folder.glob("rng_state*.pth")) or [folder / "rng_state.pth"]
     if not weights:
         return "it has no model.safetensors"
+    if problem := find_problem(folder, "model"):
+        return problem
     for path in [*weights, *states]:
         if not path.is_file():
             return f"it has no {path.name}"

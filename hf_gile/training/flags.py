@@ -2,12 +2,14 @@
 
 import argparse
 import difflib
+import errno
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -21,6 +23,7 @@ from transformers import HfArgumentParser, TrainingArguments
 from ..data.files import read_yaml
 from ..masking import is_secret, masked, masked_in
 from ..writing import whole_file
+from .checkpoints import resumes
 
 Recipe = TypeVar("Recipe")
 Arguments = TypeVar("Arguments", bound=TrainingArguments)
@@ -89,6 +92,9 @@ ALIASES = {
 }
 """Names used by other tools, with the corresponding settings."""
 
+SETTINGS_FILE = "settings.yaml"
+"""File of the settings of a run in its output_dir."""
+
 _NARROW, _WIDE = 80, 120
 
 
@@ -100,8 +106,9 @@ def parse_settings(
 ) -> tuple[Recipe, Arguments]:
     """Reads the settings of a run from flags, the file of `--config`, and defaults, in order of precedence.
 
-    A setting has the same name as a flag and in a file: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings
-    of a run are saved as OUTPUT_DIR/settings.yaml, for use with `--config`.
+    A setting has the same name as a flag and in a file: `--learning_rate 1e-3` and `learning_rate: 1e-3`. An output_dir
+    that already holds a run is refused, unless it is resumed or `--overwrite_output_dir` is set, which removes the
+    checkpoints of that run.
 
     Args:
         recipe: A dataclass of settings, each with help.
@@ -114,7 +121,7 @@ def parse_settings(
 
     Raises:
         SystemExit: If the file does not exist, is not YAML or has an unknown setting; a flag is wrong; settings are
-            invalid; or output_dir cannot be written.
+            invalid; or output_dir holds a run or cannot be written.
     """
     parser = FlagParser(recipe, arguments)
     parser.set_defaults(**{**DEFAULTS, **defaults})
@@ -141,8 +148,9 @@ def parse_settings(
             raise ValueError("output_dir must be a folder, got an empty name: name a folder, or leave it out")
         if check is not None:
             check(settings, args)
+        _check_output_dir(Path(args.output_dir), parser.overwrites, resumes(args))
         if args.process_index == 0:
-            _save_settings(settings, args)
+            _prepare_output_dir(Path(args.output_dir), parser.overwrites)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return settings, args
@@ -168,6 +176,9 @@ class FlagParser(HfArgumentParser):
                     action.help = _negated(action.help or "")
             elif action.const is False:
                 action.help = f"Set {action.dest} to false."
+        self.overwrites = False
+        help = "Train again into an output_dir that holds a run, and remove the checkpoints of that run."
+        self.add_argument("--overwrite_output_dir", action="store_true", help=help)
         self.add_argument("--config", help="YAML file of settings; flags take precedence.")
         self.add_argument("-h", "--help", action="store_true", help="Show the usual flags.")
         self.add_argument("--help_all", "--help-all", action="store_true", help="Show the complete help of all flags.")
@@ -211,9 +222,10 @@ class FlagParser(HfArgumentParser):
             SystemExit: If a value is wrong or missing, or a word does not belong to a flag.
         """
         try:
-            settings, args, _, remaining = self.parse_args_into_dataclasses(
+            settings, args, others, remaining = self.parse_args_into_dataclasses(
                 list(words), return_remaining_strings=True, look_for_args_file=False
             )
+            self.overwrites = bool(others.overwrite_output_dir)
         except ValueError as error:
             self.error(str(error))
         if remaining:
@@ -246,7 +258,7 @@ class FlagParser(HfArgumentParser):
                 lines += ["", groups.get(name, "Settings")]
             lines.append(_format_flag(actions[name], width))
         lines += ["", "Training (transformers.TrainingArguments; --help-all shows all)"]
-        lines += [_format_flag(actions[name], width) for name in (*COMMON, "config")]
+        lines += [_format_flag(actions[name], width) for name in (*COMMON, "overwrite_output_dir", "config")]
         return (
             "\n".join(lines).strip()
             + "\n\nDescriptions ending in ... are truncated: --help-all shows them completely.\n"
@@ -362,8 +374,51 @@ def _mask_texts(args: TrainingArguments) -> None:
                 setattr(args, field.name, safe)
 
 
-def _save_settings(settings: object, args: TrainingArguments) -> None:
-    """Saves the settings of the recipe, without secrets, and training arguments that differ from the defaults."""
+def _check_output_dir(folder: Path, overwrites: bool, resumes: bool) -> None:
+    """Refuses a folder that holds a run, whose model would be replaced."""
+    patterns = (SETTINGS_FILE, "results.json", "*/model/config.json", "*/checkpoint-*")
+    found = [path for pattern in patterns for path in folder.glob(pattern)]
+    if found and not overwrites and not resumes:
+        raise FileExistsError(
+            f"output_dir: {folder} holds a run ({found[0].relative_to(folder)}): choose another folder, continue the "
+            "run with --resume_from_checkpoint true, or replace it with --overwrite_output_dir"
+        )
+
+
+def _prepare_output_dir(folder: Path, overwrites: bool) -> None:
+    """Creates the folder of a run; removes old checkpoints, which would be resumed later."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        for checkpoint in folder.glob("*/checkpoint-*") if overwrites else ():
+            if checkpoint.is_dir() and not checkpoint.is_symlink() and checkpoint.name[11:].isdecimal():
+                shutil.rmtree(checkpoint)
+    except OSError as error:
+        raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None
+
+
+@contextmanager
+def saved_settings(settings: object, args: TrainingArguments) -> Iterator[None]:
+    """Writes OUTPUT_DIR/settings.yaml, for use with `--config`, after the files that the settings belong to.
+
+    The settings of an earlier run are removed first, so a run that is killed never leaves them beside another model.
+
+    Args:
+        settings: Settings of the recipe, saved without secrets.
+        args: Training arguments; those that differ from the defaults are saved.
+    """
+    file = Path(args.output_dir) / SETTINGS_FILE
+    if args.process_index == 0:
+        file.unlink(missing_ok=True)
+    yield
+    if args.process_index == 0:
+        with whole_file(file) as staged:
+            staged.write_text(_format_settings(settings, args), encoding="utf-8")
+
+
+def _format_settings(settings: object, args: TrainingArguments) -> str:
+    """Returns the settings of the recipe, without secrets, and training arguments that differ from the defaults."""
     saved = {"output_dir": args.output_dir}
     saved |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
     for field in fields(args):
@@ -375,10 +430,4 @@ def _save_settings(settings: object, args: TrainingArguments) -> None:
         if is_setting and value != field.default:
             saved[field.name] = value
     saved = {name: value for name, value in saved.items() if not is_secret(name)}
-    folder = Path(args.output_dir)
-    text = yaml.safe_dump(masked_in(saved), sort_keys=False, allow_unicode=True)
-    try:
-        with whole_file(folder / "settings.yaml") as staged:
-            staged.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None
+    return yaml.safe_dump(masked_in(saved), sort_keys=False, allow_unicode=True)

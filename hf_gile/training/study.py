@@ -38,6 +38,7 @@ from .experiment import (
     run_arguments,
     with_a_label,
 )
+from .flags import saved_settings
 from .hard_negatives import HardNegatives
 from .label_sampling import LabelSampler
 from .label_weights import class_balanced_weights, propensity_weights
@@ -165,13 +166,14 @@ class Study:
         self.say(f"\n{name}: {count_parameters(experiment.model):,} parameters")
         self.results |= self.measure(name, experiment, self.train(name, experiment))
         is_main = self.args.process_index == 0
-        if is_main:
-            write_results(Path(self.args.output_dir), self.results, self._metrics)
-        if not self.resolved(name)[0].is_saved:
-            return  # only for comparison
+        is_saved = self.resolved(name)[0].is_saved
         folder = Path(self.args.output_dir) / name / "model"
-        experiment.save(folder)
-        if is_main and self.settings.make_cards:
+        with saved_settings(self.settings, self.args):
+            if is_main:
+                write_results(Path(self.args.output_dir), self.results, self._metrics)
+            if is_saved:  # other units are only for comparison
+                experiment.save(folder)
+        if is_main and is_saved and self.settings.make_cards:
             self.add_card(name, experiment, folder)
 
     def add_card(self, name: str, experiment: Experiment, folder: Path) -> None:

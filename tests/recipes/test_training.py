@@ -14,7 +14,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from hf_gile.training.flags import parse_settings
+from hf_gile.training.flags import parse_settings, saved_settings
 from hf_gile.training.reporting import write_results
 
 
@@ -55,18 +55,42 @@ def test_a_single_value_may_replace_a_list(parse):
 
 def test_saved_settings_restore_the_same_settings(parse, tmp_path):
     first, args = parse("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
+    with saved_settings(first, args):
+        pass
     saved = (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
-    reloaded, reloaded_args = parse(config=saved)
+    reloaded, reloaded_args = parse("--overwrite_output_dir", config=saved)
+    with saved_settings(reloaded, reloaded_args):
+        assert not (tmp_path / "out" / "settings.yaml").exists()  # if the run ends here
     assert reloaded == first
     names = ("num_train_epochs", "learning_rate", "eval_strategy", "max_grad_norm", "use_cpu", "output_dir")
     assert [getattr(reloaded_args, name) for name in names] == [getattr(args, name) for name in names]
     assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(saved)
 
 
+@pytest.mark.parametrize("name", ["settings.yaml", "results.json", "auto/model/config.json", "auto/checkpoint-7/x"])
+def test_an_output_dir_with_a_run_is_refused(parse, tmp_path, capsys, name):
+    file = tmp_path / "out" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("an earlier run")
+    with pytest.raises(SystemExit):
+        parse("--data", "here")
+    message = capsys.readouterr().err
+    assert "holds a run" in message
+    assert "--resume_from_checkpoint true" in message
+    assert "--overwrite_output_dir" in message
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [file]
+    parse("--data", "here", "--resume_from_checkpoint", "true")
+    assert file.exists()
+    parse("--data", "here", "--overwrite-output-dir")
+    assert file.exists() == ("checkpoint" not in name)  # the model stays until the new one is saved
+
+
 def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
     address = "https://ada:lovelace@example.org/a.csv"
-    _, args = parse("--hub_token", "analytical", config=f"data: {address}\n")
+    recipe, args = parse("--hub_token", "analytical", config=f"data: {address}\n")
+    with saved_settings(recipe, args):
+        pass
     assert args.hub_token is None  # copied to every checkpoint
     assert os.environ["HF_TOKEN"] == "analytical"
     saved = yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8"))
