@@ -22,7 +22,6 @@ READERS = {
     "audit": ["audit", "MODEL", "NOTES", "--text", "text", "--labels", "labels", "--output", "OUT"],
     "evaluate": ["evaluate", "MODEL", "NOTES", "--text", "text", "--labels", "labels", "--output", "OUT.json"],
     "vectors": ["export", "vectors", "MODEL", "OUT.sql"],
-    "onnx": ["export", "onnx", "MODEL", "OUT"],
     "space": ["space", "MODEL", "--output", "OUT"],
     "mend": ["mend", "MODEL"],
 }
@@ -164,10 +163,18 @@ def result_of(words, folder):
     return result
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-@pytest.mark.parametrize(
-    "command", ["score", *(pytest.param(name, marks=pytest.mark.slow) for name in READERS if name != "score")]
-)
+FAST = {"journal empty", "moved files", "staging", "linked staging", "pipe labels.jsonl", "manifest outside"}
+
+
+def cases(commands, fast):
+    """Returns all pairs of a command and a plant; few are not slow."""
+    for command in commands:
+        for plant in PLANTS:
+            marks = () if command == fast and plant in FAST else pytest.mark.slow
+            yield pytest.param(command, plant, marks=marks)
+
+
+@pytest.mark.parametrize(("command", "plant"), [*cases(READERS, "score")])
 def test_commands_that_read_change_nothing(model, tmp_path, limit, command, plant):
     PLANTS[plant](model, tmp_path / "home")
     before, home = tree(model), tree(tmp_path / "home")
@@ -178,10 +185,7 @@ def test_commands_that_read_change_nothing(model, tmp_path, limit, command, plan
         assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-@pytest.mark.parametrize(
-    "command", ["add", *(pytest.param(name, marks=pytest.mark.slow) for name in WRITERS if name != "add")]
-)
+@pytest.mark.parametrize(("command", "plant"), [*cases(WRITERS, "add")])
 def test_commands_that_write_change_only_the_model(model, tmp_path, limit, command, plant):
     PLANTS[plant](model, tmp_path / "home")
     before, home = tree(model), tree(tmp_path / "home")

@@ -7,6 +7,7 @@ import builtins
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -146,8 +147,9 @@ def saves(run, make_model):
 class Snapshots:
     """Records the different states of a folder, and of the records of saves, before each file operation."""
 
-    def __init__(self, folder):
-        self.folder, self.states, self.busy, self.points, self.last = folder, [], False, 0, None
+    def __init__(self, folder, *others):
+        self.folder, self.others = folder, others
+        self.states, self.busy, self.points, self.last = [], False, 0, None
         self.read, self.synced, self.unsynced = {}, set(), set()
 
     def take(self, name, arguments):
@@ -162,14 +164,14 @@ class Snapshots:
                 self.unsynced |= {str(path) for path in (source, source.parent)} - self.synced
         self.points += 1
         state, keys = {}, []
-        for path in (*self.folder.rglob("*"), saving_gile._record(self.folder)):
+        record = saving_gile._record(self.folder)
+        for path in (*self.folder.rglob("*"), *self.others, record):
             if path.is_file():
                 about = path.stat()
                 key = (about.st_ino, about.st_mtime_ns, about.st_size)
                 if key not in self.read:
                     self.read[key] = path.read_bytes()
-                inside = path.is_relative_to(self.folder)
-                name = path.relative_to(self.folder).as_posix() if inside else ""
+                name = "" if path == record else os.path.relpath(path, self.folder)
                 state[name] = self.read[key]
                 keys.append((name, key))
         if keys != self.last:
@@ -249,6 +251,46 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
     assert not snapshots.unsynced  # also safe against power cuts
     assert min(ends["old"], ends["refused"], ends["new"]) > 0
     sys.stdout.write(f"\n{kind}: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
+def test_a_second_training_killed_at_any_operation_leaves_the_old_or_the_new_model(
+    run, before_each, datasets_cache, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(saving_gile, "_PAUSES", ())
+    draw = random.Random(0)
+    words = {"heart": "heart failing cardiac ventricle", "iron": "iron anemia ferritin deficiency"}
+    rows = [{"text": " ".join(draw.choices(words[name].split(), k=7)), "tags": name} for name in [*words] * 60]
+    rows[7]["text"] += " rare"
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["train", "--train_files", tmp_path / "rows.jsonl", "--labels", "tags", "--units", "gile", "--use_cpu"]
+    command += ["--embedding_size", 7, "--joint_size", 5, "--num_train_epochs", 1, "--output_dir", tmp_path / "out"]
+    command += ["--text_encoder", "words"]
+    run(*command, "--min_count", 1)
+    model, settings = tmp_path / "out" / "gile" / "model", tmp_path / "out" / "settings.yaml"
+    old, old_settings, snapshots = contents(model), settings.read_bytes(), Snapshots(model, settings)
+    before_each(snapshots.take)
+    run(*command, "--min_count", 2, "--overwrite_output_dir")
+    snapshots.busy = True
+    new, new_settings = contents(model), settings.read_bytes()
+    assert old["tokenizer.json"] != new["tokenizer.json"]
+    ends = Counter()
+    for number, (state, points) in enumerate(snapshots.states):
+        folder = restored(state, tmp_path / str(number) / "gile" / "model")
+        end, message = outcome(folder, old, new)
+        ends[end] += points
+        assert end != "mixed"
+        assert state.get("../../settings.yaml") in {"old": (old_settings, None), "new": (new_settings, None)}.get(
+            end, (None,)
+        )
+        if end == "refused":
+            assert "a save was interrupted" in message
+            assert complete(folder)
+            assert outcome(folder, old, new)[0] == "new"
+    assert min(ends["old"], ends["refused"], ends["new"]) > 0
+    sys.stdout.write(f"\nsecond training: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
 
 
 @pytest.mark.slow

@@ -1,8 +1,15 @@
 import json
+import os
+import shutil
+import signal
+from pathlib import Path
 
 import pytest
 import yaml
+from forks import is_killed
 from huggingface_hub import ModelCard
+
+from hf_gile.models import saving_gile
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -63,3 +70,25 @@ def test_failed_pushes_are_reported_without_a_traceback(run, saved_model, tmp_pa
     assert "no folder" in run("push", tmp_path / "absent", "user/model", ends=1).stderr
     (saved_model / "config.json").write_text(json.dumps({"model_type": "bert"}))
     assert "is not a complete saved GILE model" in run("push", saved_model, "user/model", ends=1).stderr
+
+
+def test_an_interrupted_save_is_completed_by_mend(run, saved_model, make_model, monkeypatch, tmp_path):
+    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    real = Path.replace
+
+    def kill(self, target):
+        if Path(target) == saved_model / "model.safetensors":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", kill)
+        assert is_killed(lambda: make_model(joint_size=3)[0].save_pretrained(saved_model))
+    refused = run("score", saved_model, input="iron\n", ends=1).stderr
+    assert f"a save was interrupted; `hf-gile mend {saved_model}` completes it" in refused
+    assert "a save was interrupted" in run("labels", "show", saved_model, ends=1).stderr
+    shutil.copytree(saved_model, tmp_path / "copy")
+    assert "a save was interrupted" in run("mend", tmp_path / "copy", ends=1).stderr
+    assert run("mend", saved_model).stderr == f"{saved_model}: the save is complete\n"
+    assert run("mend", saved_model).stderr == f"{saved_model}: no save was interrupted on this machine\n"
+    run("score", saved_model, input="iron\n")

@@ -11,6 +11,7 @@ from forks import is_killed
 from hf_gile import GileForSequenceClassification, LabelSet
 from hf_gile.scoring import GileScorer, Reading, ScoringRun, start_run
 from hf_gile.scoring.workers import number_of_workers, score_parts
+from hf_gile.writing import whole_file
 
 ROWS = [{"id": number, "text": text} for number, text in enumerate(["Rats were fed.", "Breast milk.", ""] * 20)]
 
@@ -95,6 +96,24 @@ def test_shards_divide_the_parts(scorer, write_rows, tmp_path):
         assert 0 < len(done) < len(run.parts) - 1
     assert run.left() == []
     assert run.status()["rows"] == 60
+
+
+def test_a_finished_run_leaves_the_temporary_files_of_other_processes(scorer, write_rows, tmp_path):
+    run, _ = score(tmp_path / "out", [write_rows(ROWS)], scorer)
+    last = run.part([*run.parts][-1])
+
+    def die():
+        with whole_file(last) as staged:
+            staged.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert is_killed(die)
+    (abandoned,) = last.parent.glob(".*")
+    with whole_file(run.part("another")) as staged:  # a run without --shard scores the same parts
+        staged.write_text("rows")
+        run.tidy()
+    assert run.part("another").read_text() == "rows"
+    assert not abandoned.exists()
 
 
 def test_a_run_resumes_where_it_stopped(scorer, write_rows, tmp_path):

@@ -1,0 +1,97 @@
+"""The manifest of a model on the Hub."""
+
+import pytest
+from loopback_hub import Commit, Stored
+from transformers import Trainer, TrainingArguments
+from transformers.utils import hub as transformers_hub
+
+from hf_gile import GileForSequenceClassification, GileProcessor
+from hf_gile.models.saving_gile import find_problem, read_manifest
+from hf_gile.publishing import publish
+
+# huggingface_hub sends files by a deprecated option of its HTTP library.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+
+REPO = "ada/gile"
+
+
+@pytest.fixture(autouse=True)
+def _new_client(monkeypatch):
+    """Forgets the client of Transformers, which is for the Hub of an earlier test."""
+    monkeypatch.setattr(transformers_hub, "_hf_api", None)
+
+
+@pytest.fixture
+def load(hub, tmp_path):
+    """Loads model and processor from the Hub into a new cache."""
+
+    def load_both(name="cache"):
+        options = {"cache_dir": tmp_path / name, "trust_remote_code": False}
+        return GileForSequenceClassification.from_pretrained(REPO, **options), GileProcessor.from_pretrained(
+            REPO, **options
+        )
+
+    return load_both
+
+
+def manifest_of(hub, folder):
+    folder.mkdir()
+    (folder / "manifest.json").write_bytes(hub.repositories[REPO].files()["manifest.json"])
+    return read_manifest(folder)
+
+
+def change(hub, name, old, new):
+    """Changes a file of the repository, without the manifest."""
+    repository = hub.repositories[REPO]
+    head = repository.branches["main"]
+    commit = repository.commits[head]
+    stored = commit.files[name]
+    assert old in stored.data
+    files = {**commit.files, name: Stored(stored.data.replace(old, new), stored.is_large)}
+    repository.commits["f" * 40] = Commit(files, head, "a change")
+    repository.branches["main"] = "f" * 40
+
+
+def push_parts(model, processor, tmp_path):
+    model.push_to_hub(REPO)
+    processor.push_to_hub(REPO)
+
+
+def push_parts_in_saves(model, processor, tmp_path):
+    processor.save_pretrained(tmp_path / "gile", push_to_hub=True, repo_id=REPO)
+    model.save_pretrained(tmp_path / "gile", push_to_hub=True, repo_id=REPO)
+
+
+def push_by_trainer(model, processor, tmp_path):
+    args = TrainingArguments(str(tmp_path / "run"), report_to="none", hub_model_id=REPO)
+    trainer = Trainer(model, args, processing_class=processor)
+    trainer.init_hf_repo()
+    trainer.push_to_hub()
+    assert find_problem(tmp_path / "run", "model") is None
+
+
+@pytest.mark.parametrize("push", [push_parts, push_parts_in_saves, push_by_trainer])
+def test_the_manifest_on_the_hub_has_both_parts(hub, load, make_model, tmp_path, push):
+    model, processor = make_model()
+    push(model, processor, tmp_path)
+    parts = manifest_of(hub, tmp_path / "parts")
+    assert {"config.json", "labels.jsonl", "model.safetensors"} <= parts["model"]["files"].keys()
+    assert {"tokenizer.json", "processor_config.json"} <= parts["processor"]["files"].keys()
+    assert parts["model"]["processor"] == parts["processor"]["processor"] == processor.fingerprint()
+    loaded, _ = load()
+    assert loaded.label_set == model.label_set
+    assert loaded.processor_fingerprint == processor.fingerprint()
+    change(hub, "labels.jsonl", b"pumps less", b"pumps more")
+    change(hub, "tokenizer.json", b'"milk"', b'"mild"')
+    options = {"cache_dir": tmp_path / "other"}
+    with pytest.raises(ValueError, match=r"ada/gile: labels.jsonl differs from manifest.json"):
+        GileForSequenceClassification.from_pretrained(REPO, **options)
+    with pytest.raises(ValueError, match=r"ada/gile: tokenizer.json differs from manifest.json"):
+        GileProcessor.from_pretrained(REPO, trust_remote_code=False, **options)
+
+
+def test_a_published_model_has_a_manifest(hub, load, make_model, tmp_path):
+    model, processor = make_model()
+    publish(model, processor, None, REPO)
+    assert manifest_of(hub, tmp_path / "parts").keys() == {"model", "processor"}
+    load()
