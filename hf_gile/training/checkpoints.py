@@ -82,8 +82,6 @@ def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
         states += sorted(folder.glob("rng_state*.pth")) or [folder / "rng_state.pth"]
     if not weights:
         return "it has no model.safetensors"
-    if problem := find_problem(folder, "model"):
-        return problem
     for path in [*weights, *states]:
         if not path.is_file():
             return f"it has no {path.name}"
@@ -95,7 +93,7 @@ def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
                 zipfile.ZipFile(path).close()  # written by torch.save; the table of contents is at the end
         except (SafetensorError, zipfile.BadZipFile):
             return f"its {path.name} is incomplete"
-    return None
+    return find_problem(folder, "model")
 
 
 def _describe_mismatch(folder: Path, trainer: Trainer) -> str | None:
