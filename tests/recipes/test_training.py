@@ -100,10 +100,12 @@ def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
 
 def test_texts_of_training_arguments_keep_no_secret(parse, tmp_path):
     secret = "ghp_" + 4 * "aB3dE6gH9"
-    _, args = parse("--data", "there", "--run_name", f"runs/{secret}", "--optim_args", f"api_key={secret}")
+    recipe, args = parse("--data", "there", "--run_name", f"runs/{secret}", "--optim_args", f"api_key={secret}")
     torch.save(args, tmp_path / "training_args.bin")  # as the Trainer does for every checkpoint
     assert secret.encode() not in (tmp_path / "training_args.bin").read_bytes()
     assert args.run_name == "runs/<secret>"
+    with saved_settings(recipe, args):
+        pass
     assert secret not in (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
 
 
