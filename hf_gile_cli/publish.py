@@ -1,4 +1,4 @@
-"""`hf-gile card`, `push`, `verify` and `mend`: publish models, verify their code, and complete interrupted saves."""
+"""`hf-gile card`, `push`, `verify` and `repair`: publish models, verify their code, and complete interrupted saves."""
 
 import sys
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def add_to(app: typer.Typer) -> None:
     add_command(app, "card", card)
     add_command(app, "push", push)
     add_command(app, "verify", verify)
-    add_command(app, "mend", mend)
+    add_command(app, "repair", repair)
 
 
 @dataclass(kw_only=True)
@@ -185,13 +185,13 @@ def verify(model: Model, as_json: Json = False, revision: Revision = None) -> No
         note(f'to pin this version:\npipeline("zero-shot-classification", {pinned})')
 
 
-def mend(folder: Folder) -> None:
+def repair(folder: Folder) -> None:
     """Complete a save that was interrupted on this machine, for example by a power cut.
 
     Until then, the model does not load. All commands that change a model do the same first. A folder from elsewhere
     is not changed.
 
-        hf-gile mend MODEL
+        hf-gile repair MODEL
     """
     from hf_gile.models.saving_gile import complete, find_problem
 

@@ -120,7 +120,7 @@ def load_checked(
 
 
 def find_problem(folder: Path, part: str, names: Collection[str] | None = None, is_complete: bool = True) -> str | None:
-    """Describes the first file of a saved model that differs from the manifest; None if there is none.
+    """Describes the first file of a saved model that differs from the manifest, or returns None.
 
     Args:
         folder: Folder of the model.
@@ -137,7 +137,7 @@ def find_problem(folder: Path, part: str, names: Collection[str] | None = None, 
     is_interrupted = _has_staging(folder)
     hint = f"save the model again, or remove {MANIFEST} if the change is intended"
     if is_interrupted:
-        hint = f"a save was interrupted; `hf-gile mend {folder}` completes it, if it was made on this machine"
+        hint = f"a save was interrupted; `hf-gile repair {folder}` completes it, if it was made on this machine"
     for name in checked:
         path = folder / name
         if not path.is_file() and is_complete:

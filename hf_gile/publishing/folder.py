@@ -37,7 +37,7 @@ def save(
 
     The save is atomic: all files are written first and then moved to their destination, and on an error nothing
     changes. If the process is killed, either nothing has changed, or the model refuses to load until the next save or
-    `hf-gile mend` has completed the save. Weights, code and index of an earlier model are replaced. Other files
+    `hf-gile repair` has completed the save. Weights, code and index of an earlier model are replaced. Other files
     stay, including report, card and figures unless new ones are passed.
 
     Args:

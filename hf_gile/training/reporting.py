@@ -46,7 +46,7 @@ def reading(args: TrainingArguments, content: str) -> Iterator[None]:
 def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
     """Writes `results.json`, where NaN is null, and `curves.png` with loss and metric against the step, if any.
 
-    A fit without steps has no curve, and a single point is none.
+    A fit without steps, or with a single one, has no curve.
 
     Args:
         folder: Output folder.

@@ -23,7 +23,7 @@ READERS = {
     "evaluate": ["evaluate", "MODEL", "NOTES", "--text", "text", "--labels", "labels", "--output", "OUT.json"],
     "vectors": ["export", "vectors", "MODEL", "OUT.sql"],
     "space": ["space", "MODEL", "--output", "OUT"],
-    "mend": ["mend", "MODEL"],
+    "repair": ["repair", "MODEL"],
 }
 WRITERS = {
     "add": ["labels", "add", "MODEL", "D1", "Diet"],

@@ -244,7 +244,7 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
         ends[end] += points
         assert end != "mixed", contents(folder).keys()
         if end == "refused":
-            assert "a save was interrupted; `hf-gile mend" in message or "save the other again" in message
+            assert "a save was interrupted; `hf-gile repair" in message or "save the other again" in message
             if complete(folder):
                 ends["completed"] += points
                 assert outcome(folder, old, new)[0] == "new" or kind not in (*COMMANDS, "save", "recipes")

@@ -85,10 +85,10 @@ def test_an_interrupted_save_is_completed_by_mend(run, saved_model, make_model, 
         patch.setattr(Path, "replace", kill)
         assert is_killed(lambda: make_model(joint_size=3)[0].save_pretrained(saved_model))
     refused = run("score", saved_model, input="iron\n", ends=1).stderr
-    assert f"a save was interrupted; `hf-gile mend {saved_model}` completes it" in refused
+    assert f"a save was interrupted; `hf-gile repair {saved_model}` completes it" in refused
     assert "a save was interrupted" in run("labels", "show", saved_model, ends=1).stderr
     shutil.copytree(saved_model, tmp_path / "copy")
-    assert "a save was interrupted" in run("mend", tmp_path / "copy", ends=1).stderr
-    assert run("mend", saved_model).stderr == f"{saved_model}: the save is complete\n"
-    assert run("mend", saved_model).stderr == f"{saved_model}: no save was interrupted on this machine\n"
+    assert "a save was interrupted" in run("repair", tmp_path / "copy", ends=1).stderr
+    assert run("repair", saved_model).stderr == f"{saved_model}: the save is complete\n"
+    assert run("repair", saved_model).stderr == f"{saved_model}: no save was interrupted on this machine\n"
     run("score", saved_model, input="iron\n")

@@ -239,7 +239,7 @@ def test_a_model_is_refused_until_the_next_save_of_its_user_completes_it(tmp_pat
     monkeypatch.undo()
     for load in (GileForSequenceClassification, GileModel, AutoModelForSequenceClassification):
         with pytest.raises(
-            ValueError, match=r"config.json differs .* a save was interrupted; `hf-gile mend .*` completes"
+            ValueError, match=r"config.json differs .* a save was interrupted; `hf-gile repair .*` completes"
         ):
             load.from_pretrained(folder)
     with pytest.raises(ValueError, match="a save was interrupted"):
