@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from .files import data_suffix, open_binary
+from .files import data_suffix, is_packed, open_binary
 from .json_text import (
     SPACE,
     ByteRange,
@@ -116,7 +116,7 @@ def cut(path: str | os.PathLike[str]) -> list[Piece]:
     path = Path(path)
     starts = [0]
     with path.open("rb") as stream:
-        if stream.read(2) != b"\x1f\x8b":
+        if not is_packed(path):
             for offset in range(_PIECE, path.stat().st_size, _PIECE):
                 start = _next_start(stream, offset, any_line=data_suffix(path) == ".jsonl")
                 if start is None:

@@ -13,6 +13,7 @@ from .files import data_suffix
 from .loading import Piece
 from .report import ReadReport
 from .schema import join_columns
+from .sniffing import resolve_encoding
 from .table_files import (
     Format,
     line_pieces,
@@ -21,7 +22,6 @@ from .table_files import (
     parse_jsonl,
     read_lines,
     read_rows,
-    resolve_encoding,
     stream_lines,
     table_pieces,
 )

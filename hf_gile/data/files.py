@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import io
+import lzma
 import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from glob import glob
 from pathlib import Path
 from typing import IO, Any, cast
@@ -26,14 +28,16 @@ MAX_PARTS = 1 << 20
 
 _FREE = 1 << 24  # bytes that any compressed file may unpack to
 _RATIO, _IN_MEMORY_RATIO = 200, 32
+_PACKED_SUFFIXES = (".gz", ".zip", ".bz2", ".xz")
+_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _MAX_YAML_BYTES = 1 << 20
 
 
 def data_suffix(path: Path) -> str:
-    """Returns the suffix of a file name, ignoring `.gz`.
+    """Returns the suffix of a file name, ignoring that of a compression.
 
     Args:
-        path: The file.
+        path: The file. If it is a `.zip` archive, the suffix is that of the file in it.
 
     Returns:
         The suffix in lower case.
@@ -42,7 +46,13 @@ def data_suffix(path: Path) -> str:
         >>> data_suffix(Path("pubmed20n0014.XML.gz"))
         '.xml'
     """
-    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    if path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return Path(_only_member(archive, path).filename).suffix.lower()
+        except (ValueError, zipfile.BadZipFile):  # reported when it is opened
+            pass
+    return (path.with_suffix("") if path.suffix.lower() in _PACKED_SUFFIXES else path).suffix.lower()
 
 
 def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
@@ -91,7 +101,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
 
 
 def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[bytes]:
-    """Opens a file and decompresses it if its content is gzip, whatever its name.
+    """Opens a file and decompresses it if its content is gzip, bzip2, xz or a zip archive, whatever its name.
 
     A few compressed bytes can expand to any size, so beyond 16 MiB the output is limited to 200 times the size of the
     file, or 32 times if it is read into memory. Text rarely compresses to a twentieth of its size.
@@ -102,12 +112,22 @@ def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[
 
     Returns:
         A stream of the decompressed bytes. Reading raises a ValueError beyond the limit.
+
+    Raises:
+        ValueError: If it is an archive of several files.
     """
     with Path(path).open("rb") as stream:
-        is_gzip = stream.read(2) == b"\x1f\x8b"
-    if is_gzip:
-        return cast(IO[bytes], _LimitedGzipFile(path, _IN_MEMORY_RATIO if in_memory else _RATIO))
-    return Path(path).open("rb")
+        start = stream.read(6)
+    unpack = next((function for sign, function in _UNPACKERS.items() if start.startswith(sign)), None)
+    if unpack is None:
+        return Path(path).open("rb")
+    return cast(IO[bytes], _LimitedStream(unpack(path), path, _IN_MEMORY_RATIO if in_memory else _RATIO))
+
+
+def is_packed(path: str | os.PathLike[str]) -> bool:
+    """Checks whether `open_binary` decompresses a file."""
+    with Path(path).open("rb") as stream:
+        return stream.read(6).startswith(tuple(_UNPACKERS))
 
 
 def read_into_memory(path: str | os.PathLike[str]) -> bytes:
@@ -120,13 +140,13 @@ def read_into_memory(path: str | os.PathLike[str]) -> bytes:
         The content.
 
     Raises:
-        ValueError: If it is a damaged gzip file, or exceeds the limit of `open_binary`.
+        ValueError: If it is damaged, or exceeds the limit of `open_binary`.
     """
     try:
         with open_binary(path, in_memory=True) as stream:
             return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises an error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip file: {error}") from error
+    except _DAMAGE as error:
+        raise ValueError(f"{path}: damaged compressed file: {error}") from error
 
 
 def unpacked_limit(path: str | os.PathLike[str]) -> int:
@@ -258,26 +278,70 @@ class XmlRecords:
         return data
 
 
-class _LimitedGzipFile(gzip.GzipFile):
-    """A gzip file that returns everything before damage, and limits the decompressed size.
+def _only_member(archive: zipfile.ZipFile, path: object) -> zipfile.ZipInfo:
+    """Returns the file in a zip archive, apart from what macOS and hidden folders add."""
+    members = [
+        entry
+        for entry in archive.infolist()
+        if not entry.is_dir() and not entry.filename.startswith("__MACOSX/") and Path(entry.filename).name[0] != "."
+    ]
+    if len(members) != 1:
+        names = ", ".join(entry.filename for entry in members[:5])
+        raise ValueError(f"{path} is an archive of {len(members)} files ({names}): unpack it, and pass a file")
+    return members[0]
 
-    `GzipFile.read` drops the decompressed part of a block when the file is truncated within it.
+
+def _open_member(path: str | os.PathLike[str]) -> Any:
+    try:
+        archive = zipfile.ZipFile(path)
+        return archive.open(_only_member(archive, path))
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or of an unknown method
+        raise ValueError(f"{path}: {error}; unpack it first") from None
+
+
+_UNPACKERS: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+    b"PK\x03\x04": _open_member,
+}
+
+
+class _LimitedStream(io.BufferedIOBase):
+    """A stream of decompressed bytes that returns everything before damage, and limits their number.
+
+    `read` of the libraries drops the decompressed part of a block when the file is truncated within it.
     """
 
-    damage: Exception | None = None
-
-    def __init__(self, path: str | os.PathLike[str], ratio: int) -> None:
-        super().__init__(path, "rb")
-        self.path, self.ratio = path, ratio
+    def __init__(self, stream: Any, path: str | os.PathLike[str], ratio: int) -> None:
+        self.stream, self.path, self.ratio = stream, path, ratio
         self.limit = max(_FREE, ratio * Path(path).stat().st_size)
+        self.damage: Exception | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.damage = None
+        return int(self.stream.seek(offset, whence))
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+    def tell(self) -> int:
+        return int(self.stream.tell())
 
     def read(self, size: int | None = -1) -> bytes:
         wanted = -1 if size is None or size < 0 else size
         data = bytearray()
         while self.damage is None and len(data) != wanted:
             try:
-                piece = self.read1(wanted - len(data) if wanted > 0 else -1)
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                piece = self.stream.read1(wanted - len(data) if wanted > 0 else -1)
+            except _DAMAGE as error:
                 self.damage = error
                 break
             if not piece:
@@ -288,11 +352,13 @@ class _LimitedGzipFile(gzip.GzipFile):
             raise self.damage
         return bytes(data)
 
+    read1 = read
+
     def readline(self, size: int | None = -1) -> bytes:
-        line = super().readline(-1 if size is None else size)
+        line: bytes = self.stream.readline(-1 if size is None else size)
         self._check()
         return line
 
     def _check(self) -> None:
-        if self.tell() > self.limit:
+        if self.stream.tell() > self.limit:
             raise expansion_error(self.path, "decompress it (gunzip) first", self.ratio)

@@ -16,11 +16,11 @@ from typing import Any
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
 from .files import data_suffix, open_binary
+from .label_tables import load_labels
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
 from .table_files import MAX_CELL, SUFFIXES
-from .tables import load_labels
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:

@@ -6,7 +6,6 @@ All are read in constant memory; large JSON lines and Parquet files are split in
 
 from __future__ import annotations
 
-import codecs
 import csv
 import difflib
 import json
@@ -20,7 +19,7 @@ from reprlib import repr as shortened
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..extras import needs_extra
-from .files import MAX_RECORD, data_suffix, expansion_error, open_binary, unpacked_limit
+from .files import MAX_RECORD, data_suffix, expansion_error, is_packed, open_binary, unpacked_limit
 from .json_text import JsonText, check_parts, json_array
 from .loading import Piece
 from .report import ReadReport
@@ -183,9 +182,7 @@ def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = No
         The whole file, or its parts.
     """
     size, piece_size = path.stat().st_size, piece_size or _PIECE
-    with path.open("rb") as stream:
-        is_gzip = stream.read(2) == b"\x1f\x8b"
-    if is_gzip or size <= piece_size or "\n".encode(encoding) != b"\n":
+    if is_packed(path) or size <= piece_size or "\n".encode(encoding) != b"\n":
         return [Piece(str(path))]
     # the last part has between half and one and a half times the size
     bounds = [*range(0, size - piece_size // 2, piece_size), size]
@@ -208,29 +205,6 @@ def table_pieces(file: Path, form: Format, piece_size: int | None = None) -> lis
     if data_suffix(file) == ".parquet":
         return _split_parquet(file, piece_size)
     return [Piece(str(file))]
-
-
-def resolve_encoding(encoding: str) -> str:
-    """Returns Python's name of an encoding, `"utf-8"` with a byte order mark or without.
-
-    Args:
-        encoding: Any name of the encoding.
-
-    Returns:
-        The name.
-
-    Raises:
-        ValueError: If Python does not support it.
-
-    Example:
-        >>> resolve_encoding("windows-1252")
-        'cp1252'
-    """
-    try:
-        name = codecs.lookup(encoding).name
-    except (LookupError, TypeError):
-        raise ValueError(f'encoding must be known to Python, such as "windows-1252", got {encoding!r}') from None
-    return "utf-8" if name == "utf-8-sig" else name
 
 
 def missing_column_error(

@@ -50,7 +50,8 @@ from .json_text import check_parts
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import clean_text, join_columns
-from .table_files import read_lines, resolve_encoding
+from .sniffing import resolve_encoding
+from .table_files import read_lines
 from .tables import document_features, document_id, is_useful
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from itertools import islice
 
 import pytest
+from written_tables import content
 
 from hf_gile.data import demo_file, read_medline
 
@@ -17,3 +18,15 @@ def demo_citations():
 def first_citations():
     """Reads the first citations of the demo file."""
     return list(islice(read_medline(demo_file()), 509))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, data=None, **options):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        data = content(name, **options) if data is None else data
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path.resolve()
+
+    return write_file

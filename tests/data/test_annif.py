@@ -137,7 +137,7 @@ def test_lines_without_text_or_subjects_are_skipped_and_counted(write, load):
         ({"b__tsv": "<a:b>\tA\nmice\n"}, r"b\.tsv: line 2: expected a URI"),
         ({"b__txt": b"\xfc"}, r"b\.txt: byte 1 is not UTF-8"),
         ({"b__key": b"\xfc"}, r"b\.key: byte 1 is not UTF-8"),
-        ({"b__txt": gzip.compress(b"mice" * 100)[:-9]}, r"b\.txt: damaged gzip file: "),
+        ({"b__txt": gzip.compress(b"mice" * 100)[:-9]}, r"b\.txt: damaged compressed file: "),
         ({"b__txt": "a\0b"}, "text contains a NUL"),
     ],
 )

@@ -247,8 +247,8 @@ def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path):
         (b"\x80\x02", "expected a pickle"),
         (b"\x80\x09N.", "unsupported pickle protocol"),
         (b"Pthe\n.", "persistent"),
-        (gzip.compress(pickle.dumps([1]))[:-9], "damaged gzip file"),
-        (gzip.compress(pickle.dumps([1]))[:-8] + bytes(8), "damaged gzip file"),
+        (gzip.compress(pickle.dumps([1]))[:-9], "damaged compressed file"),
+        (gzip.compress(pickle.dumps([1]))[:-8] + bytes(8), "damaged compressed file"),
     ],
     ids=["empty", "packed empty", "text", "a start", "a protocol of the future", "persistent", "cut", "wrong sum"],
 )

@@ -1,0 +1,162 @@
+"""What is seen in the first bytes of a file: format, compression, encoding, delimiter, quotes and header."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+
+import pytest
+
+from hf_gile.data.files import data_suffix, open_binary
+from hf_gile.data.sniffing import Requested, sniff, sniff_bytes
+
+ROWS = [["id", "text", "tags"], ["1", "Über Mäuse, und Ratten", "mice"], ["2", 'On "rats"; again', "rats"]]
+
+
+def cells(rows, delimiter, quote='"'):
+    def written(cell):
+        needs = {delimiter, quote, "\n"} & set(cell)
+        return quote + cell.replace(quote, 2 * quote) + quote if needs else cell
+
+    return "".join(delimiter.join(map(written, row)) + "\r\n" for row in rows)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_seen_whatever_the_name(suffix, delimiter):
+    form = sniff_bytes(cells(ROWS, delimiter).encode(), suffix)
+    assert (form.kind, form.delimiter, form.quote, form.columns) == ("csv", delimiter, '"', ())
+    usual = {".csv": ",", ".tsv": "\t"}[suffix]
+    assert form.note == ("" if delimiter == usual else f"delimiter {delimiter!r}")
+
+
+def test_commas_within_cells_and_line_breaks_in_quotes_do_not_mislead():
+    assert sniff_bytes(b"text;tags\nOne, two, three;a, b\nFour, five;c\n", ".csv").delimiter == ";"
+    assert sniff_bytes(b'text,tags\n"One; two\nthree; four",a;b\nx,c;d\n', ".csv").delimiter == ","
+    assert sniff_bytes(b"text\nOne, two\n", ".csv").delimiter == ","
+
+
+def test_the_line_with_the_separator_that_excel_writes_is_skipped():
+    form = sniff_bytes("\ufeffsep=;\r\ntext;tags\r\na, b;c\r\n".encode(), ".csv")
+    assert (form.delimiter, form.skip) == (";", 1)
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_other_quotes_are_seen(quote):
+    rows = [["text", "tags"], ["a, b", "x"], ["c", "y, z"]]
+    assert sniff_bytes(cells(rows, ",", quote).encode(), ".csv").quote == quote
+    assert sniff_bytes(b"text,tags\nIt's, x\nthe dogs' food,y\n", ".csv").quote == '"'
+
+
+def test_literal_quotes_between_tabs_and_backslashes_are_seen():
+    assert sniff_bytes(b'text\ttags\n"Mice" were seen\ta\n"\tb\n', ".tsv").quote is None
+    form = sniff_bytes(b'text,tags\n"the \\"red, old\\" mouse",a\n"x",b\n', ".csv")
+    assert (form.quote, form.escape) == ('"', True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
+        ("cp1252", "cp1252"),
+    ],
+)
+def test_encodings_are_seen(encoding, expected):
+    form = sniff_bytes(cells(ROWS, ";").encode(encoding), ".csv")
+    assert (form.encoding, form.delimiter) == (expected, ";")
+
+
+def test_other_alphabets_are_not_read_as_western_europes():
+    text = "text,tags\n" + "Мыши бегали по старому дому возле реки,мыши\n" * 7
+    assert text.encode("cp1251").decode(sniff_bytes(text.encode("cp1251"), ".csv").encoding) == text
+
+
+def test_a_damaged_byte_does_not_turn_utf_8_into_another_encoding():
+    data = "text,tags\nÜber Mäuse,mäuse\n".encode() + b"\xff,x\n"
+    assert sniff_bytes(data, ".csv").encoding == "utf-8"
+
+
+def test_a_table_without_a_header_is_seen_by_its_first_row():
+    data = b"3,Wall St. Bears Claw Back\n4,Oil prices soar\n3,Carlyle looks up\n"
+    assert sniff_bytes(data, ".csv").columns == ("1", "2")
+    assert sniff_bytes(b"ham\tgo until\nspam\tfree entry\nham\tok\n", ".tsv").columns == ("1", "2")
+    assert sniff_bytes(b"text,0,1\na,1,0\nb,0,1\n", ".csv", names=["text"]).columns == ()
+    assert sniff_bytes(data, ".csv", Requested(columns=("labels,text",)).check()).columns == ("labels", "text")
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "kind"),
+    [
+        ('{"text": "a"}\n{"text": "b"}\n', ".json", "jsonl"),
+        ('{"text": "a"}', ".json", "json"),
+        ('{\n"@graph": []}', ".jsonld", "json"),
+        ('[{"text": "a"}]', ".jsonl", "json"),
+        ("[a] note,x\nb,y\n", ".csv", "csv"),
+        ("@prefix a: <http://a.org/> .\n", ".rdf", "turtle"),
+        ("# by Skosify\n\nPREFIX a: <http://a.org/>\n", ".xml", "turtle"),
+        ('<http://a.org/1> <http://a.org/2> "x" .\n', ".nt", "ntriples"),
+        ('<?xml version="1.0"?>\n<rdf:RDF/>', ".ttl", "xml"),
+        ("<rdf:RDF xmlns:rdf='x'>", ".ttl", "xml"),
+        ("<!DOCTYPE html>\n<html>", ".ttl", "html"),
+        ('<?xml version="1.0"?><!DOCTYPE html><html xmlns="x">', ".csv", "html"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:3\n", ".csv", "lfs"),
+        ("a text\n", ".txt", "text"),
+        ("", ".csv", "empty"),
+    ],
+)
+def test_the_kind_follows_from_the_content(content, suffix, kind):
+    assert sniff_bytes(content.encode(), suffix).kind == kind
+
+
+def test_what_no_reader_accepts_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "a.csv"
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("[Content_Types].xml", "<Types/>")
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(ValueError, match=r"a\.csv is an Excel workbook: .*save it as \"CSV UTF-8\""):
+        sniff(path).refuse(path)
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ValueError, match=r"a\.csv is a pointer of Git LFS"):
+        sniff(path).refuse(path)
+
+
+def test_requests_are_checked():
+    assert Requested("tab", "none", "windows-1252", ("a,b", "c")).check() == ("\t", "none", "cp1252", ("a", "b", "c"))
+    for request, message in {
+        Requested(delimiter=";;"): "delimiter must be a single character",
+        Requested(quote="ab"): "quote must be a single character",
+        Requested(encoding="klingon"): "encoding must be known to Python",
+        Requested(columns=("a", "a")): "columns must be distinct names",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            request.check()
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
+def test_compressed_files_are_seen_by_content(tmp_path, suffix):
+    data = cells(ROWS, ";").encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", data)
+        archive.writestr("__MACOSX/._a.csv", b"x")
+    contents = {"gz": gzip.compress(data), "bz2": bz2.compress(data), "xz": lzma.compress(data)}
+    path = tmp_path / f"a.csv.{suffix}"
+    path.write_bytes(contents.get(suffix, packed.getvalue()))
+    assert sniff(path).delimiter == ";"
+    assert data_suffix(path) == ".csv"
+    with open_binary(path) as stream:
+        assert stream.readline() + stream.read() == data
+
+
+def test_an_archive_of_several_files_is_refused(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.csv", "x")
+        archive.writestr("b.csv", "y")
+    with pytest.raises(ValueError, match=r"a\.zip is an archive of 2 files \(a\.csv, b\.csv\): unpack it"):
+        sniff(path)
