@@ -17,6 +17,8 @@ import transformers
 from numpy.typing import NDArray
 from transformers import TrainingArguments
 
+from .data.label_cells import are_lists
+from .data.label_columns import LabelColumn, joined_by, see
 from .data.zero_shot import seen_first
 from .extras import needs_extra
 from .models.labels_gile import Label, LabelSet
@@ -162,12 +164,14 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             gold = [[names[column] for column in rows[row].indices] for row in range(rows.shape[0])]
             classes: list[Any] = names
             self._form = "sparse" if issparse(y) else "table"
-        elif table is not None:
+        elif table is not None and _see_cells(table).form == "plain":
             classes, gold, self._form = np.unique(table).tolist(), [[str(label)] for label in table.tolist()], "single"
             if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
                 raise ValueError(f"y has only one class, {classes}: at least two classes are needed")
         else:
-            gold, self._form = [list(map(str, row)) for row in y], "lists"
+            cells = list(y)
+            column = _see_cells(cells)
+            gold, self._form = [column.read({"y": _as_list(cell)}) for cell in cells], "lists"
             classes = sorted(set(chain.from_iterable(gold)))
         if isinstance(self.labels, LabelSet):
             for label in classes:
@@ -314,6 +318,19 @@ def _make_labels(labels: Labels) -> list[Label]:
     return [Label(str(label), str(label), text) for label, text in described]
 
 
+def _see_cells(cells: Sequence[Any]) -> LabelColumn:
+    """Sees whether labels are lists, also as text; refuses texts that look like several labels."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), None if are_lists(texts) else "none")
+    if column.form == "plain" and (sign := joined_by(texts)) is not None:
+        raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
+    return column
+
+
+def _as_list(cell: Any) -> Any:
+    return list(cell) if isinstance(cell, set | np.ndarray) else cell
+
+
 def _is_ragged(y: Targets) -> bool:
     """Checks whether labels are lists of labels, not of zeros and ones."""
     if isinstance(y, np.ndarray) and not (y.ndim == 1 and y.dtype == object):
@@ -346,10 +363,10 @@ def _select_validation(gold: Sequence[Sequence[str]], share: float, seed: int) -
     remaining = Counter(chain.from_iterable(gold))
     selected, missing = np.zeros(len(gold), bool), max(1, round(share * len(gold)))
     for row in np.random.default_rng(seed).permutation(len(gold)):
-        if missing and gold[row] and all(remaining[label_id] > 1 for label_id in gold[row]):
+        if missing and all(remaining[label_id] > 1 for label_id in gold[row]):
             selected[row], missing = True, missing - 1
             remaining.subtract(gold[row])
-    if not selected.any():
+    if not any(gold[row] for row in np.flatnonzero(selected).tolist()):
         raise ValueError(f"{len(gold)} documents are too few for a validation part: no label has two documents")
     return selected
 

@@ -62,9 +62,9 @@ def audit(options: Auditing) -> None:
 
     if options.output.exists() and not options.output.is_dir():
         raise typer.BadParameter(f"{options.output} is not a folder", param_hint="--output")
-    rows = options.read()
-    later = replace(options, files=options.compare).read() if options.compare else None
     model, processor = load(options.model, options.revision, options.device)
+    rows = options.read(model.label_set)
+    later = replace(options, files=options.compare).read(model.label_set) if options.compare else None
     settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
     settings |= {"language": options.language, "progress": sys.stderr.isatty()}
     if options.index is not None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import (
-    Encoding,
     Json,
     LabelColumns,
     LabelSynonyms,
@@ -194,7 +193,6 @@ class Import(LabelColumns):
         bool, typer.Option("--update", help="Also replace name, description and synonyms of existing labels.")
     ] = False
     label_synonyms: LabelSynonyms = None
-    encoding: Encoding = "utf-8"
     on_error: OnError = "raise"
     dry_run: DryRun = False
 
@@ -211,7 +209,7 @@ def import_(options: Import) -> None:
 
     target, source = options.target, options.source
     report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
-    imported = options.read(source, synonyms=options.label_synonyms or [], encoding=options.encoding, report=report)
+    imported = options.read(source, synonyms=options.label_synonyms or [], report=report)
     note(f"{source}: {report}")
 
     def change(labels: "LabelSet") -> Any:
@@ -273,10 +271,11 @@ def _read_csv(path: Path) -> Any:
     from hf_gile import Label, load_labels
     from hf_gile.data import ReadReport
     from hf_gile.data.loading import Piece
-    from hf_gile.data.table_files import Format, read_rows
+    from hf_gile.data.sniffing import sniff
+    from hf_gile.data.table_files import read_rows
 
     labels = load_labels(path)
-    _, _, first = next(read_rows(Piece(str(path)), ReadReport(), Format(), [], all_columns=True))
+    _, _, first = next(read_rows(Piece(str(path)), ReadReport(), sniff(path), all_columns=True))
     other_columns = set(first) - {field.name for field in fields(Label)}
     if other_columns:
         raise ValueError(

@@ -13,9 +13,9 @@ import typer
 from .options import (
     BatchSize,
     Device,
-    Encoding,
     IdColumn,
     Language,
+    Layout,
     Model,
     OnError,
     Revision,
@@ -63,7 +63,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @dataclass(kw_only=True)
-class Documents:
+class Documents(Layout):
     """Options of commands that read documents with known labels."""
 
     model: Model
@@ -73,40 +73,59 @@ class Documents:
     ]
     text: TextColumns = None
     labels: Annotated[
-        str, typer.Option("--labels", metavar="COLUMN", help="Column with the label ids: a list or a string.")
-    ] = "labels"
-    separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Separator of label ids within a string, such as ';'.")
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="COLUMN",
+            help="Column with the label ids; repeat for a column of zeros and ones a label.  [default: labels]",
+        ),
     ] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Separator of label ids within a cell, such as ';'; none if each cell is a label."
+        ),
+    ] = None
+    unlabelled: Annotated[
+        str,
+        typer.Option(metavar="negative|drop", help="What documents without labels are: without any, or left out."),
+    ] = "negative"
     id: IdColumn = None
     on_unknown_label: Annotated[
         str, typer.Option(metavar="raise|drop", help="What to do with label ids unknown to the model.")
     ] = "raise"
     language: Language = None
-    encoding: Encoding = "utf-8"
     batch_size: BatchSize = 32
     bf16: Annotated[bool, typer.Option("--bf16", help="Use bfloat16 where it is precise enough.")] = False
     device: Device = None
     on_error: OnError = "raise"
 
-    def read(self) -> Any:
-        """Reads the documents as a dataset with the columns `text` and `labels`."""
+    def read(self, label_set: "LabelSet | None") -> Any:
+        """Reads the documents as a dataset with the columns `text` and `labels`.
+
+        Args:
+            label_set: The labels of the model, if it stores them.
+        """
         from transformers.utils import logging
 
         from hf_gile.data import load_table
 
         logging.set_verbosity_error()
         _quiet_datasets()
+        if self.unlabelled not in ("negative", "drop"):
+            raise typer.BadParameter(f"must be negative or drop, got {self.unlabelled!r}", param_hint="--unlabelled")
         rows, report = load_table(
             self.files,
             text=self.text or ["text"],
-            labels=self.labels,
+            labels=self.labels or ["labels"],
             id=self.id,
             separator=self.separator,
-            encoding=self.encoding,
+            known=set() if label_set is None else set(label_set.ids),
+            unlabelled=self.unlabelled,  # type: ignore[arg-type]
             on_error=check_on_error(self.on_error),  # type: ignore[arg-type]
+            **self.requested()._asdict(),
         )
-        note(str(report))
+        note("\n".join([str(report), *report.notes]))
         return rows
 
     def select_known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
@@ -119,7 +138,8 @@ class Documents:
         Raises:
             ValueError: If the model stores no labels, or documents have unknown labels.
         """
-        from hf_gile.data.tables import separator_hint
+        from hf_gile.data.label_columns import separator_hint
+        from hf_gile.data.table_source import describe_near_forms
 
         model, action = self.model, self.on_unknown_label
         if action not in ("raise", "drop"):
@@ -131,7 +151,7 @@ class Documents:
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
-        hint = separator_hint(unknown, set(label_set.ids))
+        hint = separator_hint(unknown, set(label_set.ids)) or describe_near_forms(list(unknown), label_set)
         problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
         if action == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")
@@ -183,8 +203,8 @@ def evaluate(options: Evaluation) -> None:
     if output is not None and output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
     history = _history(output, options.model)
-    rows = options.read()
     loaded, processor = load(options.model, options.revision, options.device)
+    rows = options.read(loaded.label_set)
     rows = options.select_known(rows, loaded.label_set)
     report = make_report(
         loaded,
@@ -263,9 +283,9 @@ def calibrate(options: Calibration) -> None:
         raise FileNotFoundError(
             f"no folder {folder} (in {Path.cwd()}); to calibrate a model on the Hub, download a copy"
         )
-    rows = options.read()
     with lock_for_change(folder, options.dry_run):
         loaded, processor = load(options.model, device=options.device)
+        rows = options.read(loaded.label_set)
         rows = options.select_known(rows, loaded.label_set)
         encoded = encode_dataset(rows, processor, loaded.label_set, language=options.language)
         batches: Any = DataLoader(encoded, options.batch_size, collate_fn=GileDataCollator(processor))

@@ -1,9 +1,12 @@
 """Defines arguments and options shared by several commands."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from hf_gile.data.sniffing import Requested
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model: a folder or a name on the Hub.")]
 Revision = Annotated[str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a model on the Hub.")]
@@ -16,7 +19,6 @@ TextColumns = Annotated[
     typer.Option("--text", metavar="COLUMN", help="Column with the text; repeat to join several.  [default: text]"),
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column with the ids.")]
-Encoding = Annotated[str, typer.Option(metavar="NAME", help="Encoding of text files, such as windows-1252.")]
 OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do with malformed lines.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row, instead of a table.")]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of texts scored together.")]
@@ -51,7 +53,34 @@ LabelLanguage = Annotated[
 
 
 @dataclass(kw_only=True)
-class LabelColumns:
+class Layout:
+    """Options of the layout of text files, which is otherwise seen in each file."""
+
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="SIGN", help="Delimiter of cells in CSV files.  [default: seen in the file]")
+    ] = None
+    quote: Annotated[
+        str | None,
+        typer.Option(metavar="SIGN|none", help="Sign around cells in CSV files.  [default: seen in the file]"),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding, such as windows-1252.  [default: seen in the file]"),
+    ] = None
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Names of the columns of CSV files without a header, such as labels,text."),
+    ] = None
+
+    def requested(self) -> "Requested":
+        """Returns the layout."""
+        from hf_gile.data.sniffing import Requested
+
+        return Requested(self.delimiter, self.quote, self.encoding, tuple(self.columns or ())).check()
+
+
+@dataclass(kw_only=True)
+class LabelColumns(Layout):
     """Options that select labels in a file."""
 
     label_id: LabelId = "id"
@@ -77,7 +106,7 @@ class LabelColumns:
             name=self.label_name or ["name"],
             describe=self.label_description or [],
             languages=self.label_language or ["en"],
-            **options,
+            **{"requested": self.requested()} | options,
         )
 
 

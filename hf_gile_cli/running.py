@@ -23,6 +23,7 @@ _FLAGS = {
     'pass on_error="skip" to skip it': "skip it with --on-error skip",
     "(language=...)": "(--language)",
     'pass encoding="': 'pass --encoding "',
+    'pass text="1" and so on': "pass --text 1 and so on",
     'try encoding="': 'try --encoding "',
 } | {f'with {name}="..."': f"with --{name}" for name in ("text", "labels", "id")}
 

@@ -18,7 +18,6 @@ import typer
 from .options import (
     BatchSize,
     Device,
-    Encoding,
     IdColumn,
     LabelColumns,
     Language,
@@ -125,7 +124,6 @@ class Scoring(FolderOptions, LabelColumns):
             metavar="text|jsonl|csv|tsv", help="Format of standard input, or of files without a known suffix."
         ),
     ] = None
-    encoding: Encoding = "utf-8"
     with_text: Annotated[
         bool | None,
         typer.Option("--with-text/--without-text", help="Include the text.  [default: unless the text has an id]"),
@@ -173,7 +171,7 @@ class Scoring(FolderOptions, LabelColumns):
             raise typer.BadParameter("applies to the general scorer only", param_hint="--background")
         text = self.text or ["text"]
         background = self.background and read_documents(
-            self.background, text, format=self.format, encoding=self.encoding
+            self.background, text, format=self.format, requested=self.requested()
         )
         background_texts = (document.text for document in background or ())
         model, processor = load(self.model, self.revision, self.device, names, background_texts)
@@ -183,7 +181,9 @@ class Scoring(FolderOptions, LabelColumns):
         """Reads the label file, if any."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
             raise typer.BadParameter("pass only one of --label, --label-file and --index")
-        return None if self.label_file is None else self.read(self.label_file)
+        if self.label_file is None:
+            return None
+        return self.read(self.label_file, requested=self.requested()._replace(columns=()))
 
     def candidates(
         self, label_set: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"
@@ -241,7 +241,7 @@ def _score_into_folder(options: Scoring, output: Path) -> None:
     batching: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
     scorer = GileScorer(model, labels, processor=processor, **batching, **call)
     text, size = options.text or ["text"], int(options.part_size * (1 << 20))
-    reading = Reading(text, options.id, options.format, options.encoding, options.with_text, size)
+    reading = Reading(text, options.id, options.format, options.requested(), options.with_text, size)
     write_folder(output, options.files, scorer, reading, shard, options.workers)
 
 
@@ -254,10 +254,8 @@ def _score_into_lines(options: Scoring) -> None:
     call = options.pipeline_options()
     # Check all arguments before loading the model.
     streams = [_standard_input() if source == "-" else source for source in sources]
-    text, id, format, encoding = options.text or ["text"], options.id, options.format, options.encoding
-    documents = [
-        read_documents(stream, text, id=id, format=format, encoding=encoding, report=report) for stream in streams
-    ]
+    reading: dict[str, Any] = {"id": options.id, "format": options.format, "requested": options.requested()}
+    documents = [read_documents(stream, options.text or ["text"], **reading, report=report) for stream in streams]
     loaded, processor, labels = options.load()
     # The whole run uses one label set, so its codes are cached whatever their size.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
@@ -281,6 +279,8 @@ def _score_into_lines(options: Scoring) -> None:
 
 
 def _print_summary(report: "ReadReport", written: int, unknown: int) -> None:
+    for line in report.notes:
+        note(line)
     if unknown:
         note(f"the model knows no word of {counted(unknown, 'text')} (lines with a note): their scores mean little")
     left_out = sum(report.left_out.values())

@@ -174,10 +174,10 @@ MUTATIONS = [
         "metrics/test_classification.py",
     ),
     Mutation(
-        "hf_gile/data/tables.py",
-        "clean_text(value, name).split(separator)",
-        "clean_text(value, name).split()",
-        "data/test_tables.py",
+        "hf_gile/data/label_columns.py",
+        "for part in clean_text(value, column).split(self.separator)",
+        "for part in clean_text(value, column).split()",
+        "data/test_label_columns.py",
     ),
     Mutation(
         "hf_gile/data/zero_shot.py",

@@ -13,6 +13,7 @@ from .deutsche_welle import (
     write_dw,
 )
 from .documents import Document, document_pieces, read_documents
+from .hub_tables import table_of
 from .label_files import is_mesh, read_label_file, save_labels
 from .label_tables import load_labels
 from .medline import demo_file, read_medline
@@ -22,7 +23,7 @@ from .report import ReadReport
 from .schema import Record
 from .sentence_pairs import load_sentence_pairs
 from .skos import load_skos
-from .tables import load_table, table_of
+from .tables import load_table
 from .word_vectors import WordVectors, load_word_vectors
 from .xmc import XMCCorpus, load_xmc
 from .year_split import year_split

@@ -42,7 +42,8 @@ from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import clean_text
-from .table_files import Format, line_pieces, missing_column_error, read_lines, read_rows
+from .sniffing import Format, sniff
+from .table_files import file_pieces, missing_column_error, read_lines, read_rows
 from .tables import document_features, document_id, is_useful, short_names
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
 _VERSION = 1
 _CHUNK = 1000
+_FORMS = {".tsv": Format("text"), ".csv": Format("csv"), ".jsonl": Format("jsonl")}  # Annif's, whatever a file has
 _URI = re.compile(r"<([^<>\s]+)>|([^<>\s:]+:[^<>\s]+)")
 
 
@@ -62,7 +64,7 @@ def load_annif(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[Dataset | IterableDataset, ReadReport]:
-    """Reads the documents of Annif corpora that have a text and at least one subject.
+    """Reads the documents of Annif corpora that have a text. Those without subjects are negatives.
 
     Args:
         paths: Files, folders and globs: `.tsv`, `.csv` and `.jsonl` files of short texts, folders of long texts.
@@ -91,7 +93,7 @@ def load_annif(
     states: list[object] = []
     for file in files:
         if data_suffix(file) != ".txt":
-            pieces += [Piece(str(file))] if data_suffix(file) == ".csv" else line_pieces(file)
+            pieces += file_pieces(file, _FORMS[data_suffix(file)])
             continue
         subjects = _find_sibling(file, ".tsv") or _find_sibling(file, ".key")
         if not pieces or len(chunks.get(pieces[-1].path, [None] * _CHUNK)) >= _CHUNK:
@@ -111,6 +113,8 @@ def load_annif(
         streaming=streaming,
         cache_dir=cache_dir,
     )
+    if not streaming and report.without_labels == report.records:
+        raise ValueError(f"{', '.join(map(str, files[:3]))}: no document has a subject")
     return dataset, report
 
 
@@ -171,7 +175,7 @@ def _read_tsv_subjects(file: Path, report: ReadReport) -> Iterator[tuple[str, li
 def _read_csv_subjects(
     file: Path, report: ReadReport, languages: Sequence[str] | None
 ) -> Iterator[tuple[str, list[str]]]:
-    for where, _, row in read_rows(Piece(str(file)), report, Format(), ["uri"]):
+    for where, _, row in read_rows(Piece(str(file)), report, sniff(file, names=["uri"]), ["uri"]):
         if languages is None:
             languages = [column.removeprefix("label_") for column in row if column.startswith("label_")]
             if len(languages) != 1:
@@ -209,7 +213,7 @@ def _open_source(
     if suffix == ".tsv":
         return _iterate_lines(piece, report), _parse_line
     subjects = "subject_uris" if suffix == ".csv" else "subjects"
-    return read_rows(piece, report, Format(), ["text"], [subjects]), _parse_row
+    return read_rows(piece, report, _FORMS[suffix], ["text"], [subjects]), _parse_row
 
 
 def _iterate_long_texts(

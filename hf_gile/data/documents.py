@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from .files import data_suffix
 from .loading import Piece
 from .report import ReadReport
 from .schema import join_columns
-from .sniffing import resolve_encoding
-from .table_files import (
-    Format,
-    line_pieces,
-    missing_column_error,
-    parse_csv,
-    parse_jsonl,
-    read_lines,
-    read_rows,
-    stream_lines,
-    table_pieces,
-)
+from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
+from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 from .tables import document_id
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""
 
-_WITH_HEADER = ("csv", "tsv")
-_SUFFIX_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json", ".parquet": "parquet"}
+_WITHOUT_HEADER = ("text", "jsonl")
+_MAX_FIRST_LINE = 1 << 24
 
 
 class Document(NamedTuple):
@@ -52,19 +41,19 @@ def read_documents(
     *,
     id: str | None = None,
     format: str | None = None,
-    encoding: str = "utf-8",
+    requested: Requested = SEEN,
     report: ReadReport | None = None,
 ) -> Iterator[Document]:
     r"""Reads the texts of a file or a stream as they arrive, in constant memory.
 
     Args:
-        source: A file, optionally gzipped, a piece of it from `document_pieces`, or a stream of bytes.
+        source: A file, compressed or not, a piece of it from `document_pieces`, or a stream of bytes.
         text: Columns with the text of a table; several are joined by line breaks.
         id: Column with the ids; by default `id`, if present.
-        format: `"text"` (a text per line), `"jsonl"`, `"csv"` or `"tsv"`. By default, the suffix of a file determines
-            it (also `.json` and `.parquet`; text for other suffixes), and a stream is JSON lines if its first line is a
-            JSON object, otherwise text.
-        encoding: Encoding of all formats except `.parquet`.
+        format: `"text"` (a text per line), `"jsonl"`, `"csv"` or `"tsv"`. By default, files whose suffix is that of a
+            table are read as their content says, others as text; and a stream is JSON lines if its first line is a JSON
+            object, otherwise text.
+        requested: Encoding and layout of CSV; by default as seen in the file, or in the first line of a stream.
         report: Counts texts and decides whether malformed texts raise (the default) or are skipped.
 
     Yields:
@@ -83,25 +72,29 @@ def read_documents(
         [Document(id='7', text='On mice.')]
     """
     report = ReadReport() if report is None else report
+    requested = requested.check()
     if format is not None and format not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     if isinstance(source, str | Path):
         source = Piece(str(source))
     if isinstance(source, Piece):
-        if not Path(source.path).is_file():
-            raise FileNotFoundError(f"no file at {source.path} (in {Path.cwd()})")
-        format = format or _infer_format(source.path)
-    return _read(source, list(text), id, format, resolve_encoding(encoding), report)
+        form = _see_file(source.path, format, requested, [*text, *([] if id is None else [id])])
+        if form.note:
+            report.note(f"{Path(source.path).name}: {form.note}")
+        if form.kind == "empty":
+            return _read_nothing(source.path, _named_format(source.path, format), report)
+        return _read(source, list(text), id, form, report)
+    return _read_stream(source, list(text), id, format, requested, report)
 
 
-def document_pieces(path: str, size: int, format: str | None = None, encoding: str = "utf-8") -> list[Piece]:
+def document_pieces(path: str, size: int, format: str | None = None, requested: Requested = SEEN) -> list[Piece]:
     """Cuts a file of texts into pieces that several processes can read independently.
 
     Args:
         path: The file.
         size: Approximate number of bytes of a piece.
         format: As in `read_documents`.
-        encoding: As in `read_documents`.
+        requested: As in `read_documents`.
 
     Returns:
         Parts split at line breaks (of uncompressed text or JSON lines), row groups of a Parquet file (small groups are
@@ -111,101 +104,112 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
         FileNotFoundError: If the file does not exist.
         ValueError: If the encoding is unknown, or a file of another format is empty.
     """
+    form = _see_file(path, format, requested.check())
+    if form.kind != "empty":
+        return file_pieces(Path(path), form, size)
+    if _named_format(path, format) in _WITHOUT_HEADER:
+        return []
+    raise ValueError(f"{path}: empty file, not {_named_format(path, format)}: fix it, or leave it out")
+
+
+def _named_format(path: str, format: str | None) -> str:
+    """Returns the format that the user or the suffix names."""
+    suffix = data_suffix(Path(path))
+    return format or (suffix[1:].replace("ndjson", "jsonl") if suffix in SUFFIXES else "text")
+
+
+def _see_file(path: str, format: str | None, requested: Requested, names: Sequence[str] = ()) -> Format:
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
-    encoding = resolve_encoding(encoding)
-    format = format or _infer_format(path)
-    if Path(path).stat().st_size == 0:
-        if format in ("text", "jsonl"):
-            return []
-        raise ValueError(f"{path}: empty file, not {format}: fix it, or leave it out")
-    if format in ("text", "jsonl"):
-        return line_pieces(Path(path), encoding, size)
-    return table_pieces(Path(path), Format(encoding), size)
+    kind = format or ("text" if _named_format(path, None) == "text" else "")
+    if kind == "tsv":
+        kind, requested = "csv", requested._replace(delimiter=requested.delimiter or "\t")
+    form = sniff(path, requested, names, kind)
+    form.refuse(path)
+    return form
 
 
-def _infer_format(path: str) -> str:
-    return _SUFFIX_FORMATS.get(data_suffix(Path(path)), "text")
+def _read_stream(
+    stream: IO[bytes],
+    text: Sequence[str],
+    id: str | None,
+    format: str | None,
+    requested: Requested,
+    report: ReadReport,
+) -> Iterator[Document]:
+    first = stream.readline(_MAX_FIRST_LINE)
+    if not first:
+        yield from _read_nothing("standard input", format or "text", report)
+        return
+    kind = format or ("jsonl" if _is_object(first) else "text")
+    suffix, kind = (".tsv", "csv") if kind == "tsv" else ("", kind)
+    form = sniff_bytes(first, suffix, requested, text, kind)
+    if not form.encoding.startswith("utf") and requested.encoding is None:
+        form = form._replace(encoding="utf-8")  # a line is too little to see another encoding
+    yield from _read(cast(IO[bytes], _Rejoined(first, stream)), text, id, form, report)
+
+
+def _read_nothing(file: str, format: str, report: ReadReport) -> Iterator[Document]:
+    report.files += 1
+    if format not in _WITHOUT_HEADER:
+        report.problem("empty file", f"{file}: empty file, without column names")
+    yield from ()
+
+
+class _Rejoined(io.BufferedIOBase):
+    """A stream whose first line was read."""
+
+    def __init__(self, first: bytes, stream: IO[bytes]) -> None:
+        self.first, self.stream = first, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line, self.first = self.first, b""
+        return line or self.stream.readline(-1 if size is None else size)
+
+    def read1(self, size: int = -1) -> bytes:
+        return self.readline(size)
+
+    read = read1  # type: ignore[assignment]
 
 
 def _read(
-    source: Piece | IO[bytes],
-    text: Sequence[str],
-    id: str | None,
-    format: str | None,
-    encoding: str,
-    report: ReadReport,
+    source: Piece | IO[bytes], text: Sequence[str], id: str | None, form: Format, report: ReadReport
 ) -> Iterator[Document]:
-    if not isinstance(source, Piece):
-        report.files += 1
-        yield from _parse_lines(stream_lines(source, encoding), "standard input", "line", text, id, format, report)
-    elif format in FORMATS:
-        report.files += source.start == 0
-        unit = "line" if source == Piece(source.path) else "line at byte"
-        with closing(read_lines(source, encoding)) as lines:
-            yield from _parse_lines(lines, source.path, unit, text, id, format, report)
-    else:
-        rows = read_rows(source, report, Format(encoding), [], all_columns=True)
-        for where, _, row in rows:
-            yield from _parse_row(row, f"{source.path}: {where}", text, id, report)
-
-
-def _parse_lines(
-    lines: Iterator[tuple[int, str | ValueError]],
-    file: str,
-    unit: str,
-    text: Sequence[str],
-    id: str | None,
-    format: str | None,
-    report: ReadReport,
-) -> Iterator[Document]:
-    first = next(lines, None)
-    lines = chain([] if first is None else [first], lines)
-    if first is None and format in _WITH_HEADER:
-        report.problem("empty file", f"{file}: empty file, without column names")
-    if format is None:
-        format = "jsonl" if first is not None and _is_object(first[1]) else "text"
-    if format == "text":
-        for number, line in report.until_damage(lines, file):
-            where = f"{file}: {unit} {number:,}"
-            if isinstance(line, ValueError):
-                report.problem("malformed line", f"{where}: {line}")
-            else:
-                yield from _parse_row({text[0]: line.rstrip("\r\n")}, where, text[:1], None, report)
-        return
-    rows = parse_jsonl(lines) if format == "jsonl" else parse_csv(lines, "\t" if format == "tsv" else ",")
-    for number, row in report.until_damage(rows, file):
-        where = f"{file}: {unit} {number:,}"
-        if isinstance(row, Mapping):
-            yield from _parse_row(row, where, text, id, report)
+    file = source.path if isinstance(source, Piece) else "standard input"
+    for where, _, row in read_rows(source, report, form, all_columns=True):
+        if form.kind == "text":
+            yield from _parse_row({text[0]: row["text"]}, f"{file}: {where}", text[:1], None, form, report)
         else:
-            problem = row if isinstance(row, ValueError) else f"expected an object, got {str(row)[:40]!r}"
-            report.problem("malformed line", f"{where}: {problem}")
+            yield from _parse_row(row, f"{file}: {where}", text, id, form, report)
 
 
 def _parse_row(
-    row: Mapping[str, Any], where: str, text: Sequence[str], id: str | None, report: ReadReport
+    row: Mapping[str, Any], where: str, text: Sequence[str], id: str | None, form: Format, report: ReadReport
 ) -> Iterator[Document]:
     """Yields the document of a row, or nothing if the row is malformed."""
     try:
         for column in [*text, *([] if id is None else [id])]:
             if column not in row:
-                raise missing_column_error(column, row, where, "text" if column in text else "id")
+                raise missing_column_error(column, row, where, "text" if column in text else "id", form)
         value = row.get("id" if id is None else id)
         key = None if value is None and id is None else document_id(value, id or "id")
         document = Document(key, join_columns(row, text))
     except ValueError as error:
         message = str(error)
-        report.problem("malformed line", message if message.startswith(where) else f"{where}: {message}")
+        report.problem("malformed row", message if message.startswith(where) else f"{where}: {message}")
         return
     report.records += 1
     yield document
 
 
-def _is_object(line: str | ValueError) -> bool:
-    if isinstance(line, ValueError) or not line.lstrip().startswith("{"):
+def _is_object(line: bytes) -> bool:
+    text = line.decode("utf-8-sig", "replace")
+    if not text.lstrip().startswith("{"):
         return False
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False

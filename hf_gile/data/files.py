@@ -119,7 +119,7 @@ def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[
     with Path(path).open("rb") as stream:
         start = stream.read(6)
     unpack = next((function for sign, function in _UNPACKERS.items() if start.startswith(sign)), None)
-    if unpack is None:
+    if unpack is None or (unpack is _open_member and not zipfile.is_zipfile(path)):
         return Path(path).open("rb")
     return cast(IO[bytes], _LimitedStream(unpack(path), path, _IN_MEMORY_RATIO if in_memory else _RATIO))
 

@@ -20,6 +20,7 @@ from .label_tables import load_labels
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
+from .sniffing import SEEN, Requested
 from .table_files import MAX_CELL, SUFFIXES
 
 
@@ -48,7 +49,7 @@ def read_label_file(
     describe: Sequence[str] = (),
     synonyms: Sequence[str] = (),
     languages: Sequence[str] = ("en",),
-    encoding: str = "utf-8",
+    requested: Requested = SEEN,
     report: ReadReport | None = None,
 ) -> LabelSet:
     """Reads a label set.
@@ -62,7 +63,7 @@ def read_label_file(
             `alt_labels`, `definition`, `broader` of SKOS.
         synonyms: Columns with synonyms, for a table. MeSH and SKOS define their own.
         languages: Languages of names in SKOS, in order of preference.
-        encoding: Encoding of a table.
+        requested: Encoding and layout of a table; by default as seen in the file.
         report: Counts labels and decides whether malformed labels raise (the default) or are skipped.
 
     Raises:
@@ -76,7 +77,7 @@ def read_label_file(
         return load_mesh(path, describe, report)
     if data_suffix(Path(path)) in SUFFIXES:
         columns: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
-        return load_labels(path, id=id, name=name, **columns, encoding=encoding, report=report)
+        return load_labels(path, id=id, name=name, **columns, **requested._asdict(), report=report)
     return load_skos(path, list(languages), describe, report=report)
 
 

@@ -20,8 +20,8 @@ from .homonyms import distinguish
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text
-from .sniffing import resolve_encoding
-from .table_files import SUFFIXES, Format, read_rows
+from .sniffing import Requested, sniff
+from .table_files import SUFFIXES, read_rows
 from .tables import as_tuple, document_id
 
 
@@ -33,7 +33,10 @@ def load_labels(
     description: str | Sequence[str] | None = None,
     synonyms: str | Sequence[str] | None = None,
     language: str | None = None,
-    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    quote: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] = (),
     report: ReadReport | None = None,
 ) -> LabelSet:
     """Reads a table of labels in any format of `load_table`.
@@ -51,7 +54,10 @@ def load_labels(
             `description`, if it exists.
         synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
         language: Column with the language of name and description.
-        encoding: Encoding of a text file; see `load_table`.
+        delimiter: As the next three arguments in `load_table`.
+        quote: See `load_table`.
+        encoding: See `load_table`.
+        columns: See `load_table`.
         report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
 
     Returns:
@@ -66,10 +72,11 @@ def load_labels(
     file, *more = find_files(path, SUFFIXES)
     if more:
         raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    form = Format(resolve_encoding(encoding))
     names, description_columns = as_tuple(name), as_tuple(description) if description else ()
     synonym_columns = as_tuple(synonyms) if synonyms else ()
     needed = [id, *names, *description_columns, *synonym_columns, *([] if language is None else [language])]
+    form = sniff(file, Requested(delimiter, quote, encoding, tuple(columns)).check(), needed)
+    form.refuse(file)
     rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, needed, all_columns=True)))
     extra = {field.name for field in fields(Label)}
     if not (description_columns or synonym_columns or language) and all(extra.issuperset(row) for _, _, row in rows):

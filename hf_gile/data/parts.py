@@ -1,13 +1,14 @@
-"""Splits documents into training, validation and test parts by hashes, and holds out labels."""
+"""Splits documents into training, validation and test parts, and holds out labels."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..models.labels_gile import Label, LabelSet
-from .zero_shot import ZeroShotSplit, drop_labels, held_out_labels, seen_first, split_of
+from .zero_shot import SALT, ZeroShotSplit, drop_labels, hash_fraction, held_out_labels, seen_first
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -15,48 +16,96 @@ if TYPE_CHECKING:
 PARTS = ("train", "validation", "test")
 """The parts of a dataset."""
 
+_FEWEST = 2  # documents of a part, if there are enough
+_WITHOUT = ""  # stands for documents without labels, which are stratified like a label
+
 
 def fill_parts(
     parts: Mapping[str, Dataset], share: float = 0.1, column: Literal["id", "text"] = "id"
 ) -> dict[str, Dataset]:
-    """Splits missing parts off the training documents, deterministically by a hash.
+    """Splits missing parts off the training documents, stratified by label.
+
+    Documents with the same text (or id), apart from white space, fall into the same part. Every label that has another
+    document keeps one in training, so the labels of a few documents are mostly trained on. The split depends on hashes
+    of the texts, not on their order.
 
     Args:
-        parts: Documents by part, including `train`.
+        parts: Documents by part, including `train`, and a column `labels`, if any.
         share: Approximate fraction of the training documents for each missing part.
-        column: Column to hash, apart from white space. Documents with the same value fall into the same part.
+        column: Column by which documents are the same.
 
     Returns:
         Documents for each of `PARTS`.
 
     Raises:
-        ValueError: If a part has no documents.
+        ValueError: If a part has no documents, or there are fewer different documents than parts.
 
     Example:
         >>> from datasets import Dataset
-        >>> parts = fill_parts({"train": Dataset.from_dict({"id": [str(row) for row in range(100)]})})
-        >>> {part: len(rows) for part, rows in parts.items()}
+        >>> rows = {"id": [str(row) for row in range(100)], "labels": [["mice"], ["rats"]] * 50}
+        >>> {part: len(rows) for part, rows in fill_parts({"train": Dataset.from_dict(rows)}).items()}
         {'train': 80, 'validation': 10, 'test': 10}
     """
-    missing: dict[str, Any] = {part: 0.0 if part in parts else share for part in PARTS[1:]}
     train, result = parts["train"], dict(parts)
-    cut = [part for part, fraction in missing.items() if fraction]
-    if cut:
-        values = [" ".join(value.split()) for value in train[column]]
-        assigned_parts = [split_of(value, **missing) for value in values]
-        for part in ("train", *cut):
-            result[part] = train.select([row for row, assigned in enumerate(assigned_parts) if assigned == part])
     for part in PARTS:
-        if len(result[part]) == 0:
-            if not cut or part not in ("train", *cut):
-                raise ValueError(f"no documents for {part}: pass --{part}_files with documents")
-            files = " and ".join(f"--{name}_files" for name in cut)
-            equal = f", and the {column} of all documents is the same" if len(set(values)) == 1 < len(values) else ""
+        if part in parts and len(parts[part]) == 0:
+            raise ValueError(f"no documents for {part}: pass --{part}_files with documents")
+    missing = [part for part in ("test", "validation") if part not in parts]
+    if missing:
+        keys = [" ".join(value.split()) for value in train[column]]
+        if len(set(keys)) <= len(missing):
+            files = " and ".join(f"--{part}_files" for part in reversed(missing))
             raise ValueError(
-                f"no documents for {part}: pass {files}, or more training documents; parts are cut by a hash of the "
-                f"{column}{equal}"
+                f"{len(keys):,} documents with {len(set(keys)):,} different {column}s are too few to split into "
+                f"training and {' and '.join(reversed(missing))}: pass {files}, or more training documents"
             )
+        gold = train["labels"] if "labels" in train.column_names else [[]] * len(train)
+        assigned = _assign(keys, gold, missing, share)
+        for part in ("train", *missing):
+            result[part] = train.select([row for row, key in enumerate(keys) if assigned.get(key, "train") == part])
     return {part: result[part] for part in PARTS}
+
+
+def _assign(keys: Sequence[str], gold: Iterable[Sequence[str]], missing: Sequence[str], share: float) -> dict[str, str]:
+    """Returns the part of each key that leaves training."""
+    labels: dict[str, set[str]] = {}
+    sizes = Counter(keys)
+    for key, ids in zip(keys, gold, strict=True):
+        labels.setdefault(key, set()).update(ids or [_WITHOUT])
+    by_hash = sorted(labels, key=lambda key: (hash_fraction("document", key, SALT), key))
+    counts = Counter(label for ids in labels.values() for label in ids)
+    remaining, assigned = Counter(counts), dict[str, str]()
+    rarest_first = sorted(by_hash, key=lambda key: min(counts[label] for label in labels[key]))
+    fewest_lost = sorted(by_hash, key=lambda key: sum(counts[label] == 1 for label in labels[key]))
+    smallest_first = sorted(by_hash, key=lambda key: sizes[key])
+    for part in missing:
+        size = min(max(_FEWEST, round(share * len(keys))), max(1, (len(keys) - 1) // (len(missing) + 1)))
+        # A quota of 0.3 documents is one document for 3 of 10 labels.
+        quotas = {
+            label: math.floor(share * count + hash_fraction(part, label, SALT)) for label, count in counts.items()
+        }
+
+        taken = 0
+        for order, limit, needs_quota, needs_other in (
+            (rarest_first, size, True, True),
+            (by_hash, size, False, True),
+            (fewest_lost, max(_FEWEST, size // 2), False, False),  # of labels with a single document
+            (smallest_first, 1, False, False),
+        ):
+            for key in order:
+                if taken >= min(limit, size):
+                    break
+                is_last = needs_other and any(remaining[label] < 2 for label in labels[key])
+                is_over = needs_quota and any(quotas[label] < 1 for label in labels[key])
+                is_large = sizes[key] > size - taken and order is not smallest_first
+                if key in assigned or is_last or is_over or is_large:
+                    continue
+                assigned[key] = part
+                taken += sizes[key]
+                remaining.subtract(labels[key])
+                for label in labels[key]:
+                    quotas[label] -= 1
+    return assigned
 
 
 def hold_out_labels(parts: Mapping[str, Dataset], share: float) -> dict[str, Dataset]:
@@ -74,7 +123,7 @@ def hold_out_labels(parts: Mapping[str, Dataset], share: float) -> dict[str, Dat
     remaining = dict(parts)
     for part in PARTS[:2]:
         remaining[part] = drop_labels(parts[part], held_out)
-        if len(remaining[part]) == 0:
+        if not any(remaining[part]["labels"]):
             raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
     return remaining
 

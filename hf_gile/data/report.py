@@ -6,13 +6,15 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from gzip import BadGzipFile
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
 _LONGEST = 1000  # maximum length of a message
+_FEW = 20
+_MOST_LEFT_OUT = 0.25  # share of at least this number of rows
 _REMEDIES = ('encoding="', ": no column ")  # messages with a remedy, where skipping the row would be wrong
 _DAMAGE = (ValueError, SyntaxError, EOFError, BadGzipFile, zlib.error, RecursionError)
 
@@ -32,6 +34,9 @@ class ReadReport:
         left_out: Number of skipped items, by reason.
         examples: The first few skipped items, by reason.
         homonyms: Number of labels returned whose text is shared by several labels.
+        without_labels: Number of documents returned without labels.
+        notes: How the input was read, a line each.
+        labels: What the column of labels was taken for, a `LabelColumn`.
 
     Example:
         >>> report = ReadReport(on_error="skip", files=1, records=5)
@@ -49,6 +54,9 @@ class ReadReport:
     left_out: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
     homonyms: int = 0
+    without_labels: int = 0
+    notes: list[str] = field(default_factory=list)
+    labels: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "skip"):
@@ -65,7 +73,8 @@ class ReadReport:
             if self.homonyms
             else ""
         )
-        return f"{records} from {files}; left out: {counts or 'none'}{shared}"
+        negatives = f", {self.without_labels:,} of them without labels" if self.without_labels else ""
+        return f"{records} from {files}{negatives}; left out: {counts or 'none'}{shared}"
 
     def add(self, other: ReadReport) -> None:
         """Adds the counts of another report.
@@ -76,6 +85,8 @@ class ReadReport:
         self.files += other.files
         self.records += other.records
         self.homonyms += other.homonyms
+        self.without_labels += other.without_labels
+        self.notes += [line for line in other.notes if line not in self.notes]
         for reason, count in other.left_out.items():
             self.left_out[reason] = self.left_out.get(reason, 0) + count
             examples = self.examples.setdefault(reason, [])
@@ -92,6 +103,27 @@ class ReadReport:
         examples = self.examples.setdefault(reason, [])
         if len(examples) < 3:
             examples.append(what)
+
+    def note(self, line: str) -> None:
+        """Adds a line about how the input was read, unless it was added before."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def check_share(self) -> None:
+        """Refuses to go on with what is left of a table of which most was left out, unless errors are skipped.
+
+        Raises:
+            ValueError: With the reasons.
+        """
+        left_out = sum(self.left_out.values())
+        total = self.records + left_out
+        if self.on_error == "raise" and total >= _FEW and left_out > _MOST_LEFT_OUT * total:
+            reasons = ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
+            first = next(iter(self.examples.values()), [""])[0]
+            raise ValueError(
+                f"{left_out:,} of {total:,} rows would be left out: {reasons}, first {first}; fix them, or pass "
+                'on_error="skip" to skip them'
+            )
 
     def problem(self, reason: str, message: str) -> None:
         """Raises an error for malformed input, or counts it if `on_error` is `"skip"`.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from reprlib import repr as shortened
 from typing import Any, TypedDict
+
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
 
 
 class Record(TypedDict):
@@ -96,6 +100,18 @@ def clean_text(value: object, name: str) -> str:
         except UnicodeEncodeError:  # a lone surrogate, which JSON can represent and Arrow cannot
             raise ValueError(f"{name} contains a lone surrogate, which is not valid text") from None
     return value
+
+
+def clean_label(text: str) -> str:
+    """Returns a label as it is compared: composed letters (NFC), single spaces, no invisible signs.
+
+    Example:
+        >>> clean_label(" Cafe\u0301\u00a0 au lait\u200b")
+        'Café au lait'
+    """
+    if not text.isascii():
+        text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
+    return " ".join(text.split())
 
 
 def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from .files import data_suffix, open_binary
 
-SAMPLE = 1 << 22
+SAMPLE = 1 << 20
 """Number of bytes, decompressed, from which a format is seen."""
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -178,7 +178,7 @@ def sniff_bytes(
     """
     if not head:
         return Format("empty")
-    if head.startswith(b"PAR1"):
+    if head.startswith(b"PAR1") or suffix == ".parquet":
         return Format("parquet")
     bom_or_nuls = requested.encoding or _unicode(head)
     encoding = bom_or_nuls or "utf-8"
@@ -189,7 +189,7 @@ def sniff_bytes(
         if encoding != "utf-8":
             notes.append(f"encoding {encoding}")
     if kind != "csv":
-        return Format(kind, encoding, note=_join_notes(notes))
+        return Format(kind, encoding, note="; ".join(notes))
     text = head.decode(encoding, "replace").removeprefix("\ufeff")[:_ROW_TEXT]
     return _see_cells(text, len(head) >= SAMPLE or len(text) == _ROW_TEXT, encoding, suffix, requested, names, notes)
 
@@ -255,7 +255,7 @@ def _legacy_encoding(head: bytes) -> str:
         text = head.decode("utf-8", "replace")
     invalid = text.count("\ufffd")
     valid = sum(map(len, re.findall("[^\0-\x7f\ufffd]+", text)))
-    if valid > invalid:
+    if valid >= invalid:
         return "utf-8"  # with damaged lines, which the reader reports
     text_bytes = b"\n".join([line for line in head.splitlines() if not line.isascii()][:200])
     runs = re.findall(rb"[\x80-\xff]+", text_bytes)
@@ -266,11 +266,11 @@ def _legacy_encoding(head: bytes) -> str:
         from charset_normalizer import from_bytes
     except ImportError:
         return "cp1252"
-    best = from_bytes(text_bytes, cp_isolation=[*_LEGACY]).best()
+    best = from_bytes(text_bytes, cp_isolation=_LEGACY).best()
     return "cp1252" if best is None else best.encoding
 
 
-_LEGACY = (
+_LEGACY = [
     "cp1251",
     "cp1252",
     "cp1253",
@@ -282,7 +282,7 @@ _LEGACY = (
     "gb18030",
     "big5",
     "euc_kr",
-)
+]
 
 
 def _see_kind(text: str, suffix: str) -> str:
@@ -341,7 +341,7 @@ def _see_cells(
         delimiters += [sign for sign in DELIMITERS if sign != usual]
     best: tuple[float, Sequence[list[str]], tuple[str, str | None, bool]] = (-1.0, [], (delimiters[0], '"', False))
     for delimiter in delimiters:
-        for quote, escape in _quotings(requested.quote, delimiter):
+        for quote, escape in _quotings(requested.quote, delimiter, text):
             rows, share = _parse(text, is_cut, delimiter, quote, escape)
             if share > best[0]:
                 best = share, rows, (delimiter, quote, escape)
@@ -356,25 +356,26 @@ def _see_cells(
     if not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
-    return Format("csv", encoding, delimiter, quote, escape, columns, skip, _join_notes(notes))
+    return Format("csv", encoding, delimiter, quote, escape, columns, skip, "; ".join(notes))
 
 
-def _quotings(requested: str | None, delimiter: str) -> list[tuple[str | None, bool]]:
+def _quotings(requested: str | None, delimiter: str, text: str) -> list[tuple[str | None, bool]]:
     """Returns quotes and whether a backslash escapes them, in order of preference."""
     if requested is not None:
         return [(None if requested == "none" else requested, False)]
     # Literal quotes are common only between tabs; elsewhere, a lone quote is more likely a mistake.
-    return [('"', False), ('"', True), ("'", False), *([(None, False)] if delimiter == "\t" else [])]
+    quotings: list[tuple[str | None, bool]] = [('"', False)]
+    if '\\"' in text:
+        quotings.append(('"', True))
+    if re.search(rf"(?:^|{re.escape(delimiter)})'[^\n]*'\r?(?:$|{re.escape(delimiter)})", text, re.MULTILINE):
+        quotings.append(("'", False))
+    return [*quotings, (None, False)] if delimiter == "\t" else quotings
 
 
 def _parse(
     text: str, is_cut: bool, delimiter: str, quote: str | None, escape: bool
 ) -> tuple[Sequence[list[str]], float]:
     """Returns the first rows, and how well they are read: the share of rows as wide as the first."""
-    if quote == "'" and not re.search(
-        rf"(?:^|{re.escape(delimiter)})'[^\n]*'\r?(?:$|{re.escape(delimiter)})", text, re.M
-    ):
-        return [], -1.0
     reader = csv_reader(io.StringIO(text, newline=""), delimiter, quote, escape)
     rows: list[list[str]] = []
     errors = 0
@@ -407,7 +408,3 @@ def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:
         return True
     below = [{row[column].strip() for row in rows[1:] if len(row) > column} for column in range(len(first))]
     return any(cell and cell in others for cell, others in zip(first, below, strict=True))
-
-
-def _join_notes(notes: Sequence[str]) -> str:
-    return "; ".join(notes)

@@ -1,5 +1,6 @@
 """Input settings for tables of documents: files, columns and label file."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..models.labels_gile import LabelSet
 from .annif import load_annif, load_annif_vocabulary
 from .files import data_suffix
+from .hub_tables import table_of
+from .label_columns import separator_hint
 from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
+from .schema import clean_label
+from .sniffing import Requested
 from .table_files import SUFFIXES
-from .tables import load_table, separator_hint, separator_note, table_of
+from .tables import Unlabelled, load_table
 from .xmc import load_xmc
 from .zero_shot import seen_first
 
@@ -31,17 +36,19 @@ class TableSource:
 
     Args:
         train_files: Training files, folders or globs.
-        validation_files: Validation files; by default a tenth of the training documents, by a hash of the text, or of
-            the id with --id.
-        test_files: Test files; by default a tenth of the training documents, by a hash of the text, or of the id with
-            --id.
+        validation_files: Validation files; by default a tenth of the training documents, stratified by label.
+            Documents with the same text, or the same --id, stay together.
+        test_files: Test files; by default a tenth of the training documents, like validation_files.
         format: table; annif for Annif corpora and vocabularies; or xmc for a folder of the Extreme Classification
             Repository, which includes test documents and labels.
         dataset: Dataset on the Hub, or a folder, instead of files.
         dataset_config: Configuration of the dataset.
         text: Columns with the text, joined in this order.
-        labels: Column with the label ids: a list or a string.
-        separator: Separator of label ids within a string, such as ';'.
+        labels: Column with the label ids; or several, such as a column of zeros and ones for each label. Without a
+            column `labels`, all columns of zeros and ones are labels.
+        separator: Separator of label ids within a cell, such as ';', tab, newline or space; json for lists as text;
+            none if each cell is a label.
+        unlabelled: What documents without labels are: negative if they have none, or drop if theirs are unknown.
         id: Column with the document ids; by default file and row.
         label_file: File with the names of label ids; by default the ids are names.
         label_id: Column of the label file with the ids.
@@ -51,7 +58,10 @@ class TableSource:
         label_synonyms: Columns with synonyms.
         label_language: Languages of SKOS names, in order of preference.
         on_unknown_label: Label ids missing from the label file: raise, or drop.
-        encoding: Encoding of the files.
+        delimiter: Delimiter of cells in CSV files; by default, this and the next three are seen in each file.
+        quote: Sign around cells with delimiters or line breaks; none if quotes are text.
+        encoding: Encoding of the files, such as windows-1252.
+        columns: Names of the columns of CSV files without a header.
         on_error: Malformed rows and labels: raise, or skip and count.
         num_proc: Number of processes that read files.
         held_out: Fraction of labels that only test documents keep, by a hash of their ids, to evaluate unseen labels.
@@ -65,8 +75,9 @@ class TableSource:
     dataset: str | None = None
     dataset_config: str | None = None
     text: list[str] = field(default_factory=lambda: ["text"])
-    labels: str = "labels"
+    labels: list[str] = field(default_factory=lambda: ["labels"])
     separator: str | None = None
+    unlabelled: Unlabelled = "negative"
     id: str | None = None
     label_file: str | None = None
     label_id: str = "id"
@@ -75,7 +86,10 @@ class TableSource:
     label_synonyms: list[str] = field(default_factory=list)
     label_language: list[str] = field(default_factory=lambda: ["en"])
     on_unknown_label: Literal["raise", "drop"] = "raise"
-    encoding: str = "utf-8"
+    delimiter: str | None = None
+    quote: str | None = None
+    encoding: str | None = None
+    columns: list[str] = field(default_factory=list)
     on_error: Literal["raise", "skip"] = "raise"
     num_proc: int = 1
     held_out: float = 0.0
@@ -119,48 +133,58 @@ class TableSource:
             OSError: If a path does not exist.
             ValueError: If the files cannot be read, or documents have labels missing from the label file.
         """
-        parts, labels = self._read_parts(say)
+        known = None
+        if self.label_file is not None:
+            known, report = self.read_labels()
+            _say_report(say, "labels", report)
+        parts, labels = self._read_parts(known, say)
         parts = fill_parts(parts, column="text" if self.id is None else "id")
         if self.held_out:
             parts = hold_out_labels(parts, self.held_out)
-        return parts, self._collect_labels(parts, labels, say)
+        return parts, self._collect_labels(parts, labels if known is None else known, say)
 
-    def _read_parts(self, say: Callable[..., None]) -> "tuple[dict[str, Dataset], LabelSet | None]":
+    def _read_parts(
+        self, known: LabelSet | None, say: Callable[..., None]
+    ) -> "tuple[dict[str, Dataset], LabelSet | None]":
         """Reads the available parts, and the labels that a dataset defines."""
         parts: dict[str, Dataset] = {}
         labels, report = None, ReadReport(self.on_error)
+        options: dict[str, Any] = {"known": [] if known is None else known.ids}
         if self.dataset:
             from datasets import load_dataset
 
             for part, rows in load_dataset(self.dataset, self.dataset_config).items():
                 if part in PARTS:
-                    parts[part], labels = table_of(rows, **self.columns())
+                    report = ReadReport(self.on_error)
+                    parts[part], labels = table_of(rows, **self.document_columns(), **options, report=report)
+                    _say_report(say, part, report)
             if "train" not in parts:
                 raise ValueError(f"no training documents: the dataset {self.dataset} has no split `train`")
         elif self.format == "xmc":
-            corpus = load_xmc(self.train_files[0], encoding=self.encoding, report=report)
+            corpus = load_xmc(self.train_files[0], encoding=self.encoding or "utf-8", report=report)
             parts, labels = corpus.documents, corpus.label_set
             say(report)
         else:
             for part in PARTS:
                 if paths := getattr(self, f"{part}_files"):
-                    parts[part], report = self.read(paths)
-                    say(f"{part}: {report}")
+                    parts[part], report = self.read(paths, **options)
+                    _say_report(say, part, report)
+                    # The other parts are read as the training documents, which show best what a column is.
+                    options.setdefault("labels", report.labels)
         return parts, labels
 
     def _collect_labels(
-        self, parts: "Mapping[str, Dataset]", labels: LabelSet | None, say: Callable[..., None]
+        self, parts: "dict[str, Dataset]", labels: LabelSet | None, say: Callable[..., None]
     ) -> LabelSet:
-        """Reads the labels, those of training documents first."""
+        """Collects the labels, those of training documents first."""
+        if self.label_file is not None and labels is not None:
+            _match_forms(parts, labels)
         counts_by_part = {part: Counter(chain.from_iterable(rows["labels"])) for part, rows in parts.items()}
         used = sum(counts_by_part.values(), Counter[str]())
-        if self.label_file is not None:
-            labels, report = self.read_labels()
-            say(f"labels: {report}")
-        elif labels is None:
+        if labels is None:
             labels = LabelSet.from_names(list(used))
-            if self.format == "table" and (hint := separator_note(used)):
-                say(hint)
+            for line in _note_case(used):
+                say(line)
         if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
             message = f"{self.label_file} lacks {self._describe_missing(list(missing), labels, parts)}"
             if self.on_unknown_label != "drop":
@@ -181,18 +205,21 @@ class TableSource:
             if missing[0] in gold
         )
         hint = separator_hint(missing, set(labels.ids)) if self.format == "table" else ""
+        hint = hint or describe_near_forms(missing, labels)
         number = f"{len(missing):,} label ids" if len(missing) > 1 else "1 label id"
         return f"{number} of the documents, such as {ids}{hint}, first in document {document!r}"
 
-    def columns(self) -> dict[str, Any]:
+    def document_columns(self) -> dict[str, Any]:
         """Returns the arguments of `load_table` and `table_of` that name columns."""
-        return {"text": self.text, "labels": self.labels, "id": self.id, "separator": self.separator}
+        names = ("text", "labels", "id", "separator", "unlabelled")
+        return {name: getattr(self, name) for name in names}
 
-    def read(self, files: Sequence[str]) -> "tuple[Dataset, ReadReport]":
+    def read(self, files: Sequence[str], **options: Any) -> "tuple[Dataset, ReadReport]":
         """Reads documents from tables or Annif files.
 
         Args:
             files: Files, folders and globs.
+            options: Further arguments of `load_table`.
 
         Returns:
             Documents with the columns `id`, `text` and `labels`, and the read report.
@@ -204,7 +231,8 @@ class TableSource:
         reading: dict[str, Any] = {"on_error": self.on_error, "num_proc": self.num_proc}
         if self.format == "annif":
             return load_annif(files, **reading)
-        return load_table(files, **self.columns(), encoding=self.encoding, **reading)
+        reading |= {name: getattr(self, name) for name in Requested._fields}
+        return load_table(files, **self.document_columns() | reading | options)
 
     def read_labels(self) -> tuple[LabelSet, ReadReport]:
         """Reads the label file; for Annif, this may be an Annif vocabulary.
@@ -226,7 +254,7 @@ class TableSource:
             describe=self.label_description,
             synonyms=self.label_synonyms,
             languages=self.label_language,
-            encoding=self.encoding,
+            requested=Requested(self.delimiter, self.quote, self.encoding),
             report=report,
         )
         return labels, report
@@ -243,3 +271,47 @@ def join_file_names(files: Sequence[str]) -> str:
         'train, more'
     """
     return ", ".join(dict.fromkeys(Path(file).name.partition(".")[0] for file in files))
+
+
+def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
+    """Returns a note on label ids that differ from known ids in case only, or are names of labels."""
+    by_form = {label_id.casefold(): label_id for label_id in labels.ids}
+    for label_id in missing:
+        if near := by_form.get(label_id.casefold()):
+            return f" (the labels have {near!r}, which differs in upper and lower case only)"
+    if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
+        return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
+    return ""
+
+
+def _say_report(say: Callable[..., None], part: str, report: ReadReport) -> None:
+    say(f"{part}: {report}")
+    for line in report.notes:
+        say(f"  {line}")
+
+
+def _match_forms(parts: "dict[str, Dataset]", labels: LabelSet) -> None:
+    """Replaces label ids that differ from known ids only in how the same letters and spaces are encoded."""
+    known = {clean_label(label_id): label_id for label_id in labels.ids if clean_label(label_id) != label_id}
+    if not known:
+        return
+
+    def replace(gold: list[str]) -> dict[str, list[str]]:
+        return {"labels": [known.get(label_id, label_id) for label_id in gold]}
+
+    for part, rows in parts.items():
+        parts[part] = rows.map(replace, input_columns="labels")
+
+
+def _note_case(used: Mapping[str, int]) -> list[str]:
+    """Returns a note if labels differ only in upper and lower case, or in width of letters."""
+    forms: dict[str, list[str]] = {}
+    for label_id in used:
+        forms.setdefault(unicodedata.normalize("NFKC", label_id).casefold(), []).append(label_id)
+    variants = [ids for ids in forms.values() if len(ids) > 1]
+    if not variants:
+        return []
+    shown = " and ".join(f"{label_id!r} ({used[label_id]:,})" for label_id in variants[0][:3])
+    return [
+        f"note: {len(variants):,} labels are written in several ways, such as {shown}: they count as different labels"
+    ]

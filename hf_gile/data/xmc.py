@@ -249,7 +249,7 @@ def _read_documents(
         except ValueError as error:
             report.problem("malformed document", f"{where}: {error}")
             continue
-        if is_useful(document, where, report):
+        if is_useful(document, where, report, "drop"):
             yield document
     if gold_rows is not None and next(gold_rows, None) is not None:
         report.problem("damaged file", f"{path}: {count:,} documents, but {gold} has labels for more")

@@ -197,6 +197,8 @@ def zero_shot_split(
 def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") -> Dataset:
     """Removes labels from documents, and documents that have no other labels.
 
+    Documents without labels remain: they are negatives of all labels.
+
     Args:
         rows: The documents.
         labels: Label ids, or label indices of encoded documents.
@@ -204,15 +206,18 @@ def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") 
 
     Example:
         >>> from datasets import Dataset
-        >>> drop_labels(Dataset.from_dict({"labels": [["mice", "rats"], ["rats"]]}), {"rats"})["labels"][:]
-        [['mice']]
+        >>> drop_labels(Dataset.from_dict({"labels": [["mice", "rats"], ["rats"], []]}), {"rats"})["labels"][:]
+        [['mice'], []]
     """
     dropped = set(labels)
+
+    def remains(label_ids: list[Any]) -> bool:
+        return not label_ids or not dropped.issuperset(label_ids)
 
     def remove_labels(label_ids: list[Any]) -> dict[str, list[Any]]:
         return {column: [label for label in label_ids if label not in dropped]}
 
-    return rows.map(remove_labels, input_columns=column).filter(len, input_columns=column)
+    return rows.filter(remains, input_columns=column).map(remove_labels, input_columns=column)
 
 
 def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:

@@ -20,11 +20,11 @@ class F1Metrics:
         predicted = sigmoid(score) >= threshold
         F1        = 2 hits / (predicted + gold), and 0 if there are neither predicted nor gold labels
 
-    `micro_f1` counts all cells together, `macro_f1` is the mean over the labels, `example_f1` the
-    mean over the documents: scikit-learn's `f1_score` with `zero_division=0` and the averages
-    "micro", "macro" and "samples". A label that is neither gold nor predicted thus counts as 0 in macro F1, and
-    likewise a document in example F1. Values are in 0..1. Labels that are never candidates (with a score of minus
-    infinity for every document) are excluded from macro F1.
+    `micro_f1` counts all cells together, `macro_f1` is the mean over the labels that have a gold document, `example_f1`
+    the mean over the documents: scikit-learn's `f1_score` with `zero_division=0` and the averages "micro", "macro" (of
+    these labels) and "samples". A document with neither gold nor predicted labels counts as 0 in example F1. Without a
+    gold document there is no estimate of a label's F1, so such labels are excluded from macro F1, and so are labels
+    that are never candidates (with a score of minus infinity for every document). Values are in 0..1.
 
     With `one_label`, the prediction is the label with the highest score (the lowest index among equal scores), whatever
     the threshold, and `accuracy` is the fraction of documents with a gold label for which it is predicted.
@@ -50,7 +50,7 @@ class F1Metrics:
         >>> metrics = F1Metrics(num_labels=3)
         >>> metrics.update(torch.tensor([[2.0, -1.0, 1.0]]), torch.tensor([[0, 1]]))
         >>> {name: round(value, 3) for name, value in metrics.compute().items()}
-        {'micro_f1': 0.5, 'macro_f1': 0.333, 'example_f1': 0.5}
+        {'micro_f1': 0.5, 'macro_f1': 0.5, 'example_f1': 0.5}
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class F1Metrics:
 
         Returns:
             `micro_f1`, `macro_f1` and `example_f1` of each group, `accuracy` with `one_label`, and `macro_f1` of each
-            decile. `macro_f1` is NaN if no label of the group was a candidate, and `accuracy` if none was gold.
+            decile. `macro_f1` and `accuracy` are NaN if no label of the group was gold.
 
         Raises:
             ValueError: If there are no documents yet.
@@ -129,15 +129,16 @@ class F1Metrics:
         require_documents(self.documents)
         named = self.predicted + self.gold
         label_f1 = _f1(self.hits, named)
+        is_measured = self.candidates & (self.gold > 0)
         result = {}
         for prefix, columns in self.groups.items():
             result[f"{prefix}micro_f1"] = _f1(self.hits[columns].sum(), named[columns].sum()).item()
-            result[f"{prefix}macro_f1"] = label_f1[columns][self.candidates[columns]].mean().item()
+            result[f"{prefix}macro_f1"] = label_f1[columns][is_measured[columns]].mean().item()
             result[f"{prefix}example_f1"] = self.example_sums[prefix] / self.documents
             if self.one_label:
                 result[f"{prefix}accuracy"] = (self.hits[columns].sum() / self.gold[columns].sum()).item()
         for prefix, columns in self.deciles.items():
-            result[f"{prefix}macro_f1"] = label_f1[columns][self.candidates[columns]].mean().item()
+            result[f"{prefix}macro_f1"] = label_f1[columns][is_measured[columns]].mean().item()
         return result
 
     def require_same(self, other: "F1Metrics") -> None:

@@ -73,9 +73,9 @@ def decile_figures(result: Mapping[str, float], prefix: str = "") -> dict[str, l
     Example:
         >>> from hf_gile.metrics import F1Metrics
         >>> metrics = F1Metrics(num_labels=20, counts=range(1, 21))
-        >>> metrics.update(torch.tensor([[1.0] * 4 + [-1.0] * 16]), torch.tensor([[0, 1, 2]]))
+        >>> metrics.update(torch.tensor([[1.0] * 4 + [-1.0] * 16]), torch.tensor([[0, 1, 2, 5]]))
         >>> decile_figures(metrics.compute())["macro_f1"][:3]
-        [1.0, 0.5, 0.0]
+        [1.0, 1.0, 0.0]
     """
     names = [name.removeprefix(prefix + DECILES[0]) for name in result if name.startswith(prefix + DECILES[0])]
     if not names:

@@ -282,7 +282,7 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
             untested = (
                 f"{without:,} of the {len(report.labels):,} labels {'has' if without == 1 else 'have'} no document"
             )
-            sentences.append(f"{untested} in the test: they were not measured, and count as 0 in macro-F1.")
+            sentences.append(f"{untested} in the test: they were not measured, and are left out of macro-F1.")
         sentences.append(
             "The figures hold for texts like those of the test; on other kinds of text, expect lower figures."
         )

@@ -19,6 +19,7 @@ from typing import Any
 from ..data.documents import Document, document_pieces, read_documents
 from ..data.loading import Piece
 from ..data.report import ReadReport
+from ..data.sniffing import SEEN, Requested
 from ..extras import needs_extra
 from ..label_index import fingerprint
 from ..models.saving_gile import exclusive_lock, remove_abandoned, whole_file
@@ -43,7 +44,7 @@ class Reading:
         text: Columns of the text, as in `read_documents`.
         id: Column of ids.
         format: Format of files whose names do not determine it.
-        encoding: Encoding of text files.
+        requested: Encoding and layout of text files; by default as seen in each file.
         with_text: Whether parts include the text; by default only for rows without an id.
         part_bytes: Approximate size of a part in bytes of the input file.
     """
@@ -51,7 +52,7 @@ class Reading:
     text: Sequence[str] = ("text",)
     id: str | None = None
     format: str | None = None
-    encoding: str = "utf-8"
+    requested: Requested = SEEN
     with_text: bool | None = None
     part_bytes: int = 1 << 24
 
@@ -171,7 +172,7 @@ class ScoringRun:
             reading.text,
             id=reading.id,
             format=reading.format,
-            encoding=reading.encoding,
+            requested=Requested(*reading.requested),
             report=report,
         )
         with whole_file(self.part(name)) as written, _parquet().ParquetWriter(written, _schema()) as writer:
@@ -217,7 +218,7 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
     parts = {}
     for number, path in enumerate(paths):
         stem = re.sub(r"[^\w.-]", "_", path.name)[:80]
-        for piece in document_pieces(str(path), reading.part_bytes, reading.format, reading.encoding):
+        for piece in document_pieces(str(path), reading.part_bytes, reading.format, reading.requested):
             parts[f"{number:05}-{stem}-{piece.start:012}"] = piece
     states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     expected: dict[str, Any] = {**_fingerprint(scorer), "reading": asdict(reading), "files": states}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainingArguments, set_seed
 
+from ..data.schema import clean_label
 from ..data.zero_shot import drop_labels
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet
 from ..publishing import CardInfo
@@ -474,14 +475,22 @@ class Study:
         """Returns the metrics of the test part in percent, see `table_of_results`."""
         return table_of_results(self.results, columns, groups, note)
 
-    def _note_labels_without_test(self) -> str:
-        """Returns a note if many labels have no test document; their F1 is 0."""
+    def _notes_on_evidence(self) -> list[str]:
+        """Returns what limits the meaning of the figures of the test part."""
         test, number = self.task.parts["test"], len(self.described)
-        without = number - len(set(chain.from_iterable(test[self.task.gold])).intersection(self.described.ids))
-        if without < 0.2 * number:
-            return ""
-        documents = f"{len(test):,} test documents, {without:,} of {number:,} labels have none"
-        return f"{documents}: macro-F1 says little; pass more as --test_files"
+        gold, notes = test[self.task.gold], []
+        tested = set(chain.from_iterable(gold)).intersection(self.described.ids)
+        if without := sum(not ids for ids in gold):
+            notes.append(f"{without:,} of {len(test):,} test documents have no label")
+        if without := number - len(tested):
+            notes.append(f"{without:,} of {number:,} labels have no test document, and are left out of macro-F1")
+        if few := sum(label.count == 1 for label in self.described):
+            notes.append(f"{few:,} of {self.num_seen:,} seen labels have a single training document")
+        names = {label.id: clean_label(label.name) for label in self.described}
+        texts = zip(self.task.texts("test"), gold, strict=True)
+        if same := sum(clean_label(text) in {names.get(label_id) for label_id in ids} for text, ids in texts):
+            notes.append(f"{same:,} of {len(test):,} test documents consist of the name of their label")
+        return notes
 
     def show(self) -> None:
         """Prints the usual metrics of the test part, and how to use a model."""
@@ -495,13 +504,12 @@ class Study:
         if all("test_accuracy" in result["test"] for result in results.values()):
             columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr", "recall_at_5": "R@5"}
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
-            if note := self._note_labels_without_test():
-                notes.append(note)
         elif self.settings.make_cards:
             notes.append(
                 "The table uses scores before any calibration. The cards evaluate the models as saved, with their "
                 "stored thresholds."
             )
+        notes += self._notes_on_evidence()
         groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
         folder = self.args.output_dir
         self.say(self.table(columns, groups, "\n".join(notes)))

@@ -85,9 +85,11 @@ def test_every_corpus_format_gives_the_same_documents(write, load, form):
 def test_key_files_name_subjects_as_labels(write, load):
     folder = write(a__txt="On mice.", a__key="Mice\n\nRats and others \nMice", b__txt="On stars.").parent
     documents, report = load(folder)
-    assert documents == [{"id": "a", "text": "On mice.", "labels": ["Mice", "Rats and others"]}]
-    assert report.left_out == {"without labels": 1}
-    assert (report.files, report.records) == (2, 1)
+    assert documents == [
+        {"id": "a", "text": "On mice.", "labels": ["Mice", "Rats and others"]},
+        {"id": "b", "text": "On stars.", "labels": []},
+    ]
+    assert (report.files, report.records, report.without_labels) == (2, 2, 1)
 
 
 def test_subject_ids_and_names_are_read_from_json_lines_and_csv(write, load):
@@ -125,10 +127,12 @@ def test_malformed_lines_are_named_or_left_out(write, load, name, line, message)
     assert sum(report.left_out.values()) == 1
 
 
-def test_lines_without_text_or_subjects_are_skipped_and_counted(write, load):
+def test_lines_without_subjects_are_negatives_and_those_without_text_are_counted(write, load):
     documents, report = load(write(a__tsv="x\t<a:b>\n \t<a:b>\ny\t\n"))
-    assert [row["text"] for row in documents] == ["x"]
-    assert report.left_out == {"without text": 1, "without labels": 1}
+    assert [row["text"] for row in documents] == ["x", "y"]
+    assert (report.without_labels, report.left_out) == (1, {"without text": 1})
+    with pytest.raises(ValueError, match=r"a\.tsv: no document has a subject"):
+        load(write(a__tsv="x\t\ny\t\n"), streaming=False)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from io import BytesIO
 import pytest
 
 from hf_gile.data import Document, ReadReport, read_documents
+from hf_gile.data.sniffing import Requested
 
 
 def texts(source, *columns, **options):
@@ -47,9 +48,23 @@ def test_several_columns_are_joined_and_missing_values_are_empty():
 def test_compressed_files_and_other_encodings_are_read(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
-    assert list(read_documents(path, encoding="windows-1252")) == [Document("1", "Käse")]
+    for requested in (Requested(encoding="windows-1252"), Requested()):
+        assert list(read_documents(path, requested=requested)) == [Document("1", "Käse")]
     (tmp_path / "wide.txt").write_bytes("Käse\n".encode("utf-16"))
-    assert [document.text for document in read_documents(tmp_path / "wide.txt", encoding="utf-16")] == ["Käse"]
+    assert [document.text for document in read_documents(tmp_path / "wide.txt")] == ["Käse"]
+    wide = BytesIO("Käse\nMäuse\n".encode("utf-16"))
+    assert [document.text for document in read_documents(wide)] == ["Käse", "Mäuse"]
+
+
+def test_excel_tables_are_read_from_files_and_streams(tmp_path):
+    data = "\ufefftext;tags\r\nÜber den Zug, heute;a\r\n".encode()
+    (tmp_path / "a.csv").write_bytes(data)
+    report = ReadReport()
+    assert list(read_documents(tmp_path / "a.csv", report=report)) == [Document(None, "Über den Zug, heute")]
+    assert report.notes == ["a.csv: delimiter ';'"]
+    assert list(read_documents(BytesIO(data), format="csv")) == [Document(None, "Über den Zug, heute")]
+    with pytest.raises(ValueError, match=r"no column 'title', only text;tags; .* pass --delimiter"):
+        list(read_documents(BytesIO(b"text;tags\na;b\n"), ["title"], format="csv", requested=Requested(delimiter=",")))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +73,7 @@ def test_compressed_files_and_other_encodings_are_read(tmp_path):
         ('{"text": 5}', {}, "standard input: line 1: text must be text, got 5"),
         ('{"text": "a"}\n{"tex": "b"}', {}, "line 2: no column 'text', only tex; did you mean 'tex'"),
         ('{"text": "a"}\n{', {}, "line 2: not JSON"),
-        ('{"text": "a"}\n[]', {}, r"line 2: expected an object, got '\[\]'"),
+        ('{"text": "a"}\n[]', {}, r"line 2: expected an object, got \[\]"),
         ('{"text": "a"}', {"id": "key"}, "line 1: no column 'key'"),
         ('{"text": "a", "key": null}', {"id": "key"}, "line 1: key must not be empty"),
         ('{"text": "\\ud800"}', {}, "line 1: text contains a lone surrogate"),
@@ -90,4 +105,4 @@ def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
     with pytest.raises(ValueError, match="format must be one of text, jsonl, csv, tsv, got 'xml'"):
         read_documents(BytesIO(), format="xml")
     with pytest.raises(ValueError, match="encoding must be known to Python"):
-        read_documents(BytesIO(), encoding="utf-7000")
+        read_documents(BytesIO(), requested=Requested(encoding="utf-7000"))

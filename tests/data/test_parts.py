@@ -27,24 +27,63 @@ def test_missing_parts_are_split_from_the_training_documents():
     original = documents(200)
     cut = fill_parts({"train": original})
     assert sorted(name for part in PARTS for name in cut[part]["id"]) == sorted(original["id"])
-    assert fill_parts({"train": original})["test"]["id"][:] == cut["test"]["id"][:]
+    assert [len(cut[part]) for part in PARTS] == [160, 20, 20]
     other = fill_parts({"train": original, "test": documents(3, seed=1)})
-    assert len(other["test"]) == 3
-    assert len(other["train"]) + len(other["validation"]) == 200
-    with pytest.raises(ValueError, match="no documents for validation: pass --validation_files"):
-        fill_parts({"train": documents(1)})
+    assert [len(other[part]) for part in PARTS] == [180, 20, 3]
+
+
+def test_a_split_does_not_depend_on_the_order_of_the_documents():
+    original = documents(200)
+    cut, other = fill_parts({"train": original}), fill_parts({"train": original.shuffle(seed=3)})
+    for part in PARTS:
+        assert sorted(other[part]["id"]) == sorted(cut[part]["id"])
+
+
+@pytest.mark.parametrize("number", [3, 4, 6, 7, 10, 20, 53])
+def test_small_tables_are_split_whatever_their_texts(number):
+    for seed in range(7):
+        cut = fill_parts({"train": documents(number, seed)})
+        fewest = 2 if number >= 7 else 1
+        assert min(map(len, cut.values())) >= fewest
+        assert len(cut["train"]) >= number / 3
+
+
+def test_every_label_keeps_a_training_document():
+    gold = [[f"label {row % 40}"] for row in range(100)] + [["frequent"]] * 300
+    rows = Dataset.from_dict({"id": [f"{row}" for row in range(400)], "labels": gold})
+    cut = fill_parts({"train": rows})
+    assert {name for ids in cut["train"]["labels"] for name in ids} == {name for ids in gold for name in ids}
+    frequent = [sum(ids == ["frequent"] for ids in cut[part]["labels"]) for part in PARTS]
+    assert frequent == pytest.approx([240, 30, 30], abs=3)
+    assert [len(cut[part]) for part in PARTS] == [320, 40, 40]
+
+
+def test_documents_without_labels_are_in_all_parts():
+    rows = Dataset.from_dict({"id": [f"{row}" for row in range(90)], "labels": [["mice"], [], []] * 30})
+    cut = fill_parts({"train": rows})
+    for part in PARTS:
+        assert sum(not ids for ids in cut[part]["labels"]) == pytest.approx(2 / 3 * len(cut[part]), abs=1.5)
+
+
+def test_labels_with_a_single_document_are_mostly_trained_on():
+    rows = Dataset.from_dict({"id": [f"{row}" for row in range(60)], "labels": [[f"{row}"] for row in range(60)]})
+    cut = fill_parts({"train": rows})
+    assert [len(cut[part]) for part in PARTS] == [54, 3, 3]
 
 
 @pytest.mark.parametrize(
     ("texts", "parts", "message"),
     [
-        (["a b", "a  b"], [], "pass --validation_files and --test_files, or more training documents; parts are cut by"),
-        (["a b", "a  b"], [], "by a hash of the text, and the text of all documents is the same$"),
-        (["a b"], ["test"], "train: pass --validation_files, or more training .* by a hash of the text$"),
+        (
+            ["a b", "a  b"],
+            [],
+            "2 documents with 1 different texts are too few .* pass --validation_files and --test",
+        ),
+        (["a b"], ["test"], "1 documents with 1 different texts are too few .* pass --validation_files, or more"),
         ([], ["validation", "test"], "no documents for train: pass --train_files with documents$"),
     ],
 )
-def test_an_empty_part_is_explained(texts, parts, message):
+def test_too_few_documents_are_explained(texts, parts, message):
     others = {part: documents(3) for part in parts}
     with pytest.raises(ValueError, match=message):
         fill_parts({**others, "train": Dataset.from_dict({"text": texts})}, column="text")

@@ -9,6 +9,7 @@ from pyarrow import parquet
 from hf_gile.data import ReadReport, load_mesh, load_skos, load_table, read_bioasq
 from hf_gile.data.json_text import check_parts
 from hf_gile.data.records import read_records
+from hf_gile.data.sniffing import Format
 from hf_gile.data.table_files import parse_csv
 
 HEAD = b'<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version="1">5</PMID>'
@@ -89,7 +90,7 @@ def test_a_parquet_list_of_millions_of_equal_numbers_is_refused(written):
 
 
 def test_a_long_parquet_row_is_skipped_and_the_others_are_read(written, monkeypatch):
-    monkeypatch.setattr("hf_gile.data.table_files.MAX_RECORD", 100)
+    monkeypatch.setattr("hf_gile.data.parquet_files.MAX_RECORD", 100)
     texts = ["a", "b" * 101, "c" * 70, *"defg" * 20]
     path = written(texts, ["x"] * len(texts))
     with pytest.raises(ValueError, match=r"a\.parquet: row 2: the row is longer than 100 bytes"):
@@ -107,14 +108,14 @@ def test_parquet_rows_of_all_types_are_read_as_written(written, row_group_size):
 
 def test_a_quoted_cell_of_millions_of_lines_is_refused_and_the_next_rows_are_read():
     lines = enumerate(["text,labels\n", '"\n', *["\n"] * 200_000, '",a\n', "b,c\n"], 1)
-    problem, *others = (row for _, row in parse_csv(lines))
-    assert "a row is longer than 16,777,216 characters (is a double quote not closed" in str(problem)
+    problem, *others = (row for _, row in parse_csv(lines, Format()))
+    assert "a row is longer than 16,777,216 characters (is a quote not closed" in str(problem)
     assert any(other == {"text": "b", "labels": "c"} for other in others) or len(others) == 1
 
 
 def test_a_header_of_a_hundred_thousand_columns_is_quick():
     names = [f"c{number}" for number in range(100_000)]
-    (row,) = parse_csv(iter([(1, ",".join(names) + "\n"), (2, "," * (len(names) - 1) + "\n")]))
+    (row,) = parse_csv(iter([(1, ",".join(names) + "\n"), (2, "," * (len(names) - 1) + "\n")]), Format())
     assert len(row[1]) == len(names)
 
 

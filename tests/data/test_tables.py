@@ -11,10 +11,12 @@ import pytest
 from written_tables import content
 
 from hf_gile.data import ReadReport, table_files
+from hf_gile.data.hub_tables import table_of
 from hf_gile.data.label_tables import load_labels
 from hf_gile.data.loading import Piece
-from hf_gile.data.table_files import Format, read_rows
-from hf_gile.data.tables import load_table, separator_note, table_of
+from hf_gile.data.sniffing import Format, sniff
+from hf_gile.data.table_files import read_rows
+from hf_gile.data.tables import load_table
 
 DOCUMENTS = [
     {"id": "d3", "text": 'On mice.\nMice "were" seen,\nand rats.', "labels": ["mice", "rats"]},
@@ -105,20 +107,39 @@ def test_labels_may_be_a_list_or_a_separated_string(write, stream, labels, separ
     assert stream(path, separator=separator)[0][0]["labels"] == expected
 
 
-@pytest.mark.parametrize("labels", [None, [], "", " ", ";; "])
-def test_rows_without_text_or_labels_are_skipped_and_counted(write, stream, labels):
-    rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": labels}, {"text": " ", "labels": 3}]
-    documents, report = stream(write("a.jsonl", rows=rows), separator=";")
-    assert len(documents) == report.records == 1
+@pytest.mark.parametrize("labels", [None, [], "", " ", ";; ", float("nan"), [None]])
+def test_rows_without_labels_are_negatives_unless_they_are_to_be_dropped(write, stream, labels):
+    rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": labels}, {"text": " ", "labels": ["m"]}]
+    path = write("a.jsonl", rows=rows)
+    documents, report = stream(path, separator=";")
+    assert [row["labels"] for row in documents] == [["m"], []]
+    assert (report.records, report.without_labels, report.left_out) == (2, 1, {"without text": 1})
+    documents, report = stream(path, separator=";", unlabelled="drop")
+    assert [row["labels"] for row in documents] == [["m"]]
     assert report.left_out == {"without labels": 1, "without text": 1}
     assert report.examples["without labels"][0].endswith("a.jsonl: line 2")
 
 
-def test_json_rows_may_lack_the_labels_field(write, load):
+def test_a_column_without_any_label_is_refused(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
-    assert load(path)[1].left_out == {"without 'labels'": 1}
-    with pytest.raises(ValueError, match=r"no record can be used: .*left out: without 'label' \(2\)"):
+    assert [row["labels"] for row in load(path)[0]] == [[], ["m"]]
+    for rows in ('{"text": "x"}\n{"text": "y"}\n', '{"text": "x", "labels": null}\n{"text": "y", "labels": []}\n'):
+        with pytest.raises(
+            ValueError, match=r"a\.jsonl: no row has a label in 'labels': .* all 2 rows; name the column"
+        ):
+            load(write("a.jsonl", rows))
+    with pytest.raises(ValueError, match=r"no row has a label in 'label'"):
         load(path, labels="label")
+
+
+def test_a_run_stops_if_most_rows_have_no_text_unless_errors_are_skipped(write, load):
+    rows = [{"text": "x" * (number % 6 == 0), "labels": "m"} for number in range(36)]
+    path = write("a.jsonl", rows=rows)
+    with pytest.raises(
+        ValueError, match=r"30 of 36 rows would be left out: without text \(30\), first .*a\.jsonl: line 2"
+    ):
+        load(path)
+    assert load(path, on_error="skip")[1].left_out == {"without text": 30}
 
 
 def test_a_table_without_labels_is_read_for_scoring(write, stream):
@@ -164,13 +185,8 @@ def test_a_text_column_present_in_some_rows_is_read(write, stream):
         ({"text": float("nan")}, "text must be text, got nan"),
         ({"text": "a\0b"}, "text contains a NUL character"),
         ({"text": "a\ud800b"}, "text contains a lone surrogate"),
-        ({"labels": 7.0}, "a label id in labels must be text, got 7.0"),
-        ({"labels": [7.0]}, "a label id in labels must be text, got 7.0"),
-        ({"labels": True}, "a label id in labels must be text, got True"),
-        ({"labels": [["m"]]}, "a label id in labels must be text, got \\['m'\\]"),
-        ({"labels": [None]}, "a label id in labels must not be empty, got None"),
-        ({"labels": ["m", " "]}, "a label id in labels must not be empty, got ' '"),
-        ({"labels": {"m": 1}}, "a label id in labels must be text"),
+        ({"labels": 7.5}, "a label in labels must be a text or a whole number, got 7.5"),
+        ({"labels": [["m"]]}, "a label in labels must be text, got \\['m'\\]"),
         ({"id": ""}, "id must not be empty"),
         ({"id": None}, "id must not be empty, got None"),
         ({"id": 0.5}, "id must be text, got 0.5"),
@@ -187,9 +203,9 @@ def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
 
 
 def test_a_json_label_cell_must_be_a_list(write, stream):
-    for labels in ('"mice"', '{"a": 1}', "[1", "mice", "[" * 100_000):
+    for labels in ('"mice"', "[1", "mice", "[" * 100_000):
         path = write("a.jsonl", json.dumps({"text": "x", "labels": labels}))
-        with pytest.raises(ValueError, match="line 1: labels must be a JSON list"):
+        with pytest.raises(ValueError, match="line 1: labels must be a list"):
             stream(path, separator="json")
 
 
@@ -222,11 +238,11 @@ def test_malformed_json_lines_are_named_or_skipped(write, stream, line, message)
     [
         (
             '{"text": "x"}',
-            r"""expected a list of objects, got '{"text": "x"}'; a file with an object per line""",
+            r"""expected a list of objects, or an object per line, got '{"text": "x"}'""",
         ),
         ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
         ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the list, got '{'"),
-        (" ", "expected a list of objects, got ''"),
+        (" ", "expected a list of objects, or an object per line, got ''"),
     ],
 )
 def test_a_json_file_must_contain_a_list(write, stream, data, message):
@@ -261,13 +277,12 @@ def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, enc
 
 
 def test_an_unknown_encoding_is_refused(write, stream):
-    for encoding in ("klingon", None):
-        with pytest.raises(ValueError, match=r"encoding must be known to Python, .*got"):
-            stream(write("a.csv"), encoding=encoding)
+    with pytest.raises(ValueError, match=r"encoding must be known to Python, .*got"):
+        stream(write("a.csv"), encoding="klingon")
 
 
 def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
-    path = write("a.csv", "text,labels\nx,m\nÜber,m\ny,m\n".encode("latin-1"))
+    path = write("a.csv", "text,labels\nx,mäuse\n".encode() + "Über,m\ny,m\n".encode("latin-1"))
     with pytest.raises(
         ValueError,
         match=r"a\.csv: line 3: byte 1 of the line is not utf-8; if .* windows-1252, pass encoding=.windows-1252.$",
@@ -276,12 +291,6 @@ def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
     documents, report = stream(path, on_error="skip")
     assert [row["text"] for row in documents] == ["x", "y"]
     assert report.left_out == {"malformed row": 1}
-    path = write("a.csv", "text,labels\nx,m\n".encode("utf-16"))
-    with pytest.raises(
-        ValueError,
-        match=r"a\.csv: damaged after 0 records: byte 1 of the line .* in utf-16, pass encoding=.utf-16.$",
-    ):
-        stream(path)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +298,8 @@ def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
     [
         ("y", "1 cells, but the first line has 2"),
         ("y,m,z", "3 cells, but the first line has 2; quote cells that contain ',' or a line break"),
-        ('"y "said", z",m', "double quote not closed, or not doubled in a cell"),
-        ('"y,m', "double quote not closed"),
+        ('"y "said", z",m', "quote not closed, or not doubled in a cell"),
+        ('"y,m', "quote not closed"),
         ("y\0,m", "text contains a NUL character|NUL"),
     ],
 )
@@ -316,12 +325,6 @@ def test_an_invalid_csv_header_is_reported_as_damage(write, stream):
     assert type(e.value) is ValueError
     report = stream(path, on_error="skip")[1]
     assert report.left_out == {"damaged file": 1}
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_utf_16_without_a_byte_order_mark_is_recognized(write, stream, name):
-    with pytest.raises(ValueError, match=rf"{name}: .*pass encoding=.utf-16-le.$"):
-        stream(write(name, "text,labels\nx,m\n".encode("utf-16-le")))
 
 
 def test_error_messages_stay_short(write, stream):
@@ -382,9 +385,10 @@ def test_other_delimiters_and_literal_quotes_are_supported(write, stream):
     path = write("a.csv", 'text;labels\n"x; y";m\n')
     assert stream(path, delimiter=";")[0][0]["text"] == "x; y"
     path = write("a.tsv", 'text\tlabels\n"Mice" were seen\tm\n"\tr\n')
-    assert [row["text"] for row in stream(path, quotes=False)[0]] == ['"Mice" were seen', '"']
-    with pytest.raises(ValueError, match=r"line 2: .*double quote not closed"):
-        stream(path)
+    for quote in (None, "none"):
+        assert [row["text"] for row in stream(path, quote=quote)[0]] == ['"Mice" were seen', '"']
+    with pytest.raises(ValueError, match=r"line 2: .*quote not closed"):
+        stream(path, quote='"')
     for delimiter in ("", "||", '"', "\n"):
         with pytest.raises(
             ValueError, match="delimiter must be a single character other than a quote or line break, got"
@@ -401,7 +405,7 @@ def test_invalid_arguments_are_refused(write, stream):
             stream(path, text)
     with pytest.raises(ValueError, match='on_error must be "raise" or "skip"'):
         stream(path, on_error="ignore")
-    with pytest.raises(ValueError, match=r"nothing to read at .*expected \.csv, \.tsv, \.jsonl, \.json, \.parquet"):
+    with pytest.raises(ValueError, match=r"nothing to read at .*expected \.csv, \.tsv, \.tab, \.jsonl"):
         stream(write("a.txt", "x"))
     with pytest.raises(FileNotFoundError, match=r"absent\.csv"):
         stream(path.with_name("absent.csv"))
@@ -464,7 +468,7 @@ def test_row_groups_of_a_parquet_file_are_split_among_processes(write, load, str
     rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
     path = write("a.parquet", rows=rows, row_group_size=7)
     monkeypatch.setattr(table_files, "_PIECE", 400)
-    pieces = table_files.table_pieces(path, table_files.Format())
+    pieces = table_files.file_pieces(path, Format("parquet"))
     assert 2 < len(pieces) < 8
     documents, report = load(path, num_proc=num_proc)
     assert [row["text"] for row in documents] == [row["text"] for row in rows]
@@ -534,7 +538,7 @@ def test_memory_does_not_grow_with_the_file(write):
     for name in ("a.csv", "a.jsonl", "a.json", "a.csv.gz"):
         piece = Piece(str(write(name, rows=rows)))
         tracemalloc.start()
-        assert sum(1 for _ in read_rows(piece, ReadReport(), Format(), ["text"])) == 1800
+        assert sum(1 for _ in read_rows(piece, ReadReport(), sniff(piece.path), ["text"])) == 1800
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 5e6, name
@@ -564,13 +568,13 @@ def features_of_labels():
 
     names = ClassLabel(names=["mice", "rats", "stars"])
     return {
-        "a class": ([1, -1, 0, None], names, [["rats"], ["mice"]], True),
-        "classes": ([[1, 0], [], [0, 0], None], List(names), [["rats", "mice"], ["mice"]], True),
-        "a sequence of classes": ([[1, 0], [-1]], Sequence(names), [["rats", "mice"]], True),
+        "a class": ([1, -1, 0, None], names, [["rats"], [], ["mice"], []], True),
+        "classes": ([[1, 0], [], [0, 0], None], List(names), [["rats", "mice"], [], ["mice"], []], True),
+        "a sequence of classes": ([[1, 0], [-1]], Sequence(names), [["rats", "mice"], []], True),
         "a large list of classes": ([[1, 0]], LargeList(names), [["rats", "mice"]], True),
         "two classes always": ([[1, 0]], List(names, length=2), [["rats", "mice"]], True),
-        "texts": ([["b", "a"], []], List(Value("string")), [["b", "a"]], False),
-        "a text": (["b; a", "", "c"], Value("string"), [["b", "a"], ["c"]], False),
+        "texts": ([["b", "a"], []], List(Value("string")), [["b", "a"], []], False),
+        "a text": (["b; a", "", "c"], Value("string"), [["b", "a"], [], ["c"]], False),
         "a large text": (["b; a"], Value("large_string"), [["b", "a"]], False),
         "numbers": ([[7, 30]], List(Value("int16")), [["7", "30"]], False),
         "a number": ([7, 0], Value("int64"), [["7"], ["0"]], False),
@@ -594,37 +598,39 @@ def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of):
     )
     report = ReadReport()
     documents, _ = table_of(rows, ["title", "text"], report=report)
-    assert documents["id"] == ["0", "3"]
-    assert documents["text"] == ["x", "c\nz"]
-    assert report.records == 2
-    assert report.left_out == {"without text or labels": 2}
-    assert table_of(rows, "text", id="key")[0]["id"] == ["3", "11"]
+    assert documents["id"] == ["0", "2", "3"]
+    assert documents["text"] == ["x", "b\ny", "c\nz"]
+    assert (report.records, report.without_labels, report.left_out) == (3, 1, {"without text": 1})
+    assert table_of(rows, "text", id="key", unlabelled="drop")[0]["id"] == ["3", "11"]
+    with pytest.raises(ValueError, match="the dataset: no row has a label in 'title'"):
+        table_of(rows.select([0, 1]), labels="title")
 
 
 def test_malformed_dataset_rows_are_named_or_skipped(dataset_of):
-    rows = dataset_of([["m"], ["", "r"], ["r"]])
-    with pytest.raises(ValueError, match="row 1 of the dataset: a label id in labels must not be empty"):
+    rows = dataset_of(["m", "a\0b", "r"])
+    with pytest.raises(ValueError, match="row 1 of the dataset: a label in labels contains a NUL"):
         table_of(rows)
     report = ReadReport("skip")
     assert len(table_of(rows, report=report)[0]) == 2
-    assert report.left_out == {"without text or labels, or malformed": 1}
-    with pytest.raises(ValueError, match=r"row 0 of the dataset: a label id in labels must be text, got 7.0"):
-        table_of(dataset_of([7.0]))
-    with pytest.raises(ValueError, match="row 0 of the dataset: a label id in labels must be text, got True"):
-        table_of(dataset_of([True]))
+    assert report.left_out == {"without text, or malformed": 1}
 
 
-def test_classes_out_of_range_are_named(dataset_of):
+def test_classes_out_of_range_are_ignored_or_named(dataset_of):
     from datasets import ClassLabel, List
 
     names = ClassLabel(names=["mice", "rats"])
     rows = dataset_of([[0], [1]], List(names)).with_format("numpy")
     assert table_of(rows)[0]["labels"] == [["mice"], ["rats"]]
-    from hf_gile.data.tables import _class_names
 
-    for value in (2, -2, [0.5], "mice"):
-        with pytest.raises(ValueError, match="a class must be a whole number from 0 to 1, got"):
-            _class_names(value, ["mice", "rats"])
+
+def test_classes_of_a_parquet_file_of_the_hub_get_their_names(dataset_of, tmp_path, load):
+    from datasets import ClassLabel, List
+
+    names = ClassLabel(names=["mice", "rats"])
+    for values, feature in (([0, 1], names), ([[0], [1]], List(names))):
+        path = tmp_path / f"{type(feature).__name__}.parquet"
+        dataset_of(values, feature).to_parquet(path)
+        assert [row["labels"] for row in load(path)[0]] == [["mice"], ["rats"]]
 
 
 def test_missing_columns_of_a_dataset_are_named(dataset_of):
@@ -642,24 +648,8 @@ def test_missing_columns_of_a_dataset_are_named(dataset_of):
 
 def test_labels_in_a_nested_column_are_refused_by_type(dataset_of):
     rows = dataset_of([{"mice": ["m"]}])
-    with pytest.raises(ValueError, match=r"row 0 of the dataset: a label id in labels must be text, got {'mice'"):
+    with pytest.raises(ValueError, match="labels are objects with the keys"):
         table_of(rows)
-
-
-@pytest.mark.parametrize(
-    ("ids", "sign"),
-    [
-        (["mice; rats", "rats;cats", "cats; mice", "mice;rats; cats"], ";"),
-        (["mice|rats", "mice", "rats"], "|"),
-        (["mice, rats", "rats,mice", "mice"], ","),
-        (['["mice", "rats"]', '["mice"]', '["rats"]'], "json"),
-        (["Milk, Human", "Milk", "Human Milk", "Infant, Newborn", "Infant, Premature"], None),
-        (["mice", "rats;", "7"], None),
-    ],
-)
-def test_a_separator_that_leaves_fewer_labels_is_suggested(ids, sign):
-    note = separator_note(ids)
-    assert note.endswith(f"did you mean --separator {sign!r}?") if sign else note == ""
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])

@@ -102,18 +102,40 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
 @pytest.mark.parametrize(
     ("ids", "hint"),
     [
-        ("Iron;Blood", " (did you mean --separator ';'?)"),
         ("Ferrum|Sanguis", " (did you mean --separator '|'?)"),
-        ("Iron, Blood", " (did you mean --separator ','?)"),
         ("Milk, Skimmed", ""),
+        ("iron", " (the labels have 'Iron', which differs in upper and lower case only)"),
     ],
 )
-def test_several_ids_in_a_string_prompt_for_a_separator(run, saved_model, table, columns, command, ids, hint):
+def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, columns, command, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
     message = run(command, saved_model, table, *columns, ends=1).stderr
     assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in message
     message = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
     assert f"such as {ids!r}{hint}: add them" in message
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+@pytest.mark.parametrize("sign", [";", ", ", " "])
+def test_known_labels_joined_in_a_cell_are_refused(run, saved_model, table, columns, command, sign):
+    table.write_text(json.dumps({"body": "Iron in blood.", "tags": f"Iron{sign}Blood"}) + "\n")
+    message = run(command, saved_model, table, *columns, ends=1).stderr
+    assert f"look like several labels, 'Iron' and 'Blood': pass --separator {sign.strip() or 'space'!r}" in message
+    result = run(command, saved_model, table, *columns, "--separator", sign.strip() or "space")
+    assert "such as 'Iron | Blood' (--separator overrules)" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+def test_tables_of_excel_and_columns_of_zeros_and_ones_are_read(run, saved_model, tmp_path, command):
+    path = tmp_path / "rows.csv"
+    rows = [f"{text};{'1;0' if 'Iron' in gold else '0;1'}" for text, gold in ROWS[1:]]
+    path.write_bytes("\r\n".join(["sep=;", "body;Iron;Blood", *rows, "Nothing.;0;0"]).encode("utf-16"))
+    result = run(command, saved_model, path, "--text", "body", "--labels", "Iron", "--labels", "Blood")
+    assert "4 records from 1 file, 1 of them without labels; left out: none" in result.stderr
+    assert "label columns 'Iron', 'Blood': a column of zeros and ones a label" in result.stderr
+    assert (
+        "no column 'body', only" in run(command, saved_model, path, "--delimiter", "|", "--text", "body", ends=1).stderr
+    )
 
 
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
@@ -173,7 +195,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
     ("arguments", "ends", "message"),
     [
         (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags; name the column with --text"),
-        (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: without 'labels' (4)"),
+        (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "no row has a label in 'labels'"),
         (["evaluate", "model", "absent.csv"], 1, "nothing matches absent.csv"),
         (["evaluate", "model"], 2, "Missing argument"),
         (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "model is a folder: name a file in it"),
@@ -205,8 +227,8 @@ def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, tabl
     result = run("evaluate", one_label_model, table, *columns)
     accuracy = json.loads(result.stdout)["metrics"]["accuracy"]
     rows = [line.split("  ")[0] for line in result.stderr.splitlines()]
-    assert rows[1:4] == ["percent", "accuracy", "macro-F1"]
-    assert f"{100 * accuracy:.2f}" in result.stderr.splitlines()[2]
+    assert rows[2:5] == ["percent", "accuracy", "macro-F1"]
+    assert f"{100 * accuracy:.2f}" in result.stderr.splitlines()[3]
     assert "micro-F1" not in rows
     fitted = run("calibrate", one_label_model, table, *columns)
     assert json.loads(fitted.stdout)["accuracy_before"] >= accuracy  # with fewer candidates: those of these documents

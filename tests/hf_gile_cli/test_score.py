@@ -201,8 +201,9 @@ def test_invalid_lines_can_be_skipped_and_are_counted(run, saved_model, tmp_path
 
 
 def test_a_file_of_invalid_lines_is_an_error(run, saved_model, tmp_path):
-    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\n")
-    result = run("score", saved_model, tmp_path / "bad.txt", "--on-error", "skip", ends=1)
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfd\n")
+    flags = ["--encoding", "utf-8", "--on-error", "skip"]
+    result = run("score", saved_model, tmp_path / "bad.txt", *flags, ends=1)
     assert "bad.txt: line 1: byte 1 of the line is not utf-8" in result.stderr
     assert "no text could be read" in result.stderr
 

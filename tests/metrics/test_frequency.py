@@ -70,7 +70,8 @@ def test_an_empty_decile_has_no_metrics():
 
 def test_decile_metrics_are_read_under_a_prefix():
     metrics = F1Metrics(10, counts=range(1, 11))
-    metrics.update(torch.tensor([[1.0] * 5 + [-1.0] * 5]), torch.tensor([[0, 1, 9]]))
+    gold = torch.stack([torch.arange(10) < 2, torch.arange(10) >= 2])
+    metrics.update(torch.tensor([[1.0] * 2 + [-1.0] * 8, [-1.0] * 10]), gold)
     expected = {"macro_f1": [1.0, 1.0, *[0.0] * 8]}
     result = metrics.compute()
     assert decile_figures(result) == expected

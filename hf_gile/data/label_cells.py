@@ -1,0 +1,150 @@
+"""Reads single cells of labels: lists written as text, numbers, zeros and ones, cells without a value."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Sequence
+from numbers import Integral, Real
+from reprlib import repr as shortened
+from typing import Any
+
+from .schema import clean_label, clean_text
+
+MISSING = ("nan", "NaN", "None", "null", "NULL", "<NA>")  # as pandas and databases write a cell without a value
+_OPEN, _CLOSE = "[({", "])}"
+_WRAPPER = re.compile(r"(?:array|frozenset|set|tuple|list|Index)\((.*?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
+_QUOTED = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_BARE = r"""([^\s,'"\[\](){}][^,\n\[\](){}]*)"""
+_ITEM = re.compile(rf"\s*(?:{_QUOTED}|{_BARE})\s*,?", re.DOTALL)
+
+
+def is_missing(value: Any) -> bool:
+    """Checks whether a cell has no value: None, NaN, white space, or a word for these."""
+    if isinstance(value, str):
+        return not value or value in MISSING or value.isspace()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def label_id(value: object, name: str) -> str:
+    """Checks a label id.
+
+    Args:
+        value: A text, a whole number or a boolean.
+        name: Name for messages.
+
+    Returns:
+        The id as `clean_label` writes it.
+
+    Raises:
+        ValueError: If it is empty or of another type.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Integral) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value))
+    if isinstance(value, Real):
+        raise ValueError(f"{name} must be a text or a whole number, got {value}")
+    checked = clean_label(clean_text(value, name))
+    if not checked:
+        raise ValueError(f"{name} must not be empty, got {shortened(value)}")
+    return checked
+
+
+def parse_list(text: str) -> list[Any] | None:
+    r"""Parses a list as Python, NumPy, JSON or a database writes it; returns None for any other text.
+
+    Example:
+        >>> parse_list("['mice', \"rats' tails\"]"), parse_list("['mice' 'rats']"), parse_list('["mice", 7]')
+        (['mice', "rats' tails"], ['mice', 'rats'], ['mice', 7])
+        >>> parse_list("{mice, red rats}"), parse_list("[0. 1.]"), parse_list("set()"), parse_list("mice")
+        (['mice', 'red rats'], [0.0, 1.0], [], None)
+    """
+    text = text.strip()
+    if wrapped := _WRAPPER.fullmatch(text):
+        text = wrapped[1].strip() or "[]"
+    if len(text) < 2 or text[0] not in _OPEN or text[-1] != _CLOSE[_OPEN.index(text[0])]:
+        return None
+    try:
+        value = json.loads(text)
+        return value if isinstance(value, list) else [value]
+    except (ValueError, RecursionError):
+        pass
+    inner, items, at = text[1:-1].strip(), [], 0
+    while at < len(inner):
+        match = _ITEM.match(inner, at)
+        if match is None:
+            return None
+        quoted, bare = match.groups()
+        if quoted:
+            try:
+                items.append(ast.literal_eval(quoted.replace("\n", "\\n")))
+            except (ValueError, SyntaxError):
+                return None
+        else:
+            items += _bare_items(bare.strip(), "," in inner)
+        at = match.end()
+    return items
+
+
+def _bare_items(text: str, has_commas: bool) -> list[Any]:
+    """Returns unquoted items: numbers between white space, or a text between commas."""
+    words = text.split()
+    numbers = [number_of(word) for word in words]
+    if None not in numbers:
+        return numbers
+    return [None if text == "None" else text] if has_commas or len(words) == 1 else list(words)
+
+
+def number_of(word: str) -> int | float | bool | None:
+    """Returns the number that a word is written for; None for another word."""
+    if word in ("True", "False"):
+        return word == "True"
+    try:
+        return int(word)
+    except ValueError:
+        pass
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def checked_list(text: str, column: str) -> list[Any]:
+    """Parses a list; raises a ValueError for any other text."""
+    items = parse_list(text)
+    if items is None:
+        raise ValueError(f"{column} must be a list, as in other rows, got {shortened(text)}")
+    return items
+
+
+def are_lists(texts: Sequence[str]) -> bool:
+    """Checks whether most texts are lists for `parse_list`."""
+    return bool(texts) and sum(parse_list(text) is not None for text in texts) > 0.5 * len(texts)
+
+
+def is_flag(value: Any) -> bool:
+    """Checks whether a cell is a number from 0 to 1, or a boolean."""
+    number = as_number(value)
+    return number is not None and 0 <= number <= 1
+
+
+def as_number(value: Any) -> float | None:
+    """Returns the number of a cell, 0 or 1 for a boolean; None for anything else."""
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        if lowered in ("true", "false"):
+            return float(lowered == "true")
+        return None if (number := number_of(lowered)) is None else float(number)
+    return float(value) if isinstance(value, Real) else None
+
+
+def read_flag(value: Any, column: str) -> bool:
+    """Returns whether a cell is more than a half, and False if it has no value; raises a ValueError for others."""
+    if is_missing(value):
+        return False
+    if not is_flag(value):
+        raise ValueError(f"{column} must be a number from 0 to 1, as in other rows, got {shortened(value)}")
+    return float(as_number(value) or 0) > 0.5

@@ -1,0 +1,136 @@
+"""Reads Parquet files, in limited memory however small the file is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..extras import needs_extra
+from .files import MAX_RECORD, expansion_error, unpacked_limit
+from .loading import Piece
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch
+    from pyarrow.parquet import RowGroupMetaData
+
+_REMEDY = "write it without compression"
+_ITEM_BYTES = 8
+_ROWS = 1000
+
+
+def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int, object], None, None]:
+    """Yields the rows of row groups with their numbers; an error instead of a row that is too long.
+
+    Args:
+        piece: The file, or the row groups that start in a part of it.
+        columns: Columns to read; all if one of them does not exist, so that a message can name all.
+    """
+    number = 0
+    try:
+        file = _open_parquet(piece.path)
+        if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
+            columns = None
+        unpacked, limit = 0, unpacked_limit(piece.path)
+        for group, start in enumerate(_find_group_starts(file.metadata)):
+            content = file.metadata.row_group(group)
+            if not piece.start <= start < (start + 1 if piece.stop is None else piece.stop):
+                number += content.num_rows
+                continue
+            size = _unpacked_group(content, piece.path, limit)
+            rows_at_once = max(1, min(_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
+            for batch in file.iter_batches(rows_at_once, row_groups=[group], columns=columns):
+                unpacked += _unpacked_size(batch)
+                if unpacked > limit:
+                    raise expansion_error(piece.path, _REMEDY)
+                for row in _batch_rows(batch):
+                    number += 1
+                    yield number, row
+    except OSError as error:
+        if error.errno is not None:  # a failing disk, not a damaged file
+            raise
+        raise ValueError(f"not a Parquet file, or damaged: {error}") from error
+
+
+def parquet_features(path: str) -> dict[str, Any]:
+    """Returns the features that `datasets` stores in a Parquet file, by column; empty if there are none."""
+    try:
+        metadata = _open_parquet(path).schema_arrow.metadata or {}
+        return dict(json.loads(metadata[b"huggingface"])["info"]["features"])
+    except (KeyError, TypeError, ValueError, OSError):
+        return {}
+
+
+def split_parquet(path: Path, piece_size: int) -> list[Piece]:
+    """Splits a file at row groups; small groups are merged."""
+    try:
+        starts = _find_group_starts(_open_parquet(str(path)).metadata)
+    except (ValueError, OSError):  # reported by the reader with instructions
+        return [Piece(str(path))]
+    bounds = [0]
+    for start in starts[1:]:
+        if start - bounds[-1] >= piece_size:
+            bounds.append(start)
+    return [Piece(str(path), start, stop) for start, stop in pairwise([*bounds, path.stat().st_size])]
+
+
+def _open_parquet(path: str) -> Any:
+    with needs_extra("data", "reading Parquet files"):
+        import pyarrow.parquet
+    # A text that a million rows share is in memory once.
+    schema = pyarrow.parquet.read_metadata(path).schema
+    columns = [schema.column(number) for number in range(len(schema))]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+
+
+def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:
+    """Returns the size in memory that a row group declares; refuses more than `limit`."""
+    size = 0
+    for number in range(group.num_columns):
+        column = group.column(number)
+        items = max(0, column.num_values - group.num_rows)  # of lists
+        size += max(column.total_uncompressed_size, _ITEM_BYTES * items)
+    if size > limit:
+        raise expansion_error(path, _REMEDY)
+    return size
+
+
+def _unpacked_size(array: RecordBatch | Array) -> int:
+    """Returns the size of a batch or an array in bytes, with each text as often as it occurs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = getattr(array, "type", None)
+    if kind is None or pa.types.is_struct(kind):
+        children = array.columns if kind is None else array.flatten()
+        return sum(map(_unpacked_size, children))
+    if pa.types.is_dictionary(kind):
+        lengths = pc.binary_length(array.dictionary).cast(pa.int64())
+        return (pc.sum(lengths.take(array.indices)).as_py() or 0) + _ITEM_BYTES * len(array)
+    if hasattr(array, "flatten") and pa.types.is_nested(kind):
+        return _unpacked_size(array.flatten()) + _ITEM_BYTES * len(array)
+    return max(array.nbytes, _ITEM_BYTES * len(array))
+
+
+def _batch_rows(batch: RecordBatch) -> Iterator[object]:
+    """Returns the rows of a batch, one by one if they are long; an error instead of a row that is too long."""
+    if _unpacked_size(batch) <= MAX_RECORD:
+        yield from batch.to_pylist()
+        return
+    for start in range(batch.num_rows):
+        row = batch.slice(start, 1)
+        if _unpacked_size(row) > MAX_RECORD:
+            yield ValueError(f"the row is longer than {MAX_RECORD:,} bytes")
+        else:
+            yield from row.to_pylist()
+
+
+def _find_group_starts(metadata: Any) -> list[int]:
+    # The lowest offset of a column's pages, since a page of distinct values may come first.
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return [
+        min(group.column(0).dictionary_page_offset or 1 << 62, group.column(0).data_page_offset) for group in groups
+    ]

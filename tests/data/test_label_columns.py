@@ -1,0 +1,216 @@
+"""How tables write the labels of documents: each form is read rightly, or refused with the flag that decides."""
+
+import json
+import random
+
+import pytest
+
+from hf_gile.data.label_cells import parse_list
+from hf_gile.data.label_columns import flag_columns, joined_by, see
+
+TOPICS = ["copper hose", "outer valve", "rubber rotor", "spare shaft", "lower gasket", "steel pump", "worn seal"]
+
+
+def rows(*cells):
+    return [{"tags": cell} for cell in cells]
+
+
+def read(*cells, columns=("tags",), **options):
+    """Returns the labels of each row, and the line that says how they were read."""
+    table = [cell if isinstance(cell, dict) and set(columns) <= set(cell) else {"tags": cell} for cell in cells]
+    form = see(table, columns, **options)
+    return [form.read(row) for row in table], form.note
+
+
+def rich_labels(number=60, each=5, seed=3):
+    """Draws lists of labels from a rich vocabulary, of which hardly any two are equal."""
+    draw = random.Random(seed)
+    names = [f"{topic} {kind}" for topic in TOPICS for kind in range(30)]
+    return [draw.sample(names, each) for _ in range(number)]
+
+
+WRITERS = {
+    "Python": str,
+    "a tuple": lambda labels: str(tuple(labels)),
+    "a set": lambda labels: "{" + ", ".join(map(repr, labels)) + "}",
+    "NumPy": lambda labels: "[" + " ".join(map(repr, labels)) + "]",
+    "NumPy with line breaks": lambda labels: "[" + "\n ".join(map(repr, labels)) + "]",
+    "an array": lambda labels: f"array({labels}, dtype=object)",
+    "JSON": json.dumps,
+    "without quotes": lambda labels: "[" + ", ".join(labels) + "]",
+    "a database": lambda labels: "{" + ",".join(f'"{label}"' for label in labels) + "}",
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_lists_written_as_text_are_lists(writer):
+    gold = rich_labels()
+    labels, note = read(*map(WRITERS[writer], gold))
+    assert labels == gold
+    assert note.startswith("label column 'tags': lists written as text, such as ")
+    assert note.endswith("(--separator overrules)")
+
+
+def test_lists_with_quotes_numbers_and_nothing_are_parsed():
+    assert parse_list("[\"rats' tails\", 'a \"b\"', 'c\\'d']") == ["rats' tails", 'a "b"', "c'd"]
+    assert parse_list("[1 2 3]") == [1, 2, 3]
+    assert parse_list("['a', None]") == ["a", None]
+    assert parse_list("[]") == parse_list("set()") == parse_list("frozenset()") == []
+    for text in ("mice", "[a", "[[1], [2]] x", "['a'", "a [b]", "(" * 10_000, "[" * 10_000 + "]" * 10_000):
+        assert parse_list(text) is None or isinstance(parse_list(text), list)
+    assert read("['a']", "[]", "", None)[0] == [["a"], [], [], []]
+
+
+def test_a_cell_that_is_no_list_among_lists_is_malformed():
+    form = see(rows("['a']", "['b', 'a']", "c"), ["tags"])
+    with pytest.raises(ValueError, match="tags must be a list, as in other rows, got 'c'"):
+        form.read({"tags": "c"})
+
+
+@pytest.mark.parametrize("sign", [";", "|", ",", "/", "\t", "\n", " "])
+def test_joined_labels_of_a_rich_vocabulary_are_refused_with_the_separator(sign):
+    gold = [[label.replace(" ", "_") for label in labels] for labels in rich_labels()]
+    name = {"\t": "tab", "\n": "newline", " ": "space"}.get(sign, sign)
+    with pytest.raises(
+        ValueError, match=f"look like several labels, .*: pass --separator {name!r}".replace("|", r"\|")
+    ):
+        read(*(sign.join(labels) for labels in gold))
+    assert read(*(sign.join(labels) for labels in gold), separator=name)[0] == gold
+    assert read(*(sign.join(labels) for labels in gold), separator="none")[0][0] == [
+        sign.join(gold[0]).replace("\t", " ").replace("\n", " ")
+    ]
+
+
+@pytest.mark.parametrize("sign", [";", "|", ", "])
+def test_joined_labels_of_a_small_vocabulary_are_refused(sign):
+    cells = [["mice"], ["rats"], ["mice", "rats"], ["rats", "cats"], ["cats"], ["mice", "cats"]] * 5
+    with pytest.raises(ValueError, match="look like several labels"):
+        read(*(sign.join(labels) for labels in cells))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Milk, Human", "Infant, Newborn", "Infant, Premature", "Milk", "Human Milk"],
+        ["Trade/Commerce", "Health/Care", "Sports"],
+        ["red bike", "red car", "blue bike", "blue car", "green house"],
+        ["card arrival", "card not working", "cash withdrawal", "lost card", "lost or stolen phone"],
+        ["Neoplasms, Breast", "Neoplasms, Lung", "Lung Diseases", "Breast Diseases, Benign"],
+        ["C; Sharp"],
+    ],
+)
+def test_names_with_signs_are_names(names):
+    draw = random.Random(5)
+    cells = [draw.choice(names) for _ in range(80)]
+    assert read(*cells)[0] == [[cell] for cell in cells]
+
+
+def test_known_labels_decide_what_is_joined():
+    assert joined_by(["Milk, Human", "mice, rats"], {"Milk, Human", "mice", "rats"}) is None
+    assert joined_by(["mice, rats", "rats, mice"], {"mice", "rats"}) == ","
+    labels = [f"topic {number}" for number in range(25)]
+    assert read(*labels, known=set(labels))[0] == [[label] for label in labels]
+
+
+def test_a_column_whose_cells_hardly_recur_is_refused():
+    cells = [f"note {number} of the meeting" for number in range(40)]
+    with pytest.raises(ValueError, match=r"40 of 40 cells are different, .*choose another column with --labels"):
+        read(*cells)
+    assert read(*cells, separator="none")[0][3] == ["note 3 of the meeting"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[0, 1, 1], [1, 0, 0], [0, 0, 0]],
+        [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]],
+        [[False, True, True], [False, False, False]],
+        ["[0, 1, 1]", "[1, 0, 0]"],
+        ["[0. 1. 1.]", "[1. 0. 0.]"],
+        [[0.1, 0.7, 0.9], [0.2, 0.6, 0.0]],
+    ],
+)
+def test_lists_of_zeros_and_ones_need_names(cells):
+    with pytest.raises(ValueError, match=r"say which of 3 labels a document has, .* pass a --label_file with these 3"):
+        read(*cells)
+    labels, note = read(*cells, known=["mice", "rats", "cats"])
+    assert labels[0] == ["rats", "cats"]
+    assert "lists of zeros and ones for the labels of --label_file" in note
+    with pytest.raises(ValueError, match="say which of 3 labels"):
+        read(*cells, known={"mice", "rats", "cats"})  # in no order
+
+
+@pytest.mark.parametrize("sign", [" ", ",", ";"])
+def test_zeros_and_ones_joined_in_a_cell_need_names(sign):
+    with pytest.raises(ValueError, match="say which of 3 labels a document has"):
+        read(*(sign.join(cell) for cell in ("011", "100", "010")), separator=sign)
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"), [(1, 0), ("1", "0"), (1.0, 0.0), ("1.0", "0.0"), (True, False), ("True", "False")]
+)
+def test_columns_of_zeros_and_ones_are_labels(yes, no):
+    table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": None}, {"rude": yes, "off topic": yes}]
+    labels, note = read(*table, columns=["rude", "off topic"])
+    assert labels == [["rude"], [], ["rude", "off topic"]]
+    assert note.startswith("label columns 'rude', 'off topic': a column of zeros and ones a label")
+    with pytest.raises(ValueError, match="rude must be a number from 0 to 1, as in other rows, got -1"):
+        see(table, ["rude", "off topic"]).read({"rude": -1})
+
+
+def test_shares_above_a_half_are_labels():
+    assert read({"a": 0.6, "b": "0.2"}, {"a": 0, "b": "1"}, columns=["a", "b"])[0] == [["a"], ["b"]]
+
+
+def test_several_columns_may_hold_a_label_each():
+    assert read({"a": "x", "b": "y"}, {"a": "x", "b": ""}, columns=["a", "b"])[0] == [["x", "y"], ["x"]]
+
+
+def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
+    table = [{"id": "0", "text": "x", "n": "7", "rude": "0", "threat": "1"}] * 3
+    assert flag_columns(table, {"id", "text"}) == ["rude", "threat"]
+    assert flag_columns([{"text": "x", "rude": "0"}], {"text"}) == []
+    with pytest.raises(ValueError, match=r"zeros and ones, and so have other columns, .* --labels rude 'off topic'"):
+        read({"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}, columns=["rude"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([3.0, 7.0, float("nan")], [["3"], ["7"], []]),
+        (["3.0", "7.0", ""], [["3"], ["7"], []]),
+        (["3.0", "3.5"], [["3.0"], ["3.5"]]),
+        ([[3.0], [7]], [["3"], ["7"]]),
+        ([True, False], [["true"], ["false"]]),
+        ([0, 1], [["0"], ["1"]]),
+        (["mice", "nan", None, "None", "NULL"], [["mice"], [], [], [], []]),
+        ([["mice", None, "mice"], []], [["mice"], []]),
+    ],
+)
+def test_numbers_and_missing_cells_are_read(cells, expected):
+    assert read(*cells)[0] == expected
+
+
+def test_a_word_for_a_missing_cell_is_mentioned():
+    assert "'None' is no label" in read("mice", "None")[1]
+    assert "0 or 1, whose meaning a model cannot read" in read(0, 1)[1]
+
+
+def test_objects_are_read_by_their_name_or_known_id():
+    cells = [[{"id": "Q1", "name": "mice"}], [{"id": "Q2", "name": "rats"}, {"id": "Q1", "name": "mice"}]]
+    assert read(*cells)[0] == [["mice"], ["rats", "mice"]]
+    assert read(*cells, known={"Q1", "Q2"})[0] == [["Q1"], ["Q2", "Q1"]]
+    assert read(*map(json.dumps, cells))[0] == [["mice"], ["rats", "mice"]]
+    assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
+    with pytest.raises(ValueError, match=r"labels are objects with the keys .*, of which none is a name or id"):
+        read([{"score": 3}])
+
+
+def test_classes_get_their_names():
+    assert read(0, 1, None, names=["mice", "rats"])[0] == [["mice"], ["rats"], []]
+    with pytest.raises(ValueError, match="a class must be a whole number from 0 to 1, got 2"):
+        see(rows(0, 1), ["tags"], names=["mice", "rats"]).read({"tags": 2})
+
+
+def test_forms_of_the_same_letters_are_a_label():
+    assert read("Café", "Cafe\u0301", "Caf\u00e9\u00a0", " Café\u200b")[0] == [["Café"]] * 4
