@@ -327,7 +327,7 @@ def _see_cells(cells: Sequence[Any]) -> LabelColumn:
     return column
 
 
-def _as_list(cell: Any) -> Any:
+def _as_list(cell: object) -> object:
     return list(cell) if isinstance(cell, set | np.ndarray) else cell
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr as shortened
-from typing import Any
+from typing import Any, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
@@ -20,7 +20,7 @@ from .homonyms import distinguish
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text
-from .sniffing import Requested, sniff
+from .sniffing import Layout, Requested, sniff
 from .table_files import SUFFIXES, read_rows
 from .tables import as_tuple, document_id
 
@@ -33,11 +33,8 @@ def load_labels(
     description: str | Sequence[str] | None = None,
     synonyms: str | Sequence[str] | None = None,
     language: str | None = None,
-    delimiter: str | None = None,
-    quote: str | None = None,
-    encoding: str | None = None,
-    columns: Sequence[str] = (),
     report: ReadReport | None = None,
+    **layout: Unpack[Layout],
 ) -> LabelSet:
     """Reads a table of labels in any format of `load_table`.
 
@@ -54,11 +51,8 @@ def load_labels(
             `description`, if it exists.
         synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
         language: Column with the language of name and description.
-        delimiter: As the next three arguments in `load_table`.
-        quote: See `load_table`.
-        encoding: See `load_table`.
-        columns: See `load_table`.
         report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
+        layout: As in `load_table`.
 
     Returns:
         The labels in file order.
@@ -75,7 +69,7 @@ def load_labels(
     names, description_columns = as_tuple(name), as_tuple(description) if description else ()
     synonym_columns = as_tuple(synonyms) if synonyms else ()
     needed = [id, *names, *description_columns, *synonym_columns, *([] if language is None else [language])]
-    form = sniff(file, Requested(delimiter, quote, encoding, tuple(columns)).check(), needed)
+    form = sniff(file, Requested(**layout).check(), needed)
     form.refuse(file)
     rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, needed, all_columns=True)))
     extra = {field.name for field in fields(Label)}

@@ -105,8 +105,8 @@ class ReadReport:
             examples.append(what)
 
     def note(self, line: str) -> None:
-        """Adds a line about how the input was read, unless it was added before."""
-        if line not in self.notes:
+        """Adds a line about how the input was read, unless it is empty or was added before."""
+        if line and line not in self.notes:
             self.notes.append(line)
 
     def check_share(self) -> None:

@@ -16,7 +16,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from .files import data_suffix, open_binary
 
@@ -52,6 +52,15 @@ REFUSED = {
 """Kinds of content that no reader accepts, and what to do."""
 
 
+class Layout(TypedDict, total=False):
+    """Keyword arguments of readers that overrule what is seen in a file; the fields of `Requested`."""
+
+    delimiter: str | None
+    quote: str | None
+    encoding: str | None
+    columns: Sequence[str]
+
+
 class Requested(NamedTuple):
     """How a user wants a text file to be read; None for what is to be seen in the file.
 
@@ -65,7 +74,7 @@ class Requested(NamedTuple):
     delimiter: str | None = None
     quote: str | None = None
     encoding: str | None = None
-    columns: tuple[str, ...] = ()
+    columns: Sequence[str] = ()
 
     def check(self) -> Requested:
         """Returns the request with Python's name of the encoding.
@@ -352,7 +361,7 @@ def _see_cells(
         notes.append(f"delimiter {delimiter!r}")
     if (quote != '"' or escape) and requested.quote is None:
         notes.append("quotes with a backslash" if escape else f"quote {quote or 'none'!r}")
-    columns = requested.columns
+    columns = tuple(requested.columns)
     if not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, flag_columns, see
@@ -31,7 +31,7 @@ from .loading import Piece, load_pieces
 from .parquet_files import parquet_features
 from .report import ReadReport
 from .schema import clean_text, join_columns
-from .sniffing import Format, Requested, sniff
+from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
 if TYPE_CHECKING:
@@ -71,20 +71,15 @@ def load_table(
     separator: str | None = None,
     known: Collection[str] = (),
     unlabelled: Unlabelled = "negative",
-    delimiter: str | None = None,
-    quote: str | None = None,
-    encoding: str | None = None,
-    columns: Sequence[str] = (),
     on_error: Literal["raise", "skip"] = "raise",
     num_proc: int | None = None,
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
+    **layout: Unpack[Layout],
 ) -> tuple[Dataset | IterableDataset, ReadReport]:
-    """Reads documents with a text from tables.
+    """Reads documents with a text from tables, which take the same memory whatever their size.
 
-    Format, delimiter, quotes and encoding are seen in each file; the report notes what is unusual. Several processes
-    divide files, parts of large uncompressed `.jsonl` files, and row groups of Parquet files. Memory use does not grow
-    with the files.
+    Several processes divide files, parts of large uncompressed `.jsonl` files, and row groups of Parquet files.
 
     Args:
         paths: Files, folders and globs.
@@ -97,16 +92,14 @@ def load_table(
             divided `.jsonl` file.
         separator: Separator of label ids within a cell, ignoring white space; `"json"` for lists as text; or `"none"`
             if each cell is a label, whatever it looks like.
-        known: Ids of labels, to tell joined labels from names. A list names the positions of lists of zeros and ones.
-        unlabelled: `"negative"` if documents without labels have none, or `"drop"` if theirs are unknown.
-        delimiter: Delimiter of cells.
-        quote: Sign around cells with delimiters or line breaks; `"none"` if quotes are text.
-        encoding: Encoding of text files, such as `"windows-1252"` or `"utf-16"`.
-        columns: Names of the columns of CSV files without a header.
+        known: Ids of labels, to tell joined labels from names; a list also names positions of zeros and ones.
+        unlabelled: `"negative"` if documents without labels have none; `"drop"` leaves them out.
         on_error: `"raise"`, or `"skip"` to skip and count malformed rows.
         num_proc: Number of processes.
-        streaming: Whether to return a stream instead of a dataset on disk.
-        cache_dir: Cache folder; by default the cache of `datasets`.
+        streaming: Whether to return a stream.
+        cache_dir: Cache folder; by default that of `datasets`.
+        layout: `delimiter`, `quote` (`"none"` if quotes are text), `encoding`, and `columns`, the names of the columns
+            of CSV files without a header; by default as seen in each file.
 
     Returns:
         Documents with the columns `id`, `text` and `labels` (distinct label ids in order), and the read report.
@@ -114,26 +107,18 @@ def load_table(
     Raises:
         ImportError: If datasets is not installed.
         FileNotFoundError: If a path does not exist.
-        ValueError: If a column is missing or has no label in any row, labels could be read in two ways, or no row is
-            usable. Unless `on_error` is `"skip"`, also if input is malformed or more than a quarter of it has no text.
+        ValueError: If a column is missing or empty, labels could be read in two ways, or no row is usable. Unless
+            `on_error` is `"skip"`, also if input is malformed or more than a quarter of it has no text.
     """
     report = ReadReport(on_error)
-    requested = Requested(delimiter, quote, encoding, tuple(columns)).check()
     texts = as_tuple(text)
     check_separator(separator)
     files = find_files(paths, SUFFIXES)
-    wanted = [*texts, *([] if id is None else [id]), *_label_names(labels)]
-    forms = {str(file): sniff(file, requested, wanted) for file in files}
-    for file, form in forms.items():
-        form.refuse(file)
-        if form.note:
-            report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
-    if len(files) == 1 and on_error == "raise" and forms[str(files[0])].kind == "empty":
-        raise ValueError(f"{files[0]} is empty")
+    wanted = [*texts, *filter(None, [id]), *_label_names(labels)]
+    forms = _see_forms(files, Requested(**layout).check(), wanted, report)
     label_column = _see_labels(files, forms, labels, {*texts, id}, separator, known)
-    if label_column is not None:
-        report.note(label_column.note)
-        report.labels = label_column
+    report.labels = label_column
+    report.note(label_column.note if label_column else "")
     read_as = Columns(texts, label_column, id, unlabelled)
     names = short_names(files)
     try:
@@ -149,14 +134,13 @@ def load_table(
         )
     except ValueError:
         if report.files == 1 and not report.left_out:  # it was read completely
-            has_header = forms[str(files[0])].kind == "csv"
-            raise ValueError(f"{files[0]} has {'a header and ' if has_header else ''}no rows") from None
+            header = "a header and " if forms[str(files[0])].kind == "csv" else ""
+            raise ValueError(f"{files[0]} has {header}no rows") from None
         raise
     if not streaming:
         check_labelled(report, label_column, f"{', '.join(map(str, files[:3]))}: ")
         report.check_share()
-        if id is not None:
-            dataset = _drop_repeated_ids(dataset, report)
+        dataset = dataset if id is None else _drop_repeated_ids(dataset, report)
     return dataset, report
 
 
@@ -239,6 +223,20 @@ def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names):
         raise ValueError(f"expected a column name, or several distinct names, got {list(names)}")
     return names
+
+
+def _see_forms(
+    files: Sequence[Path], requested: Requested, names: Sequence[str], report: ReadReport
+) -> dict[str, Format]:
+    """Sees the format of each file, and notes what is unusual."""
+    forms = {str(file): sniff(file, requested, names) for file in files}
+    for file, form in forms.items():
+        form.refuse(file)
+        if form.note:
+            report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
+    if len(files) == 1 and report.on_error == "raise" and forms[str(files[0])].kind == "empty":
+        raise ValueError(f"{files[0]} is empty")
+    return forms
 
 
 def _label_names(labels: str | Sequence[str] | LabelColumn | None) -> tuple[str, ...]:

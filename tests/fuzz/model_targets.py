@@ -357,9 +357,11 @@ def _measure(case: tuple[Any, Any, Any, float]) -> None:
     f1 = F1Metrics(scores.shape[1], threshold=threshold)
     f1.update(scores, gold)
     predicted = (scores.sigmoid() >= threshold).numpy()
-    for ours_name, average in {"micro_f1": "micro", "macro_f1": "macro", "example_f1": "samples"}.items():
-        theirs = reference.f1_score(gold.numpy(), predicted, average=average, zero_division=0)
-        _close(f1.compute()[ours_name], theirs, ours_name)
+    measured = gold.any(0).numpy()  # macro F1 is the mean over labels with a gold document
+    for ours_name, average in {"micro_f1": "micro", "macro_f1": None, "example_f1": "samples"}.items():
+        if average is not None or measured.any():
+            theirs = reference.f1_score(gold.numpy(), predicted, average=average, zero_division=0)
+            _close(f1.compute()[ours_name], theirs if average else theirs[measured].mean(), ours_name)
     calibration = CalibrationMetrics(scores.shape[1])
     calibration.update(scores, gold)
     brier = float(((scores.sigmoid() - gold.double()) ** 2).mean())

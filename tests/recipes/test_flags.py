@@ -34,7 +34,7 @@ def parse(monkeypatch, tmp_path):
             ["--label", "tags"],
             "error: --label: unknown flag; did you mean --labels (Column with the label ids",
         ),
-        (["--lables", "tags"], "a list or a string) or --label_texts?; --help shows the flags"),
+        (["--lables", "tags"], "zeros and ones for each label) or --label_texts?; --help shows the flags"),
         (["--labels-file", "a.csv"], "did you mean --label_file (File with the names of label ids"),
         (["--train_file=a.csv"], "error: --train_file: unknown flag; did you mean --train_files ("),
         (["--epochs", "3"], "did you mean --num_train_epochs ("),
