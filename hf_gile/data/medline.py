@@ -17,7 +17,8 @@
       <DeleteCitation><PMID Version="1">7</PMID></DeleteCitation>
     </PubmedArticleSet>
 
-Files are listed at https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/ and https://ftp.ncbi.nlm.nih.gov/pubmed/updatefiles/.
+Before 2017, each `<MedlineCitation>` was directly in a `<MedlineCitationSet>`. Files are listed at
+https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/ and https://ftp.ncbi.nlm.nih.gov/pubmed/updatefiles/.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ..extras import missing_extra, needs_extra
 from .files import XmlRecords, open_binary
 from .report import ReadReport
-from .schema import Record, validate_record
+from .schema import Record, raise_text, validate_record
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -41,14 +42,23 @@ CURRENT, SUPERSEDED, DELETED = range(3)
 """Fate of a citation; see `read_citations`."""
 
 _DEMO_NAME = "pubmed20n0014.xml.gz"
+_SETS = ("PubmedArticleSet", "MedlineCitationSet")
+_INLINE = {"a", "b", "em", "i", "small", "span", "strong", "sub", "sup", "u"}
+_PLACEHOLDER = re.compile(
+    r"\W*((title |abstract |text )?(is )?not available|no (title|abstract|text)( is)?( available| provided| found)?"
+    r"|abstract available from the publisher|in process citation)\W*",
+    re.IGNORECASE,
+)
 
 
 def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None) -> Iterator[Record]:
     """Reads a `.xml` or `.xml.gz` file, citation by citation.
 
     Citations without an abstract or headings are included. The sections of a structured abstract are joined, each after
-    its label, and white space is normalized. Deletion notices at the end of update files and books are counted but not
-    applied. `read_records` reads a baseline and applies its updates.
+    its label, and white space is normalized. Superscripts follow a caret, as in 10^3; subscripts become plain text.
+    Placeholders such as "[Not Available]." are read as empty texts. Titles and abstracts in other languages are counted
+    but not read. Deletion notices at the end of update files and books are counted but not applied. `read_records`
+    reads a baseline and applies its updates.
 
     Args:
         path: The file.
@@ -103,10 +113,12 @@ def read_citations(
                 report.leave_out(reason, f"{path}: {_describe_citation(number, element)}")
                 continue
             try:
-                record = _parse_citation(element)
+                record, unread = _parse_citation(element)
             except ValueError as error:
                 report.problem("malformed record", f"{path}: {_describe_citation(number, element)}: {error}")
                 continue
+            for reason in unread:
+                report.leave_out(reason, f"{path}: {_describe_citation(number, element)}")
             yield record
     if fates is not None and citations != len(fates) and report.left_out.get("damaged file", 0) == damaged:
         raise ValueError(
@@ -148,23 +160,28 @@ def elements(stream: IO[bytes]) -> Iterator[_Element]:
         stream: The decompressed bytes of a file.
 
     Yields:
-        Elements `PubmedArticle`, `PubmedBookArticle` and `DeleteCitation`.
+        Elements `PubmedArticle`, `PubmedBookArticle`, `DeleteCitation`, and `MedlineCitation` of a MedlineCitationSet.
 
     Raises:
         ImportError: If lxml is not installed.
-        ValueError: If it is not a PubmedArticleSet, or an element is larger than `XmlRecords` allows.
+        ValueError: If it is neither a PubmedArticleSet nor a MedlineCitationSet (the message has its text, such as the
+            error of E-utilities), or an element is larger than `XmlRecords` allows.
     """
-    tags = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
+    tags = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "MedlineCitation")
     source = XmlRecords(stream)
     events = import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True)
     has_elements = False
     for _, element in events:
+        parent = element.getparent()
+        if parent is not None and parent.tag == "PubmedArticle":
+            continue
         source.start_record()
         yield element
         element.clear()
         has_elements = True
-    if not has_elements and events.root.tag != "PubmedArticleSet":
-        raise ValueError(f"expected a PubmedArticleSet, got <{events.root.tag}>")
+    if not has_elements and events.root.tag not in _SETS:
+        text = _normalize_space("".join(events.root.itertext()))
+        raise ValueError(f"expected a {' or '.join(_SETS)}, got <{events.root.tag}> {text[:200]}".rstrip())
 
 
 def import_lxml() -> Any:
@@ -181,11 +198,12 @@ def import_lxml() -> Any:
     return etree
 
 
-def _parse_citation(element: _Element) -> Record:
+def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
+    """Returns the record, and names of texts that are not read."""
     # iterchildren is twice as fast as find.
-    citation = _find_child(element, "MedlineCitation")
+    is_old = element.tag == "MedlineCitation"
+    citation = element if is_old else _find_child(element, "MedlineCitation")
     article = _find_child(citation, "Article")
-    title = next(article.iterchildren("ArticleTitle"), None)
     date = _find_child(_find_child(_find_child(article, "Journal"), "JournalIssue"), "PubDate")
     year = next((child.text for child in date.iterchildren("Year")), None)
     if year is None:  # "1976 Dec-1977 Jan", or a season without a year
@@ -196,32 +214,44 @@ def _parse_citation(element: _Element) -> Record:
     if len(headings) != sum(map(len, lists)):
         raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
     names = [_normalize_space(heading.text or "") for heading in headings]
-    return validate_record(
+    unread = ["vernacular title" for _ in article.iterchildren("VernacularTitle")]
+    unread += ["other abstract" for _ in citation.iterchildren("OtherAbstract")]
+    texts = {
+        "title": next(map(_element_text, article.iterchildren("ArticleTitle")), ""),
+        "abstract": next(map(_join_abstract, article.iterchildren("Abstract")), ""),
+    }
+    for name, text in texts.items():
+        texts[name] = _normalize_space(text)
+        if _PLACEHOLDER.fullmatch(text):
+            texts[name] = ""
+            unread.append(f"placeholder instead of the {name}")
+    record = validate_record(
         {
             "pmid": _find_child(citation, "PMID").text,
-            "title": "" if title is None else _normalize_space(_element_text(title)),
-            "abstractText": next((_join_abstract(abstract) for abstract in article.iterchildren("Abstract")), ""),
+            "title": texts["title"],
+            "abstractText": texts["abstract"],
             "year": year,
             # Old exports have some headings without ids.
             "meshUI": [heading.get("UI") or name for heading, name in zip(headings, names, strict=True)],
             "meshMajor": names,
         }
     )
+    return record, unread
 
 
 def _join_abstract(element: _Element) -> str:
     sections = list(element.iterchildren("AbstractText"))
     if len(sections) == 1:
-        return _normalize_space(_element_text(sections[0]))
+        return _element_text(sections[0])
     parts = []
     for section in sections:
         label = section.get("Label", "")
         parts += [label if label != "UNASSIGNED" else "", _element_text(section)]
-    return _normalize_space(" ".join(parts))
+    return " ".join(parts)
 
 
 def _describe_citation(number: int, element: _Element) -> str:
-    return f"citation {number:,} (pmid {element.findtext('MedlineCitation/PMID') or 'unknown'})"
+    return f"citation {number:,} (pmid {next((pmid.text for pmid in element.iter('PMID')), None) or 'unknown'})"
 
 
 def _find_child(element: _Element, tag: str) -> _Element:
@@ -230,8 +260,23 @@ def _find_child(element: _Element, tag: str) -> _Element:
     raise ValueError(f"<{element.tag}> has no <{tag}>, which PubMed's DTD requires")
 
 
-def _element_text(element: _Element) -> str:
-    return "".join(element.itertext()) if len(element) else element.text or ""
+def _element_text(element: _Element, last: str = "") -> str:
+    """Returns the text of an element that follows the character `last`."""
+    if not len(element):
+        return element.text or ""
+    parts = [element.text or ""]
+    last = (element.text or last)[-1:]
+    for child in element:
+        text = _element_text(child, last)
+        if child.tag == "sup":
+            text = raise_text(last, text)
+        elif element.tag.endswith("}msup") and child is element[-1]:
+            text = f"^{text}"
+        elif child.tag not in _INLINE and not child.tag.startswith("{"):  # a block: neither inline nor a formula
+            text = f" {text} "
+        parts += [text, child.tail or ""]
+        last = (child.tail or text or last)[-1:]
+    return "".join(parts)
 
 
 def _normalize_space(text: str) -> str:

@@ -60,7 +60,7 @@ from .files import XmlRecords, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
 from .json_text import check_parts, resolve_codec
 from .report import ReadReport
-from .schema import clean_text
+from .schema import clean_text, raise_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -72,7 +72,8 @@ _BOM = b"\xef\xbb\xbf"
 _MAX_LINE = 1 << 26
 _MAX_RECORD_LINES = 100_000
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
-_MARKUP = re.compile(r"</?(a|em|i|small|sub|sup)( [^<>]*)?>")  # from the ontologies in which definitions originate
+_MARKUP = re.compile(r"</?(a|em|i|small|sub)( [^<>]*)?>")  # from the ontologies in which definitions originate
+_SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
 _ASCII_KEYS = {b"RECTYPE", b"UI", b"MH", b"MN", b"MS", b"ENTRY", b"PRINT ENTRY"}
 
 
@@ -352,9 +353,14 @@ def _parse_json(line: bytes, codec: str) -> Descriptor:
         name=raw["name"],
         terms=lists["synonyms"],
         permuted=[],
-        scope_note=_MARKUP.sub("", definition) if isinstance(definition, str) else definition,
+        scope_note=_strip_markup(definition) if isinstance(definition, str) else definition,
         tree_numbers=lists["tree"],
     )
+
+
+def _strip_markup(text: str) -> str:
+    text = _MARKUP.sub("", text)
+    return _SUPERSCRIPT.sub(lambda match: raise_text(text[: match.start()], match[1]), text)
 
 
 def _iterate_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:

@@ -265,8 +265,8 @@ def _parse_xml(stream: IO[bytes], path: object) -> tuple[list[int], list[int], l
     versions: list[int] = []
     deletions: list[tuple[int, int]] = []
     for element in ReadReport("skip").until_damage(elements(stream), path):
-        if element.tag == "PubmedArticle":
-            pmid = element.find("MedlineCitation/PMID")
+        if element.tag in ("PubmedArticle", "MedlineCitation"):
+            pmid = element.find("PMID" if element.tag == "MedlineCitation" else "MedlineCitation/PMID")
             pmids.append(0 if pmid is None else _parse_pmid(pmid.text))
             version = "" if pmid is None else pmid.get("Version", "")
             versions.append(int(version) if re.fullmatch("[0-9]{1,2}", version) else 1)

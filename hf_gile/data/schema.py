@@ -9,6 +9,7 @@ from reprlib import repr as shortened
 from typing import Any, TypedDict
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
+_RAISED = {"", "st", "nd", "rd", "th", "tm", "r", "\N{REGISTERED SIGN}", "\N{TRADE MARK SIGN}"}  # not exponents
 
 
 class Record(TypedDict):
@@ -112,6 +113,21 @@ def clean_label(text: str) -> str:
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
     return " ".join(text.split())
+
+
+def raise_text(before: str, text: str) -> str:
+    """Writes a superscript as plain text: an exponent follows a caret.
+
+    Args:
+        before: The text before it.
+        text: The superscript.
+
+    Example:
+        >>> "10" + raise_text("10", "-3"), "the 1" + raise_text("the 1", "st"), "[" + raise_text("[", "14") + "C]"
+        ('10^-3', 'the 1st', '[14C]')
+    """
+    is_exponent = before[-1:].isalnum() or before[-1:] in (")", "]")
+    return text if not is_exponent or text.strip().lower() in _RAISED else f"^{text}"
 
 
 def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:

@@ -98,6 +98,61 @@ def test_sections_follow_their_labels_and_markup_keeps_its_text(records_of):
     assert record["abstractText"] == "AIM To see very small 2 mice. RESULTS Mice were β < 5."
 
 
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("10<sup>3</sup> cells/cm<sup>-2</sup>", "10^3 cells/cm^-2"),
+        ("10<i><sup>7</sup></i> and (a+b)<sup>2</sup>", "10^7 and (a+b)^2"),
+        ("H<sub>2</sub>O, PO<sub>4</sub><sup>3-</sup>", "H2O, PO4^3-"),
+        ("<sup>14</sup>C, [<sup>3</sup>H], the 1<sup>st</sup>", "14C, [3H], the 1st"),
+        ("<p>Seals.</p><p>Pumps<br/>leak.</p><list><item>a</item><item>b</item></list>", "Seals. Pumps leak. a b"),
+        (
+            '<math xmlns="http://www.w3.org/1998/Math/MathML"><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo>'
+            "<mn>9</mn></math>",
+            "x^2=9",
+        ),
+    ],
+)
+def test_markup_keeps_its_meaning(records_of, markup, text):
+    abstract = f"<Abstract><AbstractText>{markup}</AbstractText></Abstract>"
+    (record,) = records_of(document(citation(title=markup, abstract=abstract)))
+    assert (record["title"], record["abstractText"]) == (text, text)
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    ["[Not Available].", "[Not Available]", "Not available", "[No title available].", "[In Process Citation]"],
+)
+def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder):
+    other = "<OtherAbstract Language='ger'><AbstractText>Mäuse.</AbstractText></OtherAbstract>"
+    article = citation(title=placeholder, abstract="<VernacularTitle>Über Mäuse</VernacularTitle>")
+    article = article.replace("</MedlineCitation>", f"{other}</MedlineCitation>")
+    report = ReadReport()
+    (record,) = records_of(document(article), report)
+    assert (record["title"], record["abstractText"]) == ("", "")
+    assert report.left_out == {"vernacular title": 1, "other abstract": 1, "placeholder instead of the title": 1}
+
+
+def test_a_title_about_availability_is_a_title(records_of):
+    title = "Not available: drugs in rural clinics."
+    (record,) = records_of(document(citation(title=title)))
+    assert record["title"] == title
+
+
+def test_a_set_of_citations_from_before_2017_is_read(records_of):
+    citations = [citation(pmid).replace("PubmedArticle>", "X>") for pmid in ("5", "7")]
+    content = "".join(text.replace("<X>", "").replace("</X>", "") for text in citations)
+    deletions = "<DeleteCitation><PMID Version='1'>11</PMID></DeleteCitation>"
+    report = ReadReport()
+    records = records_of(f"<MedlineCitationSet>{content}{deletions}</MedlineCitationSet>".encode(), report)
+    assert [record["pmid"] for record in records] == ["5", "7"]
+    assert records[0] == records_of(document(citation()))[0]
+    assert report.left_out == {"notice of deletion": 1}
+    bad = "<MedlineCitation><PMID>13</PMID></MedlineCitation>"
+    with pytest.raises(ValueError, match=r"citation 2 \(pmid 13\): <MedlineCitation> has no <Article>"):
+        records_of(f"<MedlineCitationSet>{citation('5')}{bad}</MedlineCitationSet>".encode())
+
+
 def test_headings_may_hold_separators_and_lack_ids(records_of):
     headings = """<MeshHeadingList>
       <MeshHeading><DescriptorName UI="D1">One; two: three</DescriptorName></MeshHeading>
@@ -189,12 +244,13 @@ def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of)
     [
         (b"", "damaged after 0 records"),
         (b"no XML", "damaged after 0 records"),
-        (b"<html><body/></html>", "expected a PubmedArticleSet, got <html>"),
+        (b"<html><body/></html>", "expected a PubmedArticleSet or MedlineCitationSet, got <html>"),
+        (b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", "got <eFetchResult> ID list is empty!"),
         (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
         (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
         (document(citation("3"), citation("5", title="é")).replace("é".encode(), b"\xe9"), "damaged after 1 rec"),
     ],
-    ids=["empty", "not XML", "another document", "cut off", "NUL", "wrong encoding"],
+    ids=["empty", "not XML", "another document", "error of E-utilities", "cut off", "NUL", "wrong encoding"],
 )
 def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
     with pytest.raises(ValueError, match=rf"a\.xml: .*{message}"):

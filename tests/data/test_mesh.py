@@ -193,9 +193,9 @@ def test_old_files_with_aligned_signs_and_no_record_types_are_read(write_mesh):
 
 
 def test_markup_in_a_definition_is_dropped(write_mesh):
-    definition = "1'<i>S</i>-acid, p < .05 > 0, <a href='b'>see</a> <em>this</em>"
+    definition = "1'<i>S</i>-acid, p < .05 > 0, <a href='b'>see</a> <em>this</em> of 10<sup>3</sup> kg"
     path = write_mesh(json.dumps({"ui": "D3", "name": "Acid", "definition": definition}))
-    assert load_mesh(path, "scope_note").texts == ["Acid: 1'S-acid, p < .05 > 0, see this"]
+    assert load_mesh(path, "scope_note").texts == ["Acid: 1'S-acid, p < .05 > 0, see this of 10^3 kg"]
 
 
 def test_qualifiers_and_supplementary_concepts_are_counted(write_mesh):
