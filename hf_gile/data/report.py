@@ -37,6 +37,7 @@ class ReadReport:
         without_labels: Number of documents returned without labels.
         notes: How the input was read, a line each.
         labels: What the column of labels was taken for, a `LabelColumn`.
+        ids_left_out: Reasons by id of labels that were left out.
 
     Example:
         >>> report = ReadReport(on_error="skip", files=1, records=5)
@@ -57,6 +58,7 @@ class ReadReport:
     without_labels: int = 0
     notes: list[str] = field(default_factory=list)
     labels: Any = field(default=None, compare=False)
+    ids_left_out: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "skip"):
@@ -87,18 +89,22 @@ class ReadReport:
         self.homonyms += other.homonyms
         self.without_labels += other.without_labels
         self.notes += [line for line in other.notes if line not in self.notes]
+        self.ids_left_out |= other.ids_left_out
         for reason, count in other.left_out.items():
             self.left_out[reason] = self.left_out.get(reason, 0) + count
             examples = self.examples.setdefault(reason, [])
             examples += other.examples.get(reason, [])[: 3 - len(examples)]
 
-    def leave_out(self, reason: str, what: str) -> None:
+    def leave_out(self, reason: str, what: str, id: str | None = None) -> None:
         """Counts well-formed input that is not usable.
 
         Args:
             reason: Category to count it under.
             what: Location, for the examples.
+            id: Id of a label, which documents may have.
         """
+        if id is not None:
+            self.ids_left_out[id] = reason
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < 3:

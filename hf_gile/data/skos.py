@@ -1,4 +1,4 @@
-"""Reader of SKOS vocabularies, such as thesauri, as labels.
+"""Reader of vocabularies in RDF, such as thesauri, as labels.
 
     @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
     @prefix ex: <http://example.org/> .
@@ -7,110 +7,63 @@
     ex:2 a skos:Concept ; skos:prefLabel "heart valve"@en ; skos:altLabel "cardiac valve"@en ;
         skos:definition "Keeps blood from flowing back."@en .
 
-The suffix determines the format, with or without `.gz`:
-
-| suffix | format | |
-| --- | --- | --- |
-| `.nt`, `.nq` | N-Triples, N-Quads | read line by line |
-| `.rdf`, `.xml`, `.owl` | RDF/XML | read element by element |
-| `.ttl`, `.trig` | Turtle, TriG | the whole text is in memory while parsing |
-| `.jsonld`, `.json` | JSON-LD | all values are in memory while parsing |
-
-Texts may be literals (`skos:prefLabel "heart"@en`), SKOS-XL labels
-(`skosxl:prefLabel [skosxl:literalForm "heart"@en]`) or nodes with an `rdf:value`, as in some definitions. Only texts in
-the requested languages and links between concepts are stored in memory.
+Besides SKOS and SKOS-XL, the kinds in `rdf_profiles` are read: GND, MeSH RDF, MADS/RDF, schema.org and OWL. `rdf` has
+the file formats. Only texts in the requested languages and links between concepts are stored in memory.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import warnings
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from gzip import BadGzipFile
-from io import BufferedIOBase
-from pathlib import Path, PurePosixPath
-from reprlib import repr as shortened
-from typing import IO, TYPE_CHECKING, Any
-from xml.parsers import expat
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from typing import Any
 
-from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
-from .files import data_suffix, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
-from .json_text import check_parts
+from .rdf import find_rdf, parse_rdf
+from .rdf_profiles import (
+    NO_LABELS,
+    PROFILES,
+    Profile,
+    expand,
+    is_retired_class,
+    link_role,
+    local_name,
+    retired_values,
+    shorten,
+)
 from .report import ReadReport
-from .schema import clean_text
-
-if TYPE_CHECKING:
-    from rdflib.store import Store
+from .schema import clean_label, clean_text
 
 DESCRIPTIONS = ("alt_labels", "definition", "broader")
 """Possible parts of the description of a concept."""
 
-FORMATS = {
-    ".nt": "nt",
-    ".nq": "nquads",
-    ".rdf": "xml",
-    ".xml": "xml",
-    ".owl": "xml",
-    ".ttl": "turtle",
-    ".trig": "trig",
-    ".jsonld": "json-ld",
-    ".json": "json-ld",
-}
-"""rdflib format names by file suffix."""
-
-_MAX_ENTITY = 256
-_MAX_URI = 8192
-_FEW_STATEMENTS = 100_000
-_MAX_LINE = 1 << 18
-"""Maximum bytes of an N-Triples line: rdflib searches the line again for every 2 KB that it reads."""
-_MAX_PARTS = 5000
-_SKOS = "http://www.w3.org/2004/02/skos/core#"
-_XL = "http://www.w3.org/2008/05/skos-xl#"
-_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_DEPRECATED = "http://www.w3.org/2002/07/owl#deprecated"
-_TEXTS = {
-    f"{_SKOS}prefLabel": "name",
-    f"{_XL}prefLabel": "name",
-    f"{_SKOS}altLabel": "alt_label",
-    f"{_XL}altLabel": "alt_label",
-    f"{_SKOS}definition": "definition",
-    f"{_SKOS}scopeNote": "scope_note",
-    f"{_XL}literalForm": "text",
-    f"{_RDF}value": "text",
-}
-_LINKS = {  # and whether they are inverse
-    f"{_SKOS}broader": ("broader", False),
-    f"{_SKOS}narrower": ("broader", True),
-    f"{_SKOS}inScheme": ("scheme", False),
-    f"{_SKOS}topConceptOf": ("scheme", False),
-    f"{_SKOS}hasTopConcept": ("scheme", True),
-}
+_MAX_COUNTED = 1000  # classes and properties, for messages
+_PATHS = " ".join(path for profile in PROFILES for paths in profile[2:5] for path in paths)
+_STEPS = {expand(step): step for step in re.split("[ /]", _PATHS)}
+_NAMES = {path for profile in PROFILES for paths in profile.names for path in paths.split()}
 
 
 def load_skos(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     language: str | Iterable[str] = "en",
-    describe: str | Iterable[str] = (),
+    describe: str | Iterable[str] = "definition",
     scheme: str | None = None,
     report: ReadReport | None = None,
 ) -> LabelSet:
     """Reads concepts as a label set. URIs are label ids, alternative labels synonyms, and `broader` has the parents.
 
-    Concepts without a URI, deprecated concepts and concepts without a name in the languages are skipped and counted. Of
-    several names in a language, the alphabetically first is used. If concepts have the same name and description, a
-    text that distinguishes them is appended to the description: the name of the broader concept, or else the
-    definition, the alternative labels, the notation or the last part of the URI. The report counts these concepts.
-
-    rdflib parses about 40,000 statements per second of N-Triples, fewer of Turtle and half as many of RDF/XML. Use
-    N-Triples for large vocabularies, if available.
+    In SKOS, a concept is a member of `skos:Concept` or a subclass, has a broader or narrower concept, or is in a scheme
+    and has a preferred label. Concepts without a URI, deprecated concepts and concepts without a name in the languages
+    are skipped and counted. Of several names in a language, the alphabetically first is used. If concepts have the same
+    name and description, a broader concept, the definition, alternative labels, notation or URI is appended to their
+    descriptions.
 
     Args:
-        paths: Files and folders (not searched recursively) of a vocabulary.
+        paths: Files, with any name, and folders (not searched recursively) of a vocabulary.
         language: Language tags in order of preference. `"en"` matches `en-GB` if `en` is missing. Untagged texts are
             used if there is no text in any of the languages.
         describe: Parts of the descriptions, in order: any of `"alt_labels"`, `"definition"` (or else the scope note)
@@ -125,305 +78,317 @@ def load_skos(
     Raises:
         ImportError: If rdflib is not installed.
         FileNotFoundError: If a path does not exist.
-        ValueError: If a path has no file of a known format, `describe` is invalid, or no concept is usable; also if a
+        ValueError: If a folder has no file of a known format, `describe` is invalid, or no concept is usable; also if a
             file is malformed, unless the report says to skip, which keeps everything before the damage.
     """
     report = ReadReport() if report is None else report
     requested = check_choices(describe, DESCRIPTIONS)
-    vocabulary = _Vocabulary([language] if isinstance(language, str) else list(language))
-    files = _find_files(paths)
+    statements = _Statements([language] if isinstance(language, str) else list(language))
+    files = find_rdf(paths)
     for path in files:
-        report.files += 1
-        _read_file(path, vocabulary, report)
+        parse_rdf(path, statements.add, report)
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
+    vocabulary = _choose_vocabulary(statements)
     labels, hints = [], {}
     for concept in sorted(vocabulary.concepts, key=_natural_key):
         reason = vocabulary.reason_to_skip(concept, scheme)
         if reason is not None:
-            report.leave_out(reason, concept)
+            report.leave_out(reason, concept, concept)
             continue
-        name = vocabulary.name(concept)
-        broader = vocabulary.broader_names(concept)
-        definitions = vocabulary.texts("definition", concept) or vocabulary.texts("scope_note", concept)
-        alt_labels = tuple(text for text in vocabulary.texts("alt_label", concept) if text != name)
-        texts = {
-            "alt_labels": "; ".join(alt_labels),
-            "definition": "".join(definitions[:1]),
-            "broader": " > ".join(broader),
-        }
-        notation = min(vocabulary.notations.get(concept, [""]))
-        last_part = re.split("[/#:]", concept.rstrip("/#:"))[-1]
-        hints[concept] = ["".join(broader[-1:]), texts["definition"], texts["alt_labels"], notation, last_part]
+        label, hints[concept] = vocabulary.label(concept, requested)
         try:
-            for text in (concept, name, texts["broader"], *hints[concept]):
+            for text in (concept, label.name, label.description, *label.synonyms, *hints[concept]):
                 clean_text(text, "a text")
         except ValueError as error:
             report.problem("malformed record", f"{source}: {concept}: {error}")
             continue
         report.records += 1
-        description = join_descriptions(texts[choice] for choice in requested)
-        labels.append(Label(concept, name, description, synonyms=alt_labels, broader=vocabulary.broader(concept)))
+        labels.append(label)
     if not labels:
         raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
+    vocabulary.add_notes(report)
     return distinguish(labels, hints, report, source)
 
 
-class _Vocabulary:
+def _choose_vocabulary(statements: _Statements) -> _Vocabulary:
+    """Returns the first kind of vocabulary that has names, in any language."""
+    vocabularies = [_Vocabulary(statements, profile) for profile in PROFILES]
+    return next((candidate for candidate in vocabularies if candidate.is_present()), vocabularies[0])
+
+
+class _Statements:
     """The statements needed for labels."""
 
     def __init__(self, languages: list[str]) -> None:
         if not languages or not all(isinstance(tag, str) and tag for tag in languages):
             raise ValueError(f'language must be a tag such as "en", or several, got {languages!r}')
         self.languages = [tag.lower() for tag in languages]
-        self.statements = 0
-        self.concepts: set[str] = set()
-        self.deprecated: set[str] = set()
+        self.retired: set[str] = set()
+        self.containers: set[str] = set()  # schemes and collections
+        self.members: dict[str, set[str]] = defaultdict(set)  # by class
         self.notations: dict[str, list[str]] = defaultdict(list)
-        # Texts of a role by subject, as (rank of the language, whether regional, tag, text), or nodes that have a text.
-        self.stated: dict[str, dict[str, list[tuple[int, bool, str, str] | str]]] = {
-            role: defaultdict(list) for role in _TEXTS.values()
-        }
-        self.links: dict[str, dict[str, set[str]]] = {role: defaultdict(set) for role, _ in _LINKS.values()}
-        self.tags: Counter[str] = Counter()
+        self.links: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))  # by role
+        # By step of a path: texts as (rank of the language, whether regional, tag, text), or resources that lead on.
+        self.texts: dict[str, dict[str, list[tuple[int, bool, str, str] | str]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        self.in_other_languages: dict[str, set[str]] = defaultdict(set)
+        self.tags: dict[str, Counter[str]] = defaultdict(Counter)
+        self.properties: Counter[str] = Counter()  # with texts
+        self._actions: dict[Any, Callable[[str, Any], None] | None] = {}
 
-    def add_text(self, role: str, subject: str, text: str, tag: str) -> None:
-        """Stores a text if it is usable."""
-        text, tag = " ".join(text.split()), tag.lower()
-        if role in ("name", "text"):
-            self.tags[tag] += 1
+    def add(self, subject: Any, predicate: Any, value: Any) -> None:
+        """Stores a statement if it is needed."""
+        if predicate not in self._actions:
+            self._actions[predicate] = self._action(str(predicate))
+        action = self._actions[predicate]
+        if action is not None:
+            action(_name(subject), value)
+
+    def _action(self, predicate: str) -> Callable[[str, Any], None] | None:
+        """Returns what stores the statements of a property."""
+        if predicate == expand("rdf:type"):
+            return self._add_class
+        if predicate == expand("skos:notation"):
+            return lambda subject, value: self.notations[subject].append(str(value))
+        if predicate == expand("skos:member"):
+            return lambda subject, value: self.containers.add(subject)
+        if link := link_role(predicate):
+            return partial(self._add_link, *link)
+        if values := retired_values(predicate):
+            return partial(self._add_status, values)
+        return partial(self._add_text, _find_step(predicate), predicate)
+
+    def _add_class(self, subject: str, value: Any) -> None:
+        uri = sys.intern(_normalize(str(value)))
+        if NO_LABELS.search(uri):
+            self.containers.add(subject)
+        if is_retired_class(uri):
+            self.retired.add(subject)
+        # SKOS-XL labels are many, and none is a concept.
+        if uri != expand("skosxl:Label") and (len(self.members) < _MAX_COUNTED or uri in self.members):
+            self.members[uri].add(subject)
+
+    def _add_link(self, role: str, is_inverse: bool, subject: str, value: Any) -> None:
+        start, end = (_name(value), subject) if is_inverse else (subject, _name(value))
+        self.links[role][start].append(end)
+
+    def _add_status(self, values: re.Pattern[str], subject: str, value: Any) -> None:
+        if values.fullmatch(local_name(str(value).strip())):
+            self.retired.add(subject)
+
+    def _add_text(self, step: str | None, predicate: str, subject: str, value: Any) -> None:
+        if not hasattr(value, "language"):  # not a literal
+            if step is not None:
+                self.texts[step][subject].append(_name(value))
+            return
+        if len(self.properties) < _MAX_COUNTED or predicate in self.properties:
+            self.properties[predicate] += 1
+        if step is None:
+            return
+        text, tag = clean_label(str(value)), sys.intern((value.language or "").lower())
+        self.tags[step][tag] += 1
         if not text:
             return
         if not tag:
-            self.stated[role][subject].append((len(self.languages), False, tag, text))
+            self.texts[step][subject].append((len(self.languages), False, tag, text))
             return
         for rank, language in enumerate(self.languages):
             if tag == language or tag.startswith(f"{language}-"):
-                self.stated[role][subject].append((rank, tag != language, tag, text))
+                self.texts[step][subject].append((rank, tag != language, tag, text))
                 return
+        if step in _NAMES:
+            self.in_other_languages[step].add(subject)
 
-    def texts(self, role: str, subject: str) -> list[str]:
-        """Returns the texts of a concept in the best available language, plain tags before regional tags."""
-        result: set[tuple[int, bool, str, str] | str] = set()
-        for value in self.stated[role].get(subject, ()):
-            result.update(self.stated["text"].get(value, ()) if isinstance(value, str) else [value])
-        ranked = sorted(value for value in result if not isinstance(value, str))
-        return list(dict.fromkeys(text for rank, _, _, text in ranked if rank == ranked[0][0]))
 
-    def name(self, concept: str) -> str:
-        """Returns the name, or an empty string."""
-        return next(iter(self.texts("name", concept)), "")
+class _Vocabulary:
+    """The concepts of a kind of vocabulary."""
+
+    def __init__(self, statements: _Statements, profile: Profile) -> None:
+        self.statements, self.profile = statements, profile
+        self.concepts = self._find_concepts() - statements.containers
+        self.substitutes: Counter[str] = Counter()  # properties with names, other than the usual
+
+    def _find_concepts(self) -> set[str]:
+        statements, usual = self.statements, self.profile.names[0]
+        if not self.profile.classes:
+            steps = usual.split()
+            return {name for step in steps for name in (*statements.texts[step], *statements.in_other_languages[step])}
+        classes = self._add_subclasses({expand(name) for name in self.profile.classes.split()})
+        members = set().union(*(statements.members.get(name, ()) for name in classes))
+        if self.profile is not PROFILES[0]:
+            return members
+        implied: set[str] = set()
+        for role in ("broader", "ancestors"):
+            for start, ends in statements.links[role].items():
+                implied.update((start, *ends))
+        in_scheme = set(statements.links["scheme"])
+        if members:
+            in_scheme.difference_update(*(found for name, found in statements.members.items() if name not in classes))
+        return members | {name for name in implied | in_scheme if self._is_named(usual, name)}
+
+    def _add_subclasses(self, classes: set[str]) -> set[str]:
+        subclasses = defaultdict(list)
+        for start, ends in self.statements.links["subclass"].items():
+            for end in ends:
+                subclasses[end].append(start)
+        waiting = list(classes)
+        while waiting:
+            new = set(subclasses.get(waiting.pop(), ())) - classes
+            classes |= new
+            waiting += new
+        return classes
+
+    def is_present(self) -> bool:
+        """Checks whether a concept has a name in any language."""
+        return any(self._is_named(paths, concept) for concept in self.concepts for paths in self.profile.names)
+
+    def _is_named(self, paths: str, subject: str) -> bool:
+        """Checks whether there is a name in any language."""
+        statements = self.statements
+        steps = [path.split("/")[0] for path in paths.split()]
+        return any(
+            subject in statements.texts.get(step, ()) or subject in statements.in_other_languages.get(step, ())
+            for step in steps
+        )
+
+    def _texts(self, paths: str, subject: str) -> list[str]:
+        """Returns texts in the best available language, plain tags before regional tags."""
+        result: list[tuple[int, bool, str, str]] = []
+        for steps in _split(paths):
+            values: Iterable[Any] = [subject]
+            for step in steps:
+                texts = self.statements.texts.get(step, {})
+                values = [value for name in values if isinstance(name, str) for value in texts.get(name, ())]
+            result += [value for value in values if not isinstance(value, str)]
+        result.sort()
+        return list(dict.fromkeys(text for rank, _, _, text in result if rank == result[0][0]))
+
+    def _name(self, concept: str) -> tuple[str, str]:
+        """Returns the name, or an empty string, and the paths where it is."""
+        for paths in self.profile.names:
+            if texts := self._texts(paths, concept):
+                return texts[0], paths
+            if self._is_named(paths, concept):
+                break
+        return "", ""
 
     def reason_to_skip(self, concept: str, scheme: str | None) -> str | None:
         """Returns the reason why a concept is not a usable label, or None."""
         if concept.startswith("_:"):
             return "without a URI"
-        if concept in self.deprecated:
+        if concept in self.statements.retired:
             return "deprecated"
-        if scheme is not None and scheme not in self.links["scheme"].get(concept, ()):
+        if scheme is not None and scheme not in self.statements.links["scheme"].get(concept, ()):
             return "in another scheme"
-        return None if self.name(concept) else f"without a name in {self.format_languages()}"
+        if self._name(concept)[0]:
+            return None
+        is_named = any(self._is_named(paths, concept) for paths in self.profile.names)
+        return f"without a name in {self._format_languages()}" if is_named else "without a name"
 
-    def broader(self, concept: str) -> tuple[str, ...]:
-        """Returns the parents of a concept."""
-        return tuple(sorted((self.links["broader"].get(concept, set()) & self.concepts) - {concept}, key=_natural_key))
+    def label(self, concept: str, requested: Iterable[str]) -> tuple[Label, list[str]]:
+        """Returns the label of a usable concept, and texts that distinguish it from others with its name."""
+        name, paths = self._name(concept)
+        if paths != self.profile.names[0]:
+            self.substitutes[paths] += 1
+        synonyms = [text for paths in self.profile.synonyms for text in self._texts(paths, concept)]
+        definitions = (self._texts(paths, concept) for paths in self.profile.definitions)
+        usual_synonyms = self._texts(self.profile.synonyms[0], concept)
+        texts = {
+            "alt_labels": "; ".join(text for text in usual_synonyms if text != name),
+            "definition": next((texts[0] for texts in definitions if texts), ""),
+        }
+        if "broader" in requested:
+            texts["broader"] = " > ".join(reversed(list(self._ancestor_names(concept))))
+        label = Label(
+            concept,
+            name,
+            join_descriptions(texts[choice] for choice in requested),
+            synonyms=tuple(dict.fromkeys(text for text in synonyms if text != name)),
+            broader=self._parents(concept),
+        )
+        parent = next(self._ancestor_names(concept), "")
+        notation = min(self.statements.notations.get(concept, [""]))
+        return label, [parent, texts["definition"], texts["alt_labels"], notation, local_name(concept)]
 
-    def broader_names(self, concept: str) -> list[str]:
-        """Returns the names of ancestors, from the top."""
-        path, seen = [], {concept}
-        while parents := [parent for parent in self.broader(concept) if parent not in seen]:
+    def _parents(self, concept: str) -> tuple[str, ...]:
+        links = self.statements.links
+        parents = self._select(links[self.profile.parents].get(concept, ()), concept)
+        if not parents and (ancestors := self._select(links["ancestors"].get(concept, ()), concept)):
+            higher = {name for ancestor in ancestors for name in links["ancestors"].get(ancestor, ())}
+            parents = ancestors - higher or ancestors
+        return tuple(sorted(parents, key=_natural_key) if len(parents) > 1 else parents)
+
+    def _select(self, names: Iterable[str], concept: str) -> set[str]:
+        return {name for name in names if name in self.concepts and name != concept}
+
+    def _ancestor_names(self, concept: str) -> Iterator[str]:
+        """Yields the names of ancestors up to the top."""
+        seen = {concept}
+        while parents := [parent for parent in self._parents(concept) if parent not in seen]:
             concept = parents[0]
             seen.add(concept)
-            path.append(self.name(concept))
-        return [name for name in reversed(path) if name]
+            if name := self._name(concept)[0]:
+                yield name
 
-    def format_languages(self) -> str:
-        """Formats the requested languages."""
-        return " or ".join(self.languages)
+    def _format_languages(self) -> str:
+        return " or ".join(self.statements.languages)
+
+    def add_notes(self, report: ReadReport) -> None:
+        """Reports the kind of vocabulary and properties of names, if they are unusual."""
+        if self.profile is not PROFILES[0]:
+            report.note(f"read as {self.profile.title}")
+        for paths, count in self.substitutes.items():
+            report.note(f"{count:,} names are from {paths}")
 
     def summary(self, scheme: str | None) -> str:
         """Summarizes the content for the message that no concept is usable."""
-        tags = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in self.tags.most_common(30))
-        languages = self.format_languages()
-        text = f"{len(self.concepts):,} concepts; names requested in {languages}, available in {tags or 'none'}"
+        statements = self.statements
+        steps = {path.split("/")[-1] for paths in self.profile.names for path in paths.split()}
+        tags = sum((statements.tags[step] for step in steps), Counter[str]())
+        listed = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in tags.most_common(30))
+        text = (
+            f"{len(self.concepts):,} concepts; names requested in {self._format_languages()}, available in "
+            f"{listed or 'none'}"
+        )
+        if not self.is_present():
+            classes = Counter({name: len(found) for name, found in statements.members.items()})
+            text += (
+                f"; expected {', '.join(profile.title for profile in PROFILES)}, got the classes {_format(classes)} "
+                f"and texts in {_format(statements.properties)}: convert it to SKOS, or to a table with the columns "
+                "id and name"
+            )
         if scheme is not None:
-            schemes = sorted(set().union(*self.links["scheme"].values()))
+            schemes = sorted({name for names in statements.links["scheme"].values() for name in names})
             text += f"; scheme requested {scheme}, available {', '.join(schemes[:30]) or 'none'}"
         return text
 
 
-def _read_file(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
-    with needs_extra("data", "load_skos"):
-        from rdflib import Graph
-        from rdflib.parser import PythonInputSource
-    before = vocabulary.statements
-    kind = FORMATS[data_suffix(path)]
-    # Relative URIs depend neither on the folder nor on compression.
-    base = PurePosixPath("/", path.with_suffix("").name if path.suffix.lower() == ".gz" else path.name).as_uri()
-    try:
-        if kind == "xml":
-            _check_entities(path)
-        with open_binary(path, in_memory=kind != "nt") as stream, warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # the parsers of rdflib use deprecated functions of rdflib
-            if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
-                stream.seek(0)
-            source: Any = stream
-            if kind == "json-ld":
-                source = PythonInputSource(_load_json(stream), base)
-            elif kind == "nt":
-                source = _Lines(stream)
-            Graph(store=_make_store(vocabulary, _max_statements(path))).parse(source, format=kind, publicID=base)
-        if vocabulary.statements == before:
-            raise ValueError("no statements")
-    except Exception as error:  # invalid data can raise any exception
-        if isinstance(error, (OSError, MemoryError)) and not isinstance(error, BadGzipFile):
-            raise
-        report.problem("damaged file", f"{path}: {' '.join(str(error).split())[:300]}")
+def _name(node: Any) -> str:
+    """Returns the URI, or a name of a blank node."""
+    return sys.intern(_normalize(str(node)) if hasattr(node, "defrag") else f"_:{node}")
 
 
-class _Lines(BufferedIOBase):
-    """A stream that refuses lines that are too long."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.length = stream, 0
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Reads `size` bytes."""
-        data = self.stream.read(-1 if size is None else size)
-        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
-        self.length = len(data) - 1 - end + (self.length if end < 0 else 0)
-        if self.length > _MAX_LINE:
-            raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
-        return data
+def _normalize(uri: str) -> str:
+    return uri.replace("https://schema.org/", "http://schema.org/", 1)
 
 
-def _check_entities(path: Path) -> None:
-    """Refuses entities longer than a prefix, since rdflib takes hours to expand nested entities."""
-    declared: set[str] = set()
-    inside: list[str] = []
-    parts = 0
-
-    def declare(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
-        if value is not None and (is_parameter or "&" in value or len(value) > _MAX_ENTITY):
-            raise ValueError(
-                f"the entity {shortened(name)} is not a short text, like an XML bomb; replace it by its value"
-            )
-        declared.add(name)
-
-    def start(name: str, _: object) -> None:
-        nonlocal parts
-        inside[:], parts = [name], 0
-
-    def add(_: str) -> None:
-        nonlocal parts
-        parts += 1
-        if parts > _MAX_PARTS:  # each is appended by copying the previous ones
-            raise ValueError(f"a text of <{inside[0][:80]}> has more than {_MAX_PARTS:,} lines and entities")
-
-    parser = expat.ParserCreate()
-    parser.EntityDeclHandler, parser.StartElementHandler, parser.CharacterDataHandler = declare, start, add
-    with open_binary(path) as stream:
-        while (declared or not inside) and (data := stream.read(1 << 16)):
-            try:
-                parser.Parse(data)
-            except expat.ExpatError:
-                return  # rdflib reports the error
+def _find_step(predicate: str) -> str | None:
+    """Returns the step of the paths that a property is."""
+    predicate = _normalize(predicate)
+    for uri, step in _STEPS.items():
+        if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1])):
+            return step
+    return None
 
 
-def _max_statements(path: Path) -> int:
-    """Returns the largest number of statements: a file has more bytes than statements, compressed or not."""
-    return max(_FEW_STATEMENTS, path.stat().st_size)
+@cache
+def _split(paths: str) -> list[list[str]]:
+    return [path.split("/") for path in paths.split()]
 
 
-def _make_store(vocabulary: _Vocabulary, max_statements: int) -> Store:
-    from rdflib import BNode, Literal
-    from rdflib.store import Store
-
-    def name(node: object) -> str:
-        return f"_:{node}" if isinstance(node, BNode) else str(node)
-
-    class Statements(Store):
-        """Store that receives the statements of rdflib parsers; an indexed graph needs many times the memory."""
-
-        context_aware = graph_aware = True
-        statements = 0
-
-        def add(self, triple: Any, context: Any, quoted: bool = False) -> None:
-            vocabulary.statements += 1
-            self.statements += 1
-            if self.statements > max_statements:
-                raise ValueError(
-                    f"more than {max_statements:,} statements, more than its bytes, like a decompression bomb; if you "
-                    "trust it, decompress it first"
-                )
-            subject, predicate, value = triple
-            predicate = str(predicate)
-            for node in (subject, predicate, () if isinstance(value, Literal) else value):
-                if len(node) > _MAX_URI:  # a prefix may expand to a million characters
-                    raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
-            if predicate in _TEXTS:
-                role = _TEXTS[predicate]
-                if isinstance(value, Literal):
-                    vocabulary.add_text(role, name(subject), str(value), value.language or "")
-                else:
-                    vocabulary.stated[role][name(subject)].append(name(value))
-            elif predicate in _LINKS:
-                role, reverse = _LINKS[predicate]
-                start, end = (value, subject) if reverse else (subject, value)
-                vocabulary.links[role][name(start)].add(name(end))
-            elif predicate == f"{_RDF}type" and str(value) == f"{_SKOS}Concept":
-                vocabulary.concepts.add(name(subject))
-            elif predicate == f"{_SKOS}notation":
-                vocabulary.notations[name(subject)].append(str(value))
-            elif predicate == _DEPRECATED and str(value).lower() in ("true", "1"):
-                vocabulary.deprecated.add(name(subject))
-
-        def add_graph(self, graph: object) -> None:
-            """Ignored: named graphs are merged."""
-
-        def remove_graph(self, graph: object) -> None:
-            """Ignored: named graphs are merged."""
-
-    return Statements()
-
-
-def _load_json(stream: IO[bytes]) -> Any:
-    """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
-    text = stream.read()
-    check_parts(text)
-    data = json.loads(text)
-    values = [data]
-    while values:
-        value = values.pop()
-        if isinstance(value, list):
-            values += value
-        elif isinstance(value, dict):
-            for key in {"@context", "@import"} & set(value):
-                contexts = value[key] if isinstance(value[key], list) else [value[key]]
-                for context in contexts:
-                    if isinstance(context, str):
-                        raise ValueError(
-                            f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
-                        )
-            values += value.values()
-    return data
-
-
-def _find_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    result: dict[Path, None] = {}
-    for name in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        path = Path(name)
-        if name == "" or not path.exists():  # Path("") is the current folder
-            raise FileNotFoundError(f"no file or folder {str(name)!r} (in {Path.cwd()})")
-        files = sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
-        readable = [file for file in files if data_suffix(file) in FORMATS]
-        if not readable:
-            raise ValueError(f"nothing to read at {path}: expected {', '.join(FORMATS)}, each with or without .gz")
-        result.update(dict.fromkeys(file.resolve() for file in readable))
-    if not result:
-        raise ValueError("paths must name at least one file or folder, got none")
-    return list(result)
+def _format(counts: Counter[str]) -> str:
+    return ", ".join(f"{shorten(name)} ({count:,})" for name, count in counts.most_common(10)) or "none"
 
 
 def _natural_key(uri: str) -> list[Any]:

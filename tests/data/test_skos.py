@@ -2,11 +2,12 @@ import gzip
 import json
 import sys
 import warnings
+import zipfile
 
 import pytest
 
 from hf_gile.data import ReadReport
-from hf_gile.data.skos import DESCRIPTIONS, FORMATS, load_skos
+from hf_gile.data.skos import DESCRIPTIONS, load_skos
 
 rdflib = pytest.importorskip("rdflib", reason="SKOS is read by rdflib: pip install 'hf-gile[data]'")
 
@@ -25,13 +26,16 @@ ex:10 a skos:Concept ; skos:inScheme ex:organs ; skos:prefLabel "heart"@en, "Her
 ex:11 a skos:Concept ; skos:inScheme ex:organs ; skos:broader ex:10 ; skos:prefLabel "heart valve"@en, "Herzklappe"@de ;
     skos:definition "Keeps blood from\\n flowing back."@en ; skos:scopeNote "Not of veins."@en .
 """
-EMPTY = {
-    "nt": "\n",
-    "nquads": "\n",
-    "xml": '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>',
-    "turtle": HEAD,
-    "trig": HEAD,
-    "json-ld": "[]",
+FORMATS = {
+    ".nt": "nt",
+    ".nq": "nquads",
+    ".rdf": "xml",
+    ".owl": "xml",
+    ".ttl": "turtle",
+    ".n3": "n3",
+    ".trig": "trig",
+    ".jsonld": "json-ld",
+    ".json": "json-ld",
 }
 
 
@@ -85,9 +89,29 @@ def test_every_format_gives_the_same_labels(written, suffix):
     assert load_skos(written(marked, f"d{suffix}"), "en", DESCRIPTIONS) == expected
 
 
+@pytest.mark.parametrize("kind", ["nt", "xml", "turtle", "json-ld"])
+@pytest.mark.parametrize("name", ["a.rdf", "a.nt", "a.ttl", "a.txt", "a"])
+def test_the_content_determines_the_format(written, kind, name):
+    expected = load_skos(written(HEAD + HEART, "right.ttl"))
+    content = in_format(HEAD + HEART, kind)
+    assert load_skos(written("# a comment\n\n" + content if kind in ("nt", "turtle") else content, name)) == expected
+
+
+def test_a_zip_archive_of_a_single_file_is_read(written, tmp_path):
+    path = tmp_path / "stw.ttl.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("stw.ttl", HEAD + HEART)
+    assert load_skos(path) == load_skos(written(HEAD + HEART))
+    assert load_skos(tmp_path).names == ["organ", "heart", "heart valve"]
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("more.ttl", HEAD)
+    with pytest.raises(ValueError, match=r"is an archive of 2 files \(stw\.ttl, more\.ttl\)"):
+        load_skos(path)
+
+
 def test_labels_are_concepts_sorted_by_uri_in_natural_order(labels_of):
     report = ReadReport()
-    labels = labels_of(HEART, report=report)
+    labels = labels_of(HEART, describe=(), report=report)
     assert labels.ids == ["http://example.org/2", "http://example.org/10", "http://example.org/11"]
     assert labels.texts == ["organ", "heart", "heart valve"]
     assert str(report) == "3 records from 1 file; left out: none"
@@ -101,6 +125,8 @@ def test_natural_order_handles_numbers_of_any_length(labels_of):
 
 
 def test_the_description_has_the_chosen_parts_in_the_chosen_order(texts_of):
+    described = ["organ", "heart: Of all animals", "heart valve: Keeps blood from flowing back"]
+    assert texts_of(HEART) == texts_of(HEART, "en", "definition") == described
     assert texts_of(HEART, "en", "alt_labels") == ["organ", "heart: cor; pump", "heart valve"]
     assert texts_of(HEART, "en", ["broader"]) == ["organ", "heart: organ", "heart valve: organ > heart"]
     assert texts_of(HEART, "en", ("definition", "alt_labels", "broader")) == [
@@ -110,8 +136,8 @@ def test_the_description_has_the_chosen_parts_in_the_chosen_order(texts_of):
     ]
 
 
-def test_alternative_labels_become_synonyms(labels_of):
-    assert [label.synonyms for label in labels_of(HEART)] == [(), ("cor", "pump"), ()]
+def test_alternative_and_hidden_labels_become_synonyms(labels_of):
+    assert [label.synonyms for label in labels_of(HEART)] == [(), ("cor", "pump", "haert"), ()]
     assert [label.synonyms for label in labels_of(HEART, language="de")] == [(), ("Pumpe",), ()]
     assert [label.synonyms for label in labels_of(NAMES)] == [("paint", "dye")]
 
@@ -192,6 +218,173 @@ def test_unusable_concepts_are_skipped_and_counted(labels_of):
     assert report.examples["deprecated"] == ["http://example.org/1"]
 
 
+DEPRECATIONS = [
+    "owl:deprecated 'true'",
+    "owl:deprecated 'True'",
+    "owl:deprecated 1",
+    "<http://publications.europa.eu/ontology/euvoc#status> <http://a.org/concept-status/DEPRECATED>",
+    "<http://www.w3.org/ns/adms#status> <http://purl.org/adms/status/Withdrawn>",
+    "<http://purl.org/linked-data/registry#status> <http://purl.org/linked-data/registry#statusRetired>",
+    "<http://aims.fao.org/aos/agrontology#hasStatus> 'Deprecated'",
+    "<http://www.w3.org/2003/06/sw-vocab-status/ns#term_status> 'archaic'",
+    "<http://purl.org/dc/terms/isReplacedBy> ex:2",
+    "a owl:DeprecatedClass",
+]
+
+
+@pytest.mark.parametrize("statement", DEPRECATIONS)
+def test_retired_concepts_are_left_out_with_their_ids(labels_of, statement):
+    report = ReadReport()
+    labels = labels_of(f"ex:1 a skos:Concept ; skos:prefLabel 'a'@en ; {statement} . {CONCEPT_2}", report=report)
+    assert labels.names == ["b"]
+    assert report.ids_left_out == {"http://example.org/1": "deprecated"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "owl:deprecated 0",
+        "<http://publications.europa.eu/ontology/euvoc#status> <http://a.org/concept-status/CURRENT>",
+        "<http://purl.org/dc/terms/replaces> ex:2",
+    ],
+)
+def test_current_concepts_are_read(labels_of, statement):
+    labels = labels_of(f"ex:1 a skos:Concept ; skos:prefLabel 'a'@en ; {statement} . {CONCEPT_2}")
+    assert labels.names == ["a", "b"]
+
+
+CONCEPT_2 = "ex:2 a skos:Concept ; skos:prefLabel 'b'@en ."
+UNTYPED = {
+    "in a scheme": "ex:1 skos:inScheme ex:s . ex:2 skos:inScheme ex:s .",
+    "top of a scheme": "ex:s skos:hasTopConcept ex:1 . ex:2 skos:topConceptOf ex:s .",
+    "linked": "ex:2 skos:broader ex:1 .",
+    "linked from above": "ex:1 skos:narrower ex:2 .",
+    "of a subclass": "ex:A rdfs:subClassOf ex:B . ex:B rdfs:subClassOf skos:Concept . ex:1 a ex:A . ex:2 a ex:B .",
+    "of another class": "ex:1 a ex:Topic ; skos:inScheme ex:s . ex:2 a ex:Topic ; skos:inScheme ex:s .",
+}
+
+
+@pytest.mark.parametrize("links", UNTYPED.values(), ids=UNTYPED)
+def test_concepts_may_be_without_their_class(labels_of, links):
+    others = """
+    ex:s a skos:ConceptScheme ; skos:prefLabel "things"@en .
+    ex:c a skos:Collection ; skos:prefLabel "both"@en ; skos:inScheme ex:s ; skos:member ex:1, ex:2 .
+    ex:d skos:prefLabel "untyped collection"@en ; skos:inScheme ex:s ; skos:member ex:1 .
+    ex:e a <http://purl.org/iso25964/skos-thes#ThesaurusArray> ; skos:prefLabel "array"@en ; skos:inScheme ex:s .
+    """
+    labels = labels_of(f"{PREFIXES} {others} ex:1 skos:prefLabel 'heart'@en . ex:2 skos:prefLabel 'valve'@en . {links}")
+    assert labels.names == ["heart", "valve"]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "ex:2 skos:broaderTransitive ex:1 .",
+        "ex:1 skos:narrowerTransitive ex:2 .",
+        "ex:2 <http://purl.org/iso25964/skos-thes#broaderGeneric> ex:1 .",
+        "ex:1 <http://purl.org/iso25964/skos-thes#narrowerPartitive> ex:2 .",
+        "ex:2 <http://purl.org/iso25964/skos-thes#broaderInstantial> ex:1 .",
+        "ex:2 <http://vocab.getty.edu/ontology#broaderPreferred> ex:1 .",
+    ],
+)
+def test_all_kinds_of_hierarchical_links_lead_to_parents(labels_of, link):
+    labels = labels_of(f"{CONCEPT_2} ex:1 a skos:Concept ; skos:prefLabel 'a'@en . {link}")
+    assert [label.broader for label in labels] == [(), ("http://example.org/1",)]
+
+
+def test_only_the_nearest_ancestors_are_parents(labels_of):
+    concepts = "".join(f"ex:{number} a skos:Concept ; skos:prefLabel '{number}'@en ." for number in range(1, 5))
+    links = "ex:4 skos:broaderTransitive ex:3, ex:2, ex:1 . ex:3 skos:broaderTransitive ex:1 . ex:2 skos:broader ex:1 ."
+    parents = [[uri[-1] for uri in label.broader] for label in labels_of(f"{concepts} {links}")]
+    assert parents == [[], ["1"], ["1"], ["2", "3"]]
+
+
+OTHER_KINDS = {
+    "rdfs:label": (
+        """ex:1 a skos:Concept ; rdfs:label 'heart'@en .
+        ex:2 a skos:Concept ; rdfs:label 'lung'@en ; skos:broader ex:1 .""",
+        "2 names are from rdfs:label",
+    ),
+    "GND": (
+        """ex:1 a gndo:SubjectHeadingSensoStricto ; gndo:preferredNameForTheSubjectHeading "heart" .
+        ex:2 a gndo:SubjectHeading ; gndo:preferredName "lung" ; gndo:variantNameForTheSubjectHeading "pulmo" ;
+            gndo:broaderTermGeneral ex:1 ; gndo:definition "It breathes." .""",
+        "read as GND",
+    ),
+    "MeSH RDF": (
+        """ex:1 a meshv:TopicalDescriptor ; rdfs:label "heart"@en ; meshv:active true .
+        ex:2 a meshv:TopicalDescriptor ; rdfs:label "lung"@en ; meshv:broaderDescriptor ex:1 ;
+            meshv:preferredConcept ex:M .
+        ex:3 a meshv:TopicalDescriptor ; rdfs:label "old"@en ; meshv:active false .
+        ex:M a meshv:Concept ; rdfs:label "lung"@en ; meshv:scopeNote "It breathes."@en ; meshv:term ex:T .
+        ex:T a meshv:Term ; meshv:prefLabel "pulmo"@en .""",
+        "read as MeSH RDF",
+    ),
+    "MADS": (
+        """ex:1 a madsrdf:Topic, madsrdf:Authority ; madsrdf:authoritativeLabel "heart"@en .
+        ex:2 a madsrdf:Topic, madsrdf:Authority ; madsrdf:authoritativeLabel "lung"@en ;
+            madsrdf:definitionNote "It breathes."@en ; madsrdf:hasBroaderAuthority ex:1 ;
+            madsrdf:hasVariant [a madsrdf:Topic, madsrdf:Variant ; madsrdf:variantLabel "pulmo"@en] .""",
+        "read as MADS/RDF",
+    ),
+    "OWL": (
+        """ex:1 a owl:Class ; rdfs:label "heart" .
+        ex:2 a owl:Class ; rdfs:label "lung"@en ; rdfs:subClassOf ex:1, [a owl:Restriction] ;
+            <http://www.geneontology.org/formats/oboInOwl#hasExactSynonym> "pulmo" ; rdfs:comment "It breathes."@en .
+        ex:3 a owl:Class ; rdfs:label "old" ; owl:deprecated true .""",
+        "read as OWL",
+    ),
+    "schema.org": (
+        """ex:1 a schema:DefinedTerm ; schema:name "heart" .
+        ex:2 a schema:DefinedTerm ; schema:name "lung" ; schema:alternateName "pulmo" ; schema:broader ex:1 ;
+            schema:description "It breathes." .""",
+        "read as schema.org",
+    ),
+}
+PREFIXES = """
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix gndo: <https://d-nb.info/standards/elementset/gnd#> .
+@prefix meshv: <http://id.nlm.nih.gov/mesh/vocab#> .
+@prefix madsrdf: <http://www.loc.gov/mads/rdf/v1#> .
+@prefix schema: <https://schema.org/> .
+"""
+
+
+@pytest.mark.parametrize(("statements", "note"), OTHER_KINDS.values(), ids=OTHER_KINDS)
+def test_other_kinds_of_vocabularies_are_read(labels_of, statements, note):
+    report = ReadReport()
+    heart, lung = labels_of(PREFIXES + statements, report=report)
+    assert (heart.name, lung.name, lung.broader) == ("heart", "lung", ("http://example.org/1",))
+    if "pulmo" in statements:
+        assert (lung.synonyms, lung.description) == (("pulmo",), "It breathes")
+    assert report.notes == [note]
+
+
+def test_unknown_kinds_name_their_classes_and_texts(labels_of):
+    statements = "ex:1 a ex:Topic ; ex:title 'heart' . ex:2 a ex:Topic ; ex:title 'lung' ; rdfs:label 'lung' ."
+    message = r"classes http://example.org/Topic \(2\) and texts in http://example.org/title \(2\), rdfs:label \(1\)"
+    with pytest.raises(ValueError, match=message):
+        labels_of(PREFIXES + statements)
+
+
+def test_a_name_in_another_property_does_not_replace_one_in_another_language(labels_of):
+    report = ReadReport()
+    statements = f"{PREFIXES} {CONCEPT_2} ex:1 a skos:Concept ; skos:prefLabel 'Herz'@de ; rdfs:label 'Herz' ."
+    assert labels_of(statements, report=report).names == ["b"]
+    assert report.ids_left_out == {"http://example.org/1": "without a name in en"}
+
+
+def test_classes_of_concepts_are_no_labels(labels_of):
+    statements = f"{PREFIXES} ex:T a owl:Class ; rdfs:label 'T' ; rdfs:subClassOf skos:Concept . ex:1 a ex:T ."
+    with pytest.raises(ValueError, match=r"1 concepts; .*without a name in nl"):
+        labels_of(statements + "ex:1 skos:prefLabel 'heart'@en .", "nl")
+
+
+def test_composed_and_decomposed_letters_give_the_same_name(labels_of):
+    statements = "ex:1 a skos:Concept ; skos:prefLabel 'cafe\u0301\u00a0bar'@en ."
+    assert labels_of(statements).names == ["caf\xe9 bar"]
+
+
 def test_concepts_can_be_restricted_to_a_scheme(labels_of):
     top = "ex:20 a skos:Concept ; skos:prefLabel 'skin'@en ; skos:topConceptOf ex:organs . ex:2 skos:narrower ex:20 ."
     other = "ex:3 a skos:Concept ; skos:prefLabel 'book'@en ; skos:inScheme ex:books ."
@@ -250,7 +443,7 @@ def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
     <http://other.org/9> a skos:Concept ; skos:prefLabel "bat"@en .
     """
     report = ReadReport()
-    assert texts_of(statements, report=report) == [
+    assert texts_of(statements, describe=(), report=report) == [
         "planet",
         "metal",
         "mercury: planet",
@@ -295,12 +488,13 @@ DAMAGED = {
     "Turtle with NUL": ("a.ttl", HEAD + CONCEPT + "\0", "at line 8 of <>: Bad syntax"),
     "nested deeply": ("a.ttl", HEAD + CONCEPT + "ex:1 ex:2 " + "[ ex:3 " * 5003, "recursion"),
     "TriG cut off": ("a.trig", HEAD + "ex:g {" + CONCEPT, r"at line 8 of <>: Bad syntax \(needed '}'"),
-    "triples cut off": ("a.nt", TRIPLES + '<http://example.org/1> <http://example.org/2> "a', 'Invalid line: "a'),
+    "triples cut off": ("a.nt", TRIPLES + '<http://example.org/1> <http://example.org/2> "a', 'Invalid line .*"a'),
     "triples with Latin-1": ("a.nt", (TRIPLES + "# ü\n").encode("latin-1"), "can't decode byte 0xfc"),
-    "Turtle named triples": ("a.nt", HEAD + CONCEPT, "Invalid line"),
     "quads cut off": ("a.nq", TRIPLES + "<http://example.org/1>", "Invalid line"),
     "XML cut off": ("a.rdf", RDF + "<rdf:Description>", ":2:17: no element found"),
-    "no XML": ("a.xml", HEAD, ":2:0: not well-formed"),
+    "a table": ("a.csv", "id,name\n1,heart\n", "expected RDF .*, got csv"),
+    "a web page": ("a.ttl", "<!DOCTYPE html><html><body>Sign in</body></html>", "is a web page"),
+    "a pointer": ("a.nt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
     "JSON cut off": ("a.jsonld", '[{"@id": ', "Expecting value: line 1 column 10"),
     "JSON nested deeply": ("a.json", "[" * 100_003, "recursion"),
     "JSON of something else": ("a.json", '{"articles": []}', "no statements"),
@@ -351,9 +545,9 @@ def test_empty_results_name_the_available_choices(labels_of, scheme):
         labels_of(HEART, ["nl", "es"], scheme=scheme)
     message = "scheme requested http://example.org/nowhere, available http://example.org/organs"
     assert (message in str(raised.value)) == bool(scheme)
-    with pytest.raises(ValueError, match="0 concepts; names requested in en, available in none; 0 records from 1 file"):
+    with pytest.raises(ValueError, match="0 concepts; names requested in en, available in none; expected SKOS, GND"):
         labels_of("ex:1 ex:2 ex:3 .")
-    with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: without a name in en"):
+    with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: without a name"):
         labels_of("ex:1 a skos:Concept .")
 
 
@@ -419,9 +613,8 @@ def test_missing_and_unsupported_paths_are_named(written, tmp_path):
         load_skos(tmp_path / "nowhere.ttl")
     with pytest.raises(FileNotFoundError, match="no file or folder ''"):
         load_skos("")
-    for path in (tmp_path, written("", "a.csv")):
-        with pytest.raises(ValueError, match=r"nothing to read at .*: expected \.nt, \.nq, .* with or without \.gz"):
-            load_skos(path)
+    with pytest.raises(ValueError, match=r"nothing to read at .*: expected \.nt, .*, each also compressed as \.gz"):
+        load_skos(tmp_path)
     with pytest.raises(ValueError, match="paths must name at least one file or folder, got none"):
         load_skos([])
 
@@ -442,8 +635,8 @@ def test_an_invalid_choice_and_a_missing_parser_are_named(labels_of, monkeypatch
 
 def test_a_disk_error_is_not_reported_as_a_malformed_file(labels_of, monkeypatch):
     def fail(path, **_):
-        raise PermissionError("no")
+        raise PermissionError(13, "no")
 
-    monkeypatch.setattr("hf_gile.data.skos.open_binary", fail)
+    monkeypatch.setattr("hf_gile.data.rdf.open_binary", fail)
     with pytest.raises(PermissionError):
         labels_of(HEART, report=ReadReport(on_error="skip"))

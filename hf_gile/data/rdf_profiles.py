@@ -1,0 +1,185 @@
+"""Where vocabularies in RDF have their labels, by the classes and properties that they use."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+PREFIXES = {
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "dct": "http://purl.org/dc/terms/",
+    "gndo": "https://d-nb.info/standards/elementset/gnd#",
+    "madsrdf": "http://www.loc.gov/mads/rdf/v1#",
+    "meshv": "http://id.nlm.nih.gov/mesh/vocab#",
+    "obo": "http://purl.obolibrary.org/obo/",
+    "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "schema": "http://schema.org/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "skosxl": "http://www.w3.org/2008/05/skos-xl#",
+}
+"""Prefixes of the names below."""
+
+
+class Profile(NamedTuple):
+    """How a kind of vocabulary names its labels.
+
+    A path such as `skosxl:prefLabel/skosxl:literalForm` leads over a resource to its texts; a star stands for any end
+    of a name. The paths of an item are separated by spaces and equivalent; earlier names and definitions are preferred.
+
+    Args:
+        title: Name of the kind.
+        classes: Classes of labels. Without classes, labels are the resources with a name of the first item.
+        names: Paths to names.
+        synonyms: Paths to synonyms; descriptions have only those of the first item.
+        definitions: Paths to definitions.
+        parents: Role of the links to parents; see `link_role`.
+    """
+
+    title: str
+    classes: str
+    names: tuple[str, ...]
+    synonyms: tuple[str, ...]
+    definitions: tuple[str, ...]
+    parents: str = "broader"
+
+
+PROFILES = (
+    Profile(
+        "SKOS",
+        classes="skos:Concept",
+        names=("skos:prefLabel skosxl:prefLabel/skosxl:literalForm", "rdfs:label", "schema:name", "dct:title dc:title"),
+        synonyms=(
+            "skos:altLabel skosxl:altLabel/skosxl:literalForm",
+            "skos:hiddenLabel skosxl:hiddenLabel/skosxl:literalForm",
+        ),
+        definitions=(
+            "skos:definition skos:definition/rdf:value",
+            "skos:scopeNote skos:scopeNote/rdf:value",
+            "dct:description dc:description",
+            "rdfs:comment",
+        ),
+    ),
+    Profile(
+        "GND",
+        classes="",
+        names=("gndo:preferredName*",),
+        synonyms=("gndo:variantName*",),
+        definitions=("gndo:definition",),
+    ),
+    Profile(
+        "MeSH RDF",
+        classes="meshv:Descriptor meshv:TopicalDescriptor meshv:GeographicalDescriptor meshv:PublicationType "
+        "meshv:CheckTag",
+        names=("rdfs:label",),
+        synonyms=(
+            "meshv:preferredConcept/meshv:preferredTerm/meshv:prefLabel "
+            "meshv:preferredConcept/meshv:term/meshv:prefLabel "
+            "meshv:concept/meshv:preferredTerm/meshv:prefLabel meshv:concept/meshv:term/meshv:prefLabel",
+        ),
+        definitions=("meshv:preferredConcept/meshv:scopeNote", "meshv:scopeNote"),
+    ),
+    Profile(
+        "MADS/RDF",
+        classes="",
+        names=("madsrdf:authoritativeLabel",),
+        synonyms=("madsrdf:hasVariant/madsrdf:variantLabel",),
+        definitions=("madsrdf:definitionNote", "madsrdf:scopeNote"),
+    ),
+    Profile(
+        "schema.org",
+        classes="schema:DefinedTerm schema:CategoryCode",
+        names=("schema:name", "rdfs:label"),
+        synonyms=("schema:alternateName",),
+        definitions=("schema:description",),
+    ),
+    Profile(
+        "OWL",
+        classes="owl:Class rdfs:Class",
+        names=("rdfs:label", "skos:prefLabel"),
+        synonyms=("oboInOwl:hasExactSynonym obo:IAO_0000118 skos:altLabel",),
+        definitions=("obo:IAO_0000115", "skos:definition", "rdfs:comment"),
+        parents="subclass",
+    ),
+)
+"""The known kinds; the first that gives labels is used."""
+
+NO_LABELS = re.compile(r"(Collection|ConceptScheme|ConceptGroup|ThesaurusArray|Ontology|MetadataSet|Dataset)$")
+"""Ends of classes whose members are no labels, though they have names and schemes."""
+
+_LINKS = {  # by local name: the role, and whether the link is inverse
+    "inScheme": ("scheme", False),
+    "topConceptOf": ("scheme", False),
+    "hasTopConcept": ("scheme", True),
+    "inDefinedTermSet": ("scheme", False),
+    "subClassOf": ("subclass", False),
+}
+_BROADER = re.compile(r"(?:has)?(broader|narrower)(transitive|\w*extended)?(?!\w*match)\w*", re.IGNORECASE)
+_RETIRED = re.compile(
+    r".*(deprecated|obsolete|withdrawn|retired|superseded|invalid|archaic|rejected|replaced|removed).*", re.IGNORECASE
+)
+_TRUE = re.compile(r"true|1|yes", re.IGNORECASE)
+_STATUS = {  # by local name: the values that say that a label is no longer to be used
+    "active": re.compile(r"false|0", re.IGNORECASE),
+    "deprecated": _TRUE,
+    "obsolete": _TRUE,
+    "status": _RETIRED,
+    "hasStatus": _RETIRED,
+    "conceptStatus": _RETIRED,
+    "term_status": _RETIRED,
+    "isReplacedBy": re.compile(".*"),
+    "replacedBy": re.compile(".*"),
+    "supersededBy": re.compile(".*"),
+    "IAO_0100001": re.compile(".*"),  # term replaced by, of OBO
+}
+
+
+def local_name(uri: str) -> str:
+    """Returns the last part of a URI."""
+    return re.split("[/#:]", uri.rstrip("/#:"))[-1]
+
+
+def shorten(uri: str) -> str:
+    """Writes a URI with a known prefix, if there is one."""
+    for prefix, start in PREFIXES.items():
+        if uri.startswith(start):
+            return f"{prefix}:{uri.removeprefix(start)}"
+    return uri
+
+
+def expand(name: str) -> str:
+    """Returns the URI of a name with a prefix."""
+    prefix, _, rest = name.partition(":")
+    return PREFIXES[prefix] + rest
+
+
+def link_role(predicate: str) -> tuple[str, bool] | None:
+    """Returns the role of a link, and whether it is inverse; None for other properties.
+
+    Example:
+        >>> link_role("http://purl.org/iso25964/skos-thes#narrowerPartitive")
+        ('broader', True)
+        >>> link_role("http://www.w3.org/2004/02/skos/core#broaderTransitive")
+        ('ancestors', False)
+    """
+    name = local_name(predicate)
+    if match := _BROADER.fullmatch(name):
+        return "ancestors" if match[2] else "broader", match[1].lower() == "narrower"
+    return _LINKS.get(name)
+
+
+def retired_values(predicate: str) -> re.Pattern[str] | None:
+    """Returns the local names of values that say that a label is no longer to be used; None for other properties.
+
+    Example:
+        >>> bool(retired_values("http://www.w3.org/ns/adms#status").fullmatch("Deprecated"))
+        True
+    """
+    return _STATUS.get(local_name(predicate))
+
+
+def is_retired_class(uri: str) -> bool:
+    """Checks whether members of a class are no longer to be used, such as `owl:DeprecatedClass`."""
+    return local_name(uri).startswith(("Deprecated", "Obsolete"))
