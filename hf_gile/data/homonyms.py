@@ -57,7 +57,22 @@ def distinguish(
                     )
         if not homonyms:
             break
+    if report is not None:
+        _note_case(labels, report)
     return LabelSet(labels, source)
+
+
+def _note_case(labels: Iterable[Label], report: ReadReport) -> None:
+    """Reports labels whose texts differ in upper and lower case only."""
+    variants = defaultdict(list)
+    for label in labels:
+        variants[label.text.casefold(), label.language].append(label.text)
+    similar = [texts for texts in variants.values() if len(texts) > 1]
+    if similar:
+        report.note(
+            f"{sum(map(len, similar)):,} labels differ from others in upper and lower case only, such as "
+            f"{similar[0][0]!r} and {similar[0][1]!r}"
+        )
 
 
 def join_descriptions(texts: Iterable[str]) -> str:

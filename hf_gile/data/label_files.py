@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import re
 import zlib
@@ -11,34 +9,27 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
-from .files import data_suffix, open_binary
+from .files import open_binary
 from .label_tables import load_labels
+from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
-from .sniffing import SEEN, Requested
-from .table_files import MAX_CELL, SUFFIXES
+from .sniffing import SEEN, Requested, sniff
+from .table_files import MAX_CELL
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
-    """Checks whether a file is MeSH: XML, ASCII, or JSON lines with a `ui`.
+    """Checks whether a file is MeSH: XML, ASCII, or JSON lines with a `ui` and no `id`.
 
     Args:
         path: The file.
     """
-    suffix = data_suffix(Path(path))
-    if suffix != ".jsonl":
-        return suffix in (".xml", ".bin")
-    with open_binary(path) as file:
-        try:
-            first = json.loads(file.readline(1 << 20))
-        except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error):
-            return False  # the table reader reports the error
-    return isinstance(first, dict) and "ui" in first
+    return _find_kind(path, SEEN) == "mesh"
 
 
 def read_label_file(
@@ -46,23 +37,25 @@ def read_label_file(
     *,
     id: str = "id",
     name: Sequence[str] = ("name",),
-    describe: Sequence[str] = (),
+    describe: Sequence[str] | None = None,
     synonyms: Sequence[str] = (),
     languages: Sequence[str] = ("en",),
     requested: Requested = SEEN,
     report: ReadReport | None = None,
 ) -> LabelSet:
-    """Reads a label set.
+    """Reads a label set from a table, a text with a label on each line, MeSH, or a vocabulary in RDF, such as SKOS.
+
+    The content determines what a file is, whatever its name.
 
     Args:
-        path: A table (.csv, .tsv, .json, .jsonl, .parquet), MeSH (.xml, .bin, .jsonl with a `ui`) or SKOS. All but
-            .parquet may be compressed with gzip.
+        path: The file, compressed or not.
         id: Column with the ids, for a table.
         name: Columns with names, for a table; the first non-empty column is used.
         describe: Parts of descriptions: columns of a table; `entry_terms`, `scope_note`, `tree_path` of MeSH;
-            `alt_labels`, `definition`, `broader` of SKOS.
-        synonyms: Columns with synonyms, for a table. MeSH and SKOS define their own.
-        languages: Languages of names in SKOS, in order of preference.
+            `alt_labels`, `definition`, `broader` of RDF. By default the definitions; empty, or `none`, for labels
+            without descriptions.
+        synonyms: Columns with synonyms, for a table. MeSH and RDF define their own.
+        languages: Languages of names in RDF, in order of preference.
         requested: Encoding and layout of a table; by default as seen in the file.
         report: Counts labels and decides whether malformed labels raise (the default) or are skipped.
 
@@ -73,12 +66,49 @@ def read_label_file(
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"no label file at {path} (in {Path.cwd()})")
-    if is_mesh(path):
-        return load_mesh(path, describe, report)
-    if data_suffix(Path(path)) in SUFFIXES:
-        columns: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
-        return load_labels(path, id=id, name=name, **columns, **requested._asdict(), report=report)
-    return load_skos(path, list(languages), describe, report=report)
+    describe = [] if describe is not None and list(describe) == ["none"] else describe
+    parts: dict[str, Any] = {} if describe is None else {"describe": describe}
+    names_columns = id != "id" or tuple(name) != ("name",) or bool(synonyms)
+    kind = _find_kind(path, requested)
+    if kind == "mesh" and _is_jsonl(path):
+        if names_columns or not set(describe or ()) <= {*MESH_DESCRIPTIONS}:
+            kind, id = "table", "ui" if id == "id" else id
+    elif kind != "table" and names_columns:
+        raise ValueError(f"{path} is {'MeSH' if kind == 'mesh' else 'RDF'}, not a table with columns to choose")
+    if kind == "mesh":
+        return load_mesh(path, **parts, report=report)
+    if kind == "rdf":
+        return load_skos(path, list(languages), **parts, report=report)
+    columns: dict[str, Any] = {"description": describe, "synonyms": synonyms, "languages": languages}
+    return load_labels(path, id=id, name=name, **columns, **requested._asdict(), report=report)
+
+
+def _find_kind(path: str | os.PathLike[str], requested: Requested) -> Literal["table", "mesh", "rdf"]:
+    form = sniff(path, requested)
+    form.refuse(path)
+    if form.kind in ("turtle", "ntriples"):
+        return "rdf"
+    if form.kind in ("csv", "parquet", "empty"):
+        return "table"
+    with open_binary(path) as stream:
+        try:
+            head = stream.read(1 << 16).decode(form.encoding, "replace")
+        except (EOFError, OSError, zlib.error):
+            return "table"  # whose reader reports the error
+    if form.kind == "xml":
+        if "<PubmedArticleSet" in head or "<MedlineCitationSet" in head:
+            raise ValueError(f"{path} has documents of MEDLINE, not labels")
+        return "mesh" if "<DescriptorRecordSet" in head else "rdf"
+    if form.kind == "text":
+        return "mesh" if head.lstrip().startswith("*NEWRECORD") else "table"
+    keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head.partition("\n")[0] if form.kind == "jsonl" else head)
+    if {"@context", "@graph", "@id", "@type"} & set(keys):
+        return "rdf"
+    return "mesh" if form.kind == "jsonl" and {"ui", "name"} <= set(keys) and "id" not in keys else "table"
+
+
+def _is_jsonl(path: str | os.PathLike[str]) -> bool:
+    return sniff(path).kind == "jsonl"
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:

@@ -6,12 +6,14 @@ r"""Reader of labels in tables: CSV, TSV, JSON lines, JSON and Parquet files.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from reprlib import repr as shortened
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
@@ -19,8 +21,8 @@ from .files import find_files
 from .homonyms import distinguish
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_text
-from .sniffing import Layout, Requested, sniff
+from .schema import clean_label, clean_text
+from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, read_rows
 from .tables import as_tuple, document_id
 
@@ -33,24 +35,27 @@ def load_labels(
     description: str | Sequence[str] | None = None,
     synonyms: str | Sequence[str] | None = None,
     language: str | None = None,
+    languages: Sequence[str] = ("en",),
     report: ReadReport | None = None,
     **layout: Unpack[Layout],
 ) -> LabelSet:
-    """Reads a table of labels in any format of `load_table`.
+    """Reads a table of labels in any format of `load_table`, or a text with a label on each line.
 
     If all columns are fields of `Label`, as written by `save_labels`, all fields are read. In other tables, a column
-    `broader` has the ids of parents, and a column `description` the descriptions, unless it is used for something else
-    or other columns have them. Labels with the same name and description are distinguished by their synonyms, or else
-    their id, in the description.
+    `broader` has the ids of parents, and a column `description` or `definition` the descriptions, unless it is used for
+    something else or other columns have them. A column that was not asked for and has values of another type than the
+    field is not read; the report names it. Labels with the same name and description are distinguished by their
+    synonyms, or else their id, in the description. The lines of a text are both ids and names.
 
     Args:
         path: The file.
         id: Column with the ids.
         name: Column with the names, or several; the first non-empty column is used.
         description: Column with descriptions, or several, which are joined by semicolons, like lists; by default
-            `description`, if it exists.
+            `description` or else `definition`, if it exists. Empty for labels without descriptions.
         synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
         language: Column with the language of name and description.
+        languages: Languages in order of preference, for cells with texts by language, as {"en": "mice"}.
         report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
         layout: As in `load_table`.
 
@@ -63,47 +68,60 @@ def load_labels(
             repeats an id, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    file, *more = find_files(path, SUFFIXES)
-    if more:
-        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    names, description_columns = as_tuple(name), as_tuple(description) if description else ()
-    synonym_columns = as_tuple(synonyms) if synonyms else ()
-    needed = [id, *names, *description_columns, *synonym_columns, *([] if language is None else [language])]
-    form = sniff(file, Requested(**layout).check(), needed)
-    form.refuse(file)
-    rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, needed, all_columns=True)))
-    extra = {field.name for field in fields(Label)}
-    if not (description_columns or synonym_columns or language) and all(extra.issuperset(row) for _, _, row in rows):
-        description_columns, synonym_columns, language = ("description",), ("synonyms",), "language"
-        extra -= {"id", "name", "description", "synonyms", "language"}
+    if Path(path).is_file():
+        file = Path(path)
     else:
-        extra = {"broader"} - {*description_columns, *synonym_columns, *names}
-        description_columns = description_columns or tuple({"description"} - {id, *synonym_columns, *names})
+        file, *more = find_files(path, (*SUFFIXES, ".txt"))
+        if more:
+            raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
+    chosen = _Columns(
+        id,
+        as_tuple(name),
+        None if description is None else _as_columns(description),
+        _as_columns(synonyms or ()),
+        language,
+    )
+    form = sniff(file, Requested(**layout).check(), chosen.required())
+    form.refuse(file)
+    if form.kind == "text":
+        return _read_names(file, form, report)
+    if form.kind in ("xml", "turtle", "ntriples"):
+        raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
+    if form.note:
+        report.note(form.note)
+    rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, chosen.required(), all_columns=True)))
+    chosen, extra = _choose_columns([row for _, _, row in rows], chosen, report)
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     positions: dict[str, str] = {}
     for where, _, row in rows:
         try:
             label_id = document_id(row.get(id), id)
-            if label_id in positions:
+            clean = str.strip if _WRITTEN.issubset(row) else clean_label
+            names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
+            names = list(filter(None, names))
+            if not names:
+                report.ids_left_out[label_id] = f"without {' and '.join(chosen.name)}"
+                raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
+            if label_id in labels:
+                if names[0] == labels[label_id].name:
+                    report.leave_out("repeated", f"{file}: {where}")
+                    continue
                 raise ValueError(f"the id {label_id!r} is already used in {positions[label_id]}")
-            label_names = list(filter(None, (clean_text(row.get(column), column).strip() for column in names)))
-            if not label_names:
-                raise ValueError(f"the label {label_id!r} has no {' and no '.join(names)}")
             label = Label(
                 id=label_id,
-                name=label_names[0],
-                description=_join_description(row, description_columns),
-                synonyms=_parse_synonyms(row, synonym_columns),
+                name=names[0],
+                description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
+                synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
                 language=None if language is None else clean_text(row.get(language), language).strip() or None,
-                **{field: _parse_field(field, row[field]) for field in extra if row.get(field) not in (None, "")},
             )
+            label = replace(label, **{field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""})
         except ValueError as error:
             report.problem("malformed label", f"{file}: {where}: {error}")
             continue
         report.records += 1
         labels[label_id], positions[label_id] = label, where
-        hints[label_id] = [other for other in label_names if other != label.name]
+        hints[label_id] = [other for other in names if other != label.name]
     return distinguish(labels.values(), hints, report, str(file))
 
 
@@ -119,24 +137,78 @@ def _unescape_row(row: tuple[str, str, Mapping[str, Any]]) -> tuple[str, str, Ma
     return where, position, {name: unescape_formula(cell) for name, cell in cells.items()}
 
 
-def _join_description(row: Mapping[str, Any], columns: Sequence[str]) -> str:
-    parts: list[str] = []
+class _Columns(NamedTuple):
+    id: str
+    name: tuple[str, ...]
+    description: tuple[str, ...] | None
+    synonyms: tuple[str, ...]
+    language: str | None
+
+    def required(self) -> list[str]:
+        """Returns the columns that must exist."""
+        return [self.id, *self.name, *(self.description or ()), *self.synonyms, *filter(None, [self.language])]
+
+
+def _choose_columns(
+    rows: Sequence[Mapping[str, Any]], chosen: _Columns, report: ReadReport
+) -> tuple[_Columns, list[str]]:
+    """Returns the columns of descriptions, and the fields of `Label` that are read as they are, and notes the rest."""
+    existing = dict.fromkeys(column for row in rows for column in row)
+    unread = {column: "" for column in existing if column not in chosen.required()}
+    is_saved = {*_FIELDS, "id", "name", "description"}.issuperset(existing)
+    is_saved = is_saved and not (chosen.description or chosen.synonyms or chosen.language)
+    candidates = [field for field in (_FIELDS if is_saved else ["broader"]) if field in unread]
+    descriptions = [column for column in ("description", "definition") if column in unread]
+    for column in candidates + (descriptions if chosen.description is None else []):
+        parse = _FIELDS.get(column, _parse_names)
+        unread[column] = next((shortened(row[column]) for row in rows if not _can_parse(parse, row.get(column))), "")
+    extra = [field for field in candidates if not unread[field]]
+    if chosen.description is None:
+        chosen = chosen._replace(description=tuple(column for column in descriptions if not unread[column])[:1])
+    for column in (*extra, *chosen.required()):
+        unread.pop(column, None)
+    if unread:
+        listed = [f"{column!r}{f' (with {value})' if value else ''}" for column, value in list(unread.items())[:10]]
+        report.note(f"columns not read: {', '.join(listed)}{', ...' if len(unread) > 10 else ''}")
+    return chosen, extra
+
+
+def _can_parse(parse: Callable[[object], Any], value: object) -> bool:
+    try:
+        parse(value)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
+    """Reads a label from each line of a text."""
+    names: dict[str, None] = {}
+    for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
+        name = clean_label(row["text"])
+        if "\t" in row["text"].strip():
+            raise ValueError(f"{file}: {where}: a label has a tab; if it is a table, name it .tsv")
+        if name in names:
+            report.leave_out("repeated", f"{file}: {where}")
+        elif name:
+            names[name] = None
+            report.records += 1
+    return distinguish((Label(name, name) for name in names), {}, report, str(file))
+
+
+def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[str], split: bool = False) -> list[str]:
+    """Returns the texts in cells: of a text, a list of texts, or texts by language."""
+    texts: list[str] = []
     for column in columns:
         value = row.get(column)
+        if isinstance(value, Mapping) and value and all(_LANGUAGE.fullmatch(str(key)) for key in value):
+            by_language = {key.lower(): text for key, text in value.items()}
+            value = next((by_language[tag.lower()] for tag in languages if tag.lower() in by_language), None)
+        if split and isinstance(value, str):
+            value = split_synonyms(clean_text(value, column))
         for part in value if isinstance(value, list | tuple) else [value]:
-            parts.append(clean_text(part, column).strip())
-    return "; ".join(dict.fromkeys(filter(None, parts)))
-
-
-def _parse_synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
-    names: list[str] = []
-    for column in columns:
-        value = row.get(column)
-        if isinstance(value, list | tuple):
-            names += filter(None, (clean_text(part, column).strip() for part in value))
-        else:
-            names += split_synonyms(clean_text(value, column))
-    return tuple(names)
+            texts.append(clean_text(part, column).strip())
+    return list(filter(None, texts))
 
 
 def split_synonyms(cell: str) -> tuple[str, ...]:
@@ -153,12 +225,55 @@ def split_synonyms(cell: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
 
 
-def _parse_field(field: str, value: object) -> Any:
-    if field == "broader":
-        return _parse_synonyms({field: value}, [field])
-    # CSV cells have true, 7 or 0.5 as in JSON.
-    try:
-        return json.loads(value.lower()) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        expected = "true or false" if field == "seen" else "a number"
-        raise ValueError(f"{field} must be {expected}, got {shortened(value)}") from None
+def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
+    return as_tuple(names) if names else ()
+
+
+def _parse_ids(value: object) -> tuple[str, ...]:
+    """Returns ids: a text for `split_synonyms`, or a list of texts, numbers or objects with an id."""
+    if value is None or isinstance(value, str):
+        return split_synonyms(clean_text(value, "broader"))
+    ids = []
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(item, Mapping):
+            item = next((item[key] for key in _ID_KEYS if item.get(key) is not None), None)
+        ids.append(document_id(item, "broader"))
+    return tuple(ids)
+
+
+def _parse_names(value: object) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        raise ValueError("texts by language are read only where they are asked for")
+    return tuple(_texts({"": value}, [""], (), split=True))
+
+
+def _parse_language(value: object) -> str | None:
+    return clean_text(value, "language").strip() or None
+
+
+def _parse_as(kind: type | tuple[type, ...], default: object, highest: float = math.inf) -> Callable[[object], Any]:
+    """Returns a parser of values that CSV has as in JSON: true, 7 or 0.5."""
+
+    def parse(value: object) -> Any:
+        if value is None or value == "":
+            return default
+        parsed = json.loads(value.lower()) if isinstance(value, str) else value
+        if not isinstance(parsed, kind) or (isinstance(parsed, bool) and kind is not bool):
+            raise ValueError(f"expected {kind}, got {shortened(value)}")
+        if not 0 <= parsed <= highest:
+            raise ValueError(f"expected at most {highest}, got {shortened(value)}")
+        return parsed
+
+    return parse
+
+
+_FIELDS: dict[str, Callable[[object], Any]] = {
+    "language": _parse_language,
+    "seen": _parse_as(bool, False),
+    "count": _parse_as(int, 0),
+    "threshold": _parse_as((int, float), None, 1),
+    "synonyms": _parse_names,
+    "broader": _parse_ids,
+}
+_ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
+_LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

@@ -144,7 +144,7 @@ def read_mesh(
 
 def load_mesh(
     path: str | os.PathLike[str],
-    describe: str | Iterable[str] = (),
+    describe: str | Iterable[str] = "scope_note",
     report: ReadReport | None = None,
     *,
     encoding: str = "utf-8",

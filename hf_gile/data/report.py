@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from gzip import BadGzipFile
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -16,7 +18,16 @@ _LONGEST = 1000  # maximum length of a message
 _FEW = 20
 _MOST_LEFT_OUT = 0.25  # share of at least this number of rows
 _REMEDIES = ('encoding="', ": no column ")  # messages with a remedy, where skipping the row would be wrong
-_DAMAGE = (ValueError, SyntaxError, EOFError, BadGzipFile, zlib.error, RecursionError)
+_DAMAGE = (
+    ValueError,
+    SyntaxError,
+    EOFError,
+    RecursionError,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass

@@ -1,4 +1,5 @@
 import csv
+import gzip
 import json
 
 import pytest
@@ -33,6 +34,63 @@ def test_json_lines_with_a_ui_field_are_read_as_mesh(tmp_path):
     broken.write_text("D1\n")
     assert [is_mesh(path) for path in (mesh, table, broken)] == [True, False, False]
     assert read_label_file(table).names == ["Iron"]
+
+
+def test_flags_of_columns_win_over_mesh(tmp_path):
+    path = tmp_path / "mesh.jsonl.gz"
+    row = {"ui": "D1", "name": "Iron", "name_de": "Eisen", "definition": "A metal.", "note": "Fe", "synonyms": ["Fe"]}
+    path.write_bytes(gzip.compress(json.dumps(row).encode()))
+    assert read_label_file(path).texts == ["Iron: A metal"]
+    assert read_label_file(path, describe=["none"]).texts == ["Iron"]
+    assert read_label_file(path, describe=["entry_terms"]).texts == ["Iron: Fe"]
+    assert read_label_file(path, name=["name_de"]).texts == ["Eisen: A metal."]
+    assert read_label_file(path, describe=["note"], synonyms=["synonyms"]) == LabelSet(
+        [Label("D1", "Iron", "Fe", synonyms=("Fe",))]
+    )
+    assert read_label_file(path, id="name").ids == ["Iron"]
+
+
+def test_columns_of_a_file_without_columns_are_refused(tmp_path):
+    (tmp_path / "terms.ttl").write_text(SKOS)
+    (tmp_path / "mesh.bin").write_text("*NEWRECORD\nRECTYPE = D\nMH = Iron\nUI = D1\n")
+    assert read_label_file(tmp_path / "mesh.bin").ids == ["D1"]
+    for name, kind in (("terms.ttl", "RDF"), ("mesh.bin", "MeSH")):
+        with pytest.raises(ValueError, match=rf"{name} is {kind}, not a table with columns to choose"):
+            read_label_file(tmp_path / name, name=["name_de"])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.json", "a.xml", "a"])
+def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
+    pytest.importorskip("rdflib")
+    path = tmp_path / name
+    kinds = {
+        "mesh": '<?xml version="1.0"?><DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI>'
+        "<DescriptorName><String>Iron</String></DescriptorName></DescriptorRecord></DescriptorRecordSet>",
+        "rdf": SKOS,
+        "json": '[{"id": "D1", "name": "Iron"}]',
+        "jsonl": '{"id": "D1", "name": "Iron"}\n{"id": "D2", "name": "Tin"}\n',
+        "json-ld": '[{"@id": "http://a.org/1", "@type": "http://www.w3.org/2004/02/skos/core#Concept",'
+        '"http://www.w3.org/2004/02/skos/core#prefLabel": "Iron"}]',
+    }
+    for kind, content in kinds.items():
+        path.write_text(content)
+        assert read_label_file(path)[0].name == "Iron", kind
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<!DOCTYPE html><html></html>", "is a web page"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
+        ('<?xml version="1.0"?><PubmedArticleSet></PubmedArticleSet>', "has documents of MEDLINE, not labels"),
+        ("", "empty file"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.ttl", "a.xml", "a.jsonl", "a.txt"])
+def test_other_files_are_refused_with_what_they_are(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"{name}:? .*{message}"):
+        read_label_file(tmp_path / name)
 
 
 def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):

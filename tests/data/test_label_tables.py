@@ -69,10 +69,79 @@ def test_a_table_with_label_fields_loads_as_the_saved_label_set(tmp_path, suffix
 def test_columns_of_an_unrelated_table_are_not_taken_for_label_fields(write):
     path = write("a.csv", "id,name,count,source,synonyms\nD3,Mice,many,here,mouse\n")
     assert load_labels(path) == LabelSet([Label("D3", "Mice")])
-    with pytest.raises(ValueError, match=r"b\.csv: line 2: count must be a number, got 'many'"):
-        load_labels(write("b.csv", "id,name,count\nD3,Mice,many\n"))
-    with pytest.raises(ValueError, match=r"b\.csv: line 2: seen must be true or false, got 'yes'"):
-        load_labels(write("b.csv", "id,name,seen\nD3,Mice,yes\n"))
+
+
+FOREIGN = {
+    "count": ["many", -1, 0.5, True, [3]],
+    "seen": ["yes", 1, {"by": "me"}],
+    "threshold": ["low", 7, -0.5, True],
+    "language": [["en"], {"en": 1}],
+    "synonyms": [7, [{"name": "mouse"}], {"en": ["mouse"]}],
+    "broader": [{"name": "rodents"}, [{"name": "rodents"}], [["u:1"]], True],
+    "description": [{"en": "small"}, [{"en": "small"}], 7, True],
+    "definition": [{"en": "small"}],
+    "more": [{"a": 1}, [1, 2], None],
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [(column, value) for column, values in FOREIGN.items() for value in values]
+)
+def test_a_column_of_another_type_is_left_out_with_a_note(write, column, value):
+    rows = [{"id": "u:1", "name": "Mice", column: None}, {"id": "u:2", "name": "Rats", column: value}]
+    report = ReadReport()
+    assert load_labels(write("a.json", rows=rows), report=report) == LabelSet(
+        [Label("u:1", "Mice"), Label("u:2", "Rats")]
+    )
+    assert report.notes == [f"columns not read: {column!r}" + (f" (with {value!r})" if column != "more" else "")]
+
+
+@pytest.mark.parametrize("key", ["id", "uri", "@id"])
+def test_parents_may_be_objects_with_an_id(write, key):
+    rows = [
+        {"id": "u:1", "name": "stars", "broader": None},
+        {"id": "u:2", "name": "dwarf stars", "broader": [{key: "u:1", "name": "stars"}]},
+        {"id": "u:3", "name": "giant stars", "broader": {key: "u:1"}},
+        {"id": "u:4", "name": "giants", "broader": [7, "u:1"]},
+    ]
+    labels = load_labels(write("a.json", rows=rows))
+    assert [label.broader for label in labels] == [(), ("u:1",), ("u:1",), ("7", "u:1")]
+
+
+def test_texts_by_language_are_read_where_they_are_asked_for(write):
+    rows = [{"id": "u:1", "name": {"en": "Mice", "de": "Mäuse"}, "description": {"de": "klein"}, "also": {"en": ["m"]}}]
+    path = write("a.json", rows=rows)
+    labels = load_labels(path, description="description", synonyms="also", languages=["de", "en"])
+    assert labels == LabelSet([Label("u:1", "Mäuse", "klein", synonyms=("m",))])
+    assert load_labels(path, description="description") == LabelSet([Label("u:1", "Mice")])
+
+
+def test_definitions_are_descriptions_by_default(write):
+    path = write("a.jsonl", rows=[{"id": "D3", "name": "Mice", "definition": "Small."}])
+    assert load_labels(path).texts == ["Mice: Small."]
+    assert load_labels(path, description=()).texts == ["Mice"]
+
+
+@pytest.mark.parametrize("name", ["labels.txt", "labels"])
+def test_a_text_has_a_label_on_each_line(write, name):
+    report = ReadReport()
+    path = write(name, "delivery\n\n invoice, late\r\ncafe\u0301\ncaf\xe9\npass\u00a0word\ndelivery\nDelivery\n")
+    assert load_labels(path, report=report) == LabelSet.from_names(
+        ["delivery", "invoice, late", "caf\xe9", "pass word", "Delivery"]
+    )
+    assert report.left_out == {"repeated": 2}
+    assert report.notes == [
+        "2 labels differ from others in upper and lower case only, such as 'delivery' and 'Delivery'"
+    ]
+    with pytest.raises(ValueError, match=r"labels.txt: line 1: a label has a tab; if it is a table, name it \.tsv"):
+        load_labels(write("labels.txt", "D3\tMice\n"))
+
+
+def test_names_that_differ_only_in_form_are_one_name(write):
+    rows = [{"id": "1", "name": "cafe\u0301"}, {"id": "2", "name": "caf\xe9"}, {"id": "1", "name": "caf\xe9"}]
+    report = ReadReport()
+    assert load_labels(write("a.json", rows=rows), report=report).texts == ["caf\xe9: 1", "caf\xe9: 2"]
+    assert (report.homonyms, report.left_out) == (2, {"repeated": 1})
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
