@@ -3,7 +3,7 @@
 import difflib
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -187,7 +187,7 @@ class Import(LabelColumns):
     target: Target
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="A table (.csv, .jsonl, ...), MeSH (.xml, .bin) or SKOS (.ttl, ...)."),
+        typer.Argument(metavar="SOURCE", help="A table, a text with a label on each line, MeSH or SKOS."),
     ]
     update: Annotated[
         bool, typer.Option("--update", help="Also replace name, description and synonyms of existing labels.")
@@ -210,7 +210,8 @@ def import_(options: Import) -> None:
     target, source = options.target, options.source
     report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
     imported = options.read(source, synonyms=options.label_synonyms or [], report=report)
-    note(f"{source}: {report}")
+    if not (report.left_out or report.notes):
+        note(f"{source}: {report}")
 
     def change(labels: "LabelSet") -> Any:
         if not labels:
@@ -243,8 +244,12 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
     path = Path(target)
     if path.suffix == ".csv" and path.is_file():
         return _read_csv(path)
-    if path.is_file():
+    if path.suffix == ".jsonl" and path.is_file():
         return LabelSet.load(path)
+    if path.is_file():
+        from hf_gile.data import read_label_file
+
+        return read_label_file(path)
     if path.is_dir():
         if not (path / LABELS_FILE).is_file():
             raise FileNotFoundError(f"{target} is not a saved model with labels: it has no {LABELS_FILE}")
@@ -268,20 +273,17 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
 
 
 def _read_csv(path: Path) -> Any:
-    from hf_gile import Label, load_labels
+    from hf_gile import load_labels
     from hf_gile.data import ReadReport
-    from hf_gile.data.loading import Piece
-    from hf_gile.data.sniffing import sniff
-    from hf_gile.data.table_files import read_rows
 
-    labels = load_labels(path)
-    _, _, first = next(read_rows(Piece(str(path)), ReadReport(), sniff(path), all_columns=True))
-    other_columns = set(first) - {field.name for field in fields(Label)}
-    if other_columns:
-        raise ValueError(
-            f"{path}: column {min(other_columns)!r} is not a label field and would be lost by a change: import the "
-            f"table into a label file, hf-gile labels import labels.jsonl {path}"
-        )
+    report = ReadReport()
+    labels = load_labels(path, report=report)
+    for line in report.notes:
+        if line.startswith("columns not read"):
+            raise ValueError(
+                f"{path}: {line}, and would be lost by a change: import the table into a label file, hf-gile labels "
+                f"import labels.jsonl {path}"
+            )
     return labels
 
 
@@ -292,6 +294,10 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         raise FileNotFoundError(
             f"no file or folder {target} (in {Path.cwd()}); to change a model on the Hub, change a copy: hf "
             f"download {target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
+        )
+    if path.is_file() and path.suffix not in (".jsonl", ".csv"):
+        raise ValueError(
+            f"{path}: changes are written to .jsonl and .csv files: hf-gile labels import labels.jsonl {path}"
         )
     from hf_gile.data import save_labels
 

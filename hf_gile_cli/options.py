@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .running import note
+
 if TYPE_CHECKING:
     from hf_gile.data.sniffing import Requested
 
@@ -25,7 +27,10 @@ BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of
 
 LabelFile = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Labels as a table, MeSH or SKOS.  [default: the labels of the model]"),
+    typer.Option(
+        metavar="FILE",
+        help="Labels as a table, a text with a label on each line, MeSH or SKOS.  [default: the labels of the model]",
+    ),
 ]
 LabelId = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the label ids, in a table of labels.")]
 LabelName = Annotated[
@@ -40,7 +45,7 @@ LabelDescription = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="Source of label descriptions: columns of a table; entry_terms, scope_note or tree_path of MeSH; "
-        "alt_labels, definition or broader of SKOS.",
+        "alt_labels, definition or broader of SKOS; none for names only.  [default: definitions, if there are any]",
     ),
 ]
 LabelSynonyms = Annotated[
@@ -89,7 +94,7 @@ class LabelColumns(Layout):
     label_language: LabelLanguage = None
 
     def read(self, path: str, **options: Any) -> Any:
-        """Reads labels.
+        """Reads labels, and notes what was left out or read otherwise than expected.
 
         Args:
             path: The label file.
@@ -98,16 +103,20 @@ class LabelColumns(Layout):
         Returns:
             A `LabelSet`.
         """
-        from hf_gile.data import read_label_file
+        from hf_gile.data import ReadReport, read_label_file
 
-        return read_label_file(
+        report = options.setdefault("report", ReadReport())
+        labels = read_label_file(
             path,
             id=self.label_id,
             name=self.label_name or ["name"],
-            describe=self.label_description or [],
+            describe=self.label_description or None,
             languages=self.label_language or ["en"],
             **{"requested": self.requested()} | options,
         )
+        if report.left_out or report.notes:
+            note("\n".join([f"{path}: {report}", *report.notes]))
+        return labels
 
 
 def check_on_error(value: str) -> str:

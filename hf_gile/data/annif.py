@@ -41,7 +41,7 @@ from .files import Paths, data_suffix, find_files, read_into_memory
 from .homonyms import distinguish
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_text
+from .schema import clean_label, clean_text
 from .sniffing import Format, sniff
 from .table_files import file_pieces, missing_column_error, read_lines, read_rows
 from .tables import document_features, document_id, is_useful, short_names
@@ -152,7 +152,7 @@ def load_annif_vocabulary(
         try:
             if len(cells) == 1:
                 raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
-            uri, name, notation = (clean_text(cell, "a cell").strip() for cell in [*cells, ""][:3])
+            uri, name, notation = (clean_label(clean_text(cell, "a cell")) for cell in [*cells, ""][:3])
             uri = _parse_uri(uri)
             if uri in labels:
                 raise ValueError(f"{uri} is repeated")
@@ -160,7 +160,7 @@ def load_annif_vocabulary(
             report.problem("malformed subject", f"{file}: {where}: {error}")
             continue
         if not name:
-            report.leave_out("without name", f"{file}: {where}")
+            report.leave_out("without name", f"{file}: {where}", uri)
             continue
         report.records += 1
         labels[uri], hints[uri] = Label(uri, name), [notation]

@@ -101,7 +101,7 @@ def load_labels(
             names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
             names = list(filter(None, names))
             if not names:
-                report.ids_left_out[label_id] = f"without {' and '.join(chosen.name)}"
+                report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
                 raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
             if label_id in labels:
                 if names[0] == labels[label_id].name:
@@ -257,10 +257,10 @@ def _parse_as(kind: type | tuple[type, ...], default: object, highest: float = m
     def parse(value: object) -> Any:
         if value is None or value == "":
             return default
-        parsed = json.loads(value.lower()) if isinstance(value, str) else value
+        parsed: Any = json.loads(value.lower()) if isinstance(value, str) else value
         if not isinstance(parsed, kind) or (isinstance(parsed, bool) and kind is not bool):
             raise ValueError(f"expected {kind}, got {shortened(value)}")
-        if not 0 <= parsed <= highest:
+        if not 0 <= float(parsed) <= highest:
             raise ValueError(f"expected at most {highest}, got {shortened(value)}")
         return parsed
 

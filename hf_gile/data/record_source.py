@@ -36,7 +36,8 @@ class RecordSource:
             100,000 documents'
         label_file: Label names: MeSH (descYYYY.xml, dYYYY.bin, .jsonl) or a table with id and name, all but .parquet
             also as .gz; by default the names in the records.
-        describe: Text that the model reads after the name of a label: entry_terms, scope_note, tree_path of MeSH.
+        describe: Text that the model reads after the name of a label: entry_terms, scope_note, tree_path of MeSH; none
+            for names only. By default the scope notes.
         num_proc: Number of processes that read files.
         on_error: Malformed input: raise, or skip and count.
     """
@@ -112,7 +113,7 @@ class RecordSource:
         if self.label_file is None:
             return collect_labels(split)[0]
         report = ReadReport(self.on_error)
-        known = read_label_file(self.label_file, describe=self.describe, report=report)
+        known = read_label_file(self.label_file, describe=self.describe or None, report=report)
         say(f"labels: {report}")
         labels, missing = collect_labels(split, known)
         if missing:

@@ -50,11 +50,12 @@ class TableSource:
             none if each cell is a label.
         unlabelled: What documents without labels are: negative if they have none, or drop if theirs are unknown.
         id: Column with the document ids; by default file and row.
-        label_file: File with the names of label ids; by default the ids are names.
+        label_file: File with the names of label ids: a table, a text with a label on each line, MeSH or SKOS; by
+            default the ids are names.
         label_id: Column of the label file with the ids.
         label_name: Columns with the label names; the first non-empty column is used.
         label_description: Columns that describe labels; for SKOS alt_labels, definition, broader; for MeSH entry_terms,
-            scope_note, tree_path.
+            scope_note, tree_path; none for names only. By default the definitions, if there are any.
         label_synonyms: Columns with synonyms.
         label_language: Languages of SKOS names, in order of preference.
         on_unknown_label: Label ids missing from the label file: raise, or drop.
@@ -133,7 +134,7 @@ class TableSource:
             OSError: If a path does not exist.
             ValueError: If the files cannot be read, or documents have labels missing from the label file.
         """
-        known = None
+        known, report = None, ReadReport()
         if self.label_file is not None:
             known, report = self.read_labels()
             _say_report(say, "labels", report)
@@ -141,7 +142,7 @@ class TableSource:
         parts = fill_parts(parts, column="text" if self.id is None else "id")
         if self.held_out:
             parts = hold_out_labels(parts, self.held_out)
-        return parts, self._collect_labels(parts, labels if known is None else known, say)
+        return parts, self._collect_labels(parts, labels if known is None else known, report.ids_left_out, say)
 
     def _read_parts(
         self, known: LabelSet | None, say: Callable[..., None]
@@ -174,7 +175,11 @@ class TableSource:
         return parts, labels
 
     def _collect_labels(
-        self, parts: "dict[str, Dataset]", labels: LabelSet | None, say: Callable[..., None]
+        self,
+        parts: "dict[str, Dataset]",
+        labels: LabelSet | None,
+        left_out: Mapping[str, str],
+        say: Callable[..., None],
     ) -> LabelSet:
         """Collects the labels, those of training documents first."""
         if self.label_file is not None and labels is not None:
@@ -186,12 +191,22 @@ class TableSource:
             for line in _note_case(used):
                 say(line)
         if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
-            message = f"{self.label_file} lacks {self._describe_missing(list(missing), labels, parts)}"
+            problems = []
+            for reason in dict.fromkeys(left_out.get(label_id, "") for label_id in missing):
+                ids = [label_id for label_id in missing if left_out.get(label_id, "") == reason]
+                described = self._describe_missing(ids, labels, parts)
+                if not reason:
+                    remedy = "add them, choose the column of ids with --label_id"
+                    problems.append((f"{self.label_file} lacks {described}", remedy))
+                    continue
+                remedy = "replace them"
+                if reason.startswith("without"):
+                    remedy = "choose other languages with --label_language, or other columns with --label_name"
+                problems.append((f"{self.label_file} has {described}, but left out as {reason}", remedy))
+            message = "; ".join(problem for problem, _ in problems)
             if self.on_unknown_label != "drop":
-                raise ValueError(
-                    f"{message}; add them, choose the column of ids with --label_id, or drop them with "
-                    "--on_unknown_label drop"
-                )
+                remedies = ", ".join(remedy for _, remedy in problems)
+                raise ValueError(f"{message}; {remedies}, or drop them with --on_unknown_label drop")
             say(f"{message}: dropped {sum(missing.values()):,} times")
         return seen_first(labels, {label: count for label, count in counts_by_part["train"].items() if label in labels})
 
@@ -251,7 +266,7 @@ class TableSource:
             path,
             id=self.label_id,
             name=self.label_name,
-            describe=self.label_description,
+            describe=self.label_description or None,
             synonyms=self.label_synonyms,
             languages=self.label_language,
             requested=Requested(self.delimiter, self.quote, self.encoding),

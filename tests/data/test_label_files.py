@@ -6,6 +6,7 @@ import pytest
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, is_mesh, load_labels, read_label_file, save_labels
+from hf_gile.data.table_source import TableSource
 from hf_gile.publishing.label_table import write_label_table
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
@@ -91,6 +92,28 @@ def test_other_files_are_refused_with_what_they_are(tmp_path, name, content, mes
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"{name}:? .*{message}"):
         read_label_file(tmp_path / name)
+
+
+def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(tmp_path):
+    pytest.importorskip("rdflib")
+    terms = """<http://a.org/2> a skos:Concept ; skos:prefLabel "Zinn"@de .
+    <http://a.org/3> a skos:Concept ; skos:prefLabel "Tin"@en ; <http://www.w3.org/2002/07/owl#deprecated> true ."""
+    (tmp_path / "terms.ttl").write_text(f"{SKOS}\n{terms}")
+    rows = [{"text": f"text {row}", "labels": [f"http://a.org/{row % 4 + 1}"]} for row in range(60)]
+    (tmp_path / "notes.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    source = TableSource(train_files=[str(tmp_path / "notes.jsonl")], label_file=str(tmp_path / "terms.ttl"))
+    with pytest.raises(ValueError, match=r"terms\.ttl") as raised:
+        source.read_all(lambda line: None)
+    for part in (
+        "terms.ttl has 1 label id of the documents, such as 'http://a.org/2', first in document",
+        "but left out as without a name in en",
+        "such as 'http://a.org/3'",
+        "but left out as deprecated",
+        "terms.ttl lacks 1 label id of the documents, such as 'http://a.org/4'",
+        "choose other languages with --label_language",
+        "or drop them with --on_unknown_label drop",
+    ):
+        assert part in str(raised.value)
 
 
 def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):

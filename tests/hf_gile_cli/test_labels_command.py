@@ -53,6 +53,16 @@ def test_labels_can_be_searched_filtered_and_sorted(run, saved_model):
     assert names("--sort", "count", "--limit", 2) == ["Iron", "Heart Failure"]
 
 
+def test_a_text_of_labels_is_shown_and_imported(run, tmp_path):
+    names, file = tmp_path / "labels.txt", tmp_path / "labels.jsonl"
+    names.write_text("delivery\ninvoice, late\n")
+    assert "invoice, late" in run("labels", "show", names).stdout
+    run("labels", "import", file, names)
+    assert LabelSet.load(file) == LabelSet.from_names(["delivery", "invoice, late"])
+    message = run("labels", "add", names, "3", "password", ends=1).stderr
+    assert f"changes are written to .jsonl and .csv files: hf-gile labels import labels.jsonl {names}" in message
+
+
 def test_json_output_is_a_valid_label_file(run, saved_model, tmp_path):
     (tmp_path / "copy.jsonl").write_text(run("labels", "show", saved_model, "--json", "--limit", 0).stdout)
     assert LabelSet.load(tmp_path / "copy.jsonl") == LabelSet.load(saved_model / "labels.jsonl")
@@ -195,7 +205,7 @@ def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("id,name,shelf\nIron,Iron,3\n")
     message = run("labels", "add", path, "r", "Rats", ends=1).stderr
-    assert "column 'shelf' is not a label field and would be lost by a change" in message
+    assert "columns not read: 'shelf', and would be lost by a change" in message
     assert path.read_text() == "id,name,shelf\nIron,Iron,3\n"
 
 
