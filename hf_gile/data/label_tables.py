@@ -258,10 +258,9 @@ def _parse_as(kind: type | tuple[type, ...], default: object, highest: float = m
         if value is None or value == "":
             return default
         parsed: Any = json.loads(value.lower()) if isinstance(value, str) else value
-        if not isinstance(parsed, kind) or (isinstance(parsed, bool) and kind is not bool):
-            raise ValueError(f"expected {kind}, got {shortened(value)}")
-        if not 0 <= float(parsed) <= highest:
-            raise ValueError(f"expected at most {highest}, got {shortened(value)}")
+        is_kind = isinstance(parsed, kind) and (kind is bool or not isinstance(parsed, bool))
+        if not is_kind or not 0 <= parsed <= highest:
+            raise ValueError(f"expected {kind} up to {highest}, got {shortened(value)}")
         return parsed
 
     return parse

@@ -34,6 +34,7 @@ from ..extras import missing_extra, needs_extra
 from .files import XmlRecords, open_binary
 from .report import ReadReport
 from .schema import Record, raise_text, validate_record
+from .sniffing import sniff_bytes
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -97,7 +98,7 @@ def read_citations(
     citations = 0
     damaged = report.left_out.get("damaged file", 0)
     with open_binary(path) as stream:
-        for element in report.until_damage(elements(stream), path):
+        for element in report.until_damage(_check_content(path, stream), path):
             number += 1
             if element.tag == "DeleteCitation":
                 if fates is None:
@@ -124,6 +125,16 @@ def read_citations(
         raise ValueError(
             f"{path}: {citations:,} citations, but {len(fates):,} expected: the file has changed during reading"
         )
+
+
+def _check_content(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[_Element]:
+    head = stream.read(256)
+    stream.seek(0)
+    form = sniff_bytes(head)
+    form.refuse(path)
+    if form.kind in ("json", "jsonl", "text"):
+        raise ValueError(f"expected XML, got {head.decode(form.encoding, 'replace')!r}")
+    yield from elements(stream)
 
 
 def demo_file() -> Path:

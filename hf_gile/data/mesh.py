@@ -61,6 +61,7 @@ from .homonyms import check_choices, distinguish, join_descriptions
 from .json_text import check_parts, resolve_codec
 from .report import ReadReport
 from .schema import clean_text, raise_text
+from .sniffing import sniff_bytes
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -239,6 +240,7 @@ _Parse = Callable[[], Descriptor | None]
 def _iterate_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
     with open_binary(path) as stream:
         start = stream.read(256)
+    sniff_bytes(start).refuse(path)
     text = start.removeprefix(_BOM).lstrip()
     if not text:
         raise ValueError("empty file")

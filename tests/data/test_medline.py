@@ -243,14 +243,26 @@ def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of)
     ("content", "message"),
     [
         (b"", "damaged after 0 records"),
-        (b"no XML", "damaged after 0 records"),
-        (b"<html><body/></html>", "expected a PubmedArticleSet or MedlineCitationSet, got <html>"),
+        (b"no XML", "expected XML, got 'no XML'"),
+        (b'{"error": "API rate limit exceeded"}', "expected XML, got .*API rate limit"),
+        (b"<!DOCTYPE html><html><head><meta></head></html>", "is a web page"),
+        (b"<rss><a>x</a></rss>", "expected a PubmedArticleSet or MedlineCitationSet, got <rss> x"),
         (b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", "got <eFetchResult> ID list is empty!"),
         (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
         (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
         (document(citation("3"), citation("5", title="é")).replace("é".encode(), b"\xe9"), "damaged after 1 rec"),
     ],
-    ids=["empty", "not XML", "another document", "error of E-utilities", "cut off", "NUL", "wrong encoding"],
+    ids=[
+        "empty",
+        "not XML",
+        "JSON",
+        "web page",
+        "another document",
+        "error of E-utilities",
+        "cut off",
+        "NUL",
+        "wrong encoding",
+    ],
 )
 def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
     with pytest.raises(ValueError, match=rf"a\.xml: .*{message}"):

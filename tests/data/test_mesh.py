@@ -324,7 +324,7 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
         ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts b'id,name"),
         ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts b'\[\{\}\]'"),
         (b"PK\x03\x04\0\0", "damaged after 0 records: File is not a zip file"),
-        ("<html><body/></html>", "expected a DescriptorRecordSet, got <html>"),
+        ("<html><body/></html>", "is a web page"),
         ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
         ("<Descr", "damaged after 0 records"),
         (xml()[:-300], "damaged after 5 records"),
