@@ -186,6 +186,8 @@ def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
     names: dict[str, None] = {}
     for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
         name = clean_label(row["text"])
+        if re.search("[\0-\b\x0e-\x1f]", name):
+            raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
         if "\t" in row["text"].strip():
             raise ValueError(f"{file}: {where}: a label has a tab; if it is a table, name it .tsv")
         if name in names:

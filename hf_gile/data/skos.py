@@ -225,7 +225,14 @@ class _Vocabulary:
         in_scheme = set(statements.links["scheme"])
         if members:
             in_scheme.difference_update(*(found for name, found in statements.members.items() if name not in classes))
-        return members | {name for name in implied | in_scheme if self._is_named(usual, name)}
+        concepts = members | {name for name in implied | in_scheme if self._is_named(usual, name)}
+        if concepts - statements.containers:
+            return concepts
+        # As a last resort, whatever has a preferred label, unless another kind of vocabulary has such members.
+        others = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
+        steps = [path.split("/")[0] for path in usual.split()]
+        named = {name for step in steps for name in (*statements.texts[step], *statements.in_other_languages[step])}
+        return named.difference(*(statements.members.get(name, ()) for name in others))
 
     def _add_subclasses(self, classes: set[str]) -> set[str]:
         subclasses = defaultdict(list)

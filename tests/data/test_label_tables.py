@@ -133,8 +133,10 @@ def test_a_text_has_a_label_on_each_line(write, name):
     assert report.notes == [
         "2 labels differ from others in upper and lower case only, such as 'delivery' and 'Delivery'"
     ]
-    with pytest.raises(ValueError, match=r"labels.txt: line 1: a label has a tab; if it is a table, name it \.tsv"):
+    with pytest.raises(ValueError, match=r"labels\.txt: line 1: a label has a tab; if it is a table, name it \.tsv"):
         load_labels(write("labels.txt", "D3\tMice\n"))
+    with pytest.raises(ValueError, match=r"labels\.txt is neither a text nor of another known format: line 1"):
+        load_labels(write("labels.txt", "PK\5\6\n"))
 
 
 def test_names_that_differ_only_in_form_are_one_name(write):

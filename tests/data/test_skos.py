@@ -260,6 +260,7 @@ UNTYPED = {
     "linked": "ex:2 skos:broader ex:1 .",
     "linked from above": "ex:1 skos:narrower ex:2 .",
     "of a subclass": "ex:A rdfs:subClassOf ex:B . ex:B rdfs:subClassOf skos:Concept . ex:1 a ex:A . ex:2 a ex:B .",
+    "members of a collection": "",
     "of another class": "ex:1 a ex:Topic ; skos:inScheme ex:s . ex:2 a ex:Topic ; skos:inScheme ex:s .",
 }
 
