@@ -45,6 +45,7 @@ CURRENT, SUPERSEDED, DELETED = range(3)
 _DEMO_NAME = "pubmed20n0014.xml.gz"
 _SETS = ("PubmedArticleSet", "MedlineCitationSet")
 _INLINE = {"a", "b", "em", "i", "small", "span", "strong", "sub", "sup", "u"}
+_LONGEST_PLACEHOLDER = 60
 _PLACEHOLDER = re.compile(
     r"\W*((title |abstract |text )?(is )?not available|no (title|abstract|text)( is)?( available| provided| found)?"
     r"|abstract available from the publisher|in process citation)\W*",
@@ -178,14 +179,13 @@ def elements(stream: IO[bytes]) -> Iterator[_Element]:
         ValueError: If it is neither a PubmedArticleSet nor a MedlineCitationSet (the message has its text, such as the
             error of E-utilities), or an element is larger than `XmlRecords` allows.
     """
-    tags = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "MedlineCitation")
+    is_old = b"<MedlineCitationSet" in stream.read(1 << 12)
+    stream.seek(0)
+    tags = ("MedlineCitation" if is_old else "PubmedArticle", "PubmedBookArticle", "DeleteCitation")
     source = XmlRecords(stream)
     events = import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True)
     has_elements = False
     for _, element in events:
-        parent = element.getparent()
-        if parent is not None and parent.tag == "PubmedArticle":
-            continue
         source.start_record()
         yield element
         element.clear()
@@ -233,7 +233,7 @@ def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
     }
     for name, text in texts.items():
         texts[name] = _normalize_space(text)
-        if _PLACEHOLDER.fullmatch(text):
+        if len(text) < _LONGEST_PLACEHOLDER and _PLACEHOLDER.fullmatch(text):
             texts[name] = ""
             unread.append(f"placeholder instead of the {name}")
     record = validate_record(
