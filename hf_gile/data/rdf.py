@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from io import BufferedIOBase
@@ -138,12 +139,20 @@ def _kind(path: Path) -> str:
     seen = sniff(path)
     seen.refuse(path)
     suffix = data_suffix(path)
-    kind = seen.kind if seen.kind in KINDS else _KINDS_BY_SUFFIX.get(suffix, seen.kind)
+    kind = seen.kind
+    if kind not in KINDS or (kind == "json" and not _starts_as_json(path)):
+        kind = _KINDS_BY_SUFFIX.get(suffix, kind)
     if kind == "empty":
         raise ValueError("no statements")
     if kind not in KINDS:
         raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
     return "n3" if suffix == ".n3" and kind == "turtle" else KINDS[kind]
+
+
+def _starts_as_json(path: Path) -> bool:
+    """Tells JSON-LD from Turtle that starts with a blank node."""
+    with open_binary(path) as stream:
+        return re.match(rb'(\xef\xbb\xbf)?\s*[\[{][\s\[{]*"', stream.read(1 << 12)) is not None
 
 
 class _Lines(BufferedIOBase):

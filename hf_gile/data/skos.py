@@ -211,9 +211,10 @@ class _Vocabulary:
 
     def _find_concepts(self) -> set[str]:
         statements, usual = self.statements, self.profile.names[0]
+        steps = [path.split("/")[0] for path in usual.split()]
+        named = {name for step in steps for name in (*statements.texts[step], *statements.in_other_languages[step])}
         if not self.profile.classes:
-            steps = usual.split()
-            return {name for step in steps for name in (*statements.texts[step], *statements.in_other_languages[step])}
+            return named
         classes = self._add_subclasses({expand(name) for name in self.profile.classes.split()})
         members = set().union(*(statements.members.get(name, ()) for name in classes))
         if self.profile is not PROFILES[0]:
@@ -225,13 +226,11 @@ class _Vocabulary:
         in_scheme = set(statements.links["scheme"])
         if members:
             in_scheme.difference_update(*(found for name, found in statements.members.items() if name not in classes))
-        concepts = members | {name for name in implied | in_scheme if self._is_named(usual, name)}
+        concepts = members | (implied | in_scheme) & named
         if concepts - statements.containers:
             return concepts
         # As a last resort, whatever has a preferred label, unless another kind of vocabulary has such members.
         others = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
-        steps = [path.split("/")[0] for path in usual.split()]
-        named = {name for step in steps for name in (*statements.texts[step], *statements.in_other_languages[step])}
         return named.difference(*(statements.members.get(name, ()) for name in others))
 
     def _add_subclasses(self, classes: set[str]) -> set[str]:
@@ -291,7 +290,7 @@ class _Vocabulary:
         if self._name(concept)[0]:
             return None
         is_named = any(self._is_named(paths, concept) for paths in self.profile.names)
-        return f"without a name in {self._format_languages()}" if is_named else "without a name"
+        return f"without a name in {' or '.join(self.statements.languages)}" if is_named else "without a name"
 
     def label(self, concept: str, requested: Iterable[str]) -> tuple[Label, list[str]]:
         """Returns the label of a usable concept, and texts that distinguish it from others with its name."""
@@ -338,9 +337,6 @@ class _Vocabulary:
             if name := self._name(concept)[0]:
                 yield name
 
-    def _format_languages(self) -> str:
-        return " or ".join(self.statements.languages)
-
     def add_notes(self, report: ReadReport) -> None:
         """Reports the kind of vocabulary and properties of names, if they are unusual."""
         if self.profile is not PROFILES[0]:
@@ -355,8 +351,8 @@ class _Vocabulary:
         tags = sum((statements.tags[step] for step in steps), Counter[str]())
         listed = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in tags.most_common(30))
         text = (
-            f"{len(self.concepts):,} concepts; names requested in {self._format_languages()}, available in "
-            f"{listed or 'none'}"
+            f"{len(self.concepts):,} concepts; names requested in {' or '.join(self.statements.languages)}, available "
+            f"in {listed or 'none'}"
         )
         if not self.is_present():
             classes = Counter({name: len(found) for name, found in statements.members.items()})

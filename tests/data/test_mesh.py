@@ -323,7 +323,7 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
         (b"\xef\xbb\xbf \n", "damaged after 0 records: empty file"),
         ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts b'id,name"),
         ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts b'\[\{\}\]'"),
-        (b"PK\x03\x04\0\0", "damaged after 0 records: File is not a zip file"),
+        (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts b'PK"),
         ("<html><body/></html>", "is a web page"),
         ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
         ("<Descr", "damaged after 0 records"),
