@@ -68,12 +68,7 @@ def load_labels(
             repeats an id, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    if Path(path).is_file():
-        file = Path(path)
-    else:
-        file, *more = find_files(path, (*SUFFIXES, ".txt"))
-        if more:
-            raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
+    file = _find_file(path)
     chosen = _Columns(
         id,
         as_tuple(name),
@@ -91,12 +86,23 @@ def load_labels(
         report.note(form.note)
     rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, chosen.required(), all_columns=True)))
     chosen, extra = _choose_columns([row for _, _, row in rows], chosen, report)
+    return _make_labels(file, rows, (chosen, extra, languages), report)
+
+
+def _make_labels(
+    file: Path,
+    rows: Sequence[tuple[str, str, Mapping[str, object]]],
+    selection: tuple[_Columns, list[str], Sequence[str]],
+    report: ReadReport,
+) -> LabelSet:
+    """Makes the labels of rows from the selected columns, fields and languages."""
+    chosen, extra, languages = selection
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     positions: dict[str, str] = {}
     for where, _, row in rows:
         try:
-            label_id = document_id(row.get(id), id)
+            label_id = document_id(row.get(chosen.id), chosen.id)
             clean = str.strip if _WRITTEN.issubset(row) else clean_label
             names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
             names = list(filter(None, names))
@@ -108,13 +114,7 @@ def load_labels(
                     report.leave_out("repeated", f"{file}: {where}")
                     continue
                 raise ValueError(f"the id {label_id!r} is already used in {positions[label_id]}")
-            label = Label(
-                id=label_id,
-                name=names[0],
-                description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
-                synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
-                language=None if language is None else clean_text(row.get(language), language).strip() or None,
-            )
+            label = _make_label(row, label_id, names[0], chosen, languages)
             label = replace(label, **{field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""})
         except ValueError as error:
             report.problem("malformed label", f"{file}: {where}: {error}")
@@ -137,6 +137,16 @@ def _unescape_row(row: tuple[str, str, Mapping[str, Any]]) -> tuple[str, str, Ma
     return where, position, {name: unescape_formula(cell) for name, cell in cells.items()}
 
 
+def _find_file(path: str | os.PathLike[str]) -> Path:
+    """Returns the only label file at a path; a file may have any suffix."""
+    if Path(path).is_file():
+        return Path(path)
+    file, *more = find_files(path, (*SUFFIXES, ".txt"))
+    if more:
+        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
+    return file
+
+
 class _Columns(NamedTuple):
     id: str
     name: tuple[str, ...]
@@ -147,6 +157,19 @@ class _Columns(NamedTuple):
     def required(self) -> list[str]:
         """Returns the columns that must exist."""
         return [self.id, *self.name, *(self.description or ()), *self.synonyms, *filter(None, [self.language])]
+
+
+def _make_label(
+    row: Mapping[str, object], label_id: str, name: str, chosen: _Columns, languages: Sequence[str]
+) -> Label:
+    language = None if chosen.language is None else _parse_language(row.get(chosen.language))
+    return Label(
+        id=label_id,
+        name=name,
+        description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
+        synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
+        language=language,
+    )
 
 
 def _choose_columns(
