@@ -63,7 +63,7 @@ class _Rejections(ReadReport):
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def leave_out(self, reason: str, what: str) -> None:
+    def leave_out(self, reason: str, what: str, id: str | None = None) -> None:
         """Adds a row; `what` describes the error."""
         self.rows.append({"note": what})
 
