@@ -22,8 +22,8 @@ from .data.label_columns import LabelColumn, joined_by, see
 from .data.zero_shot import seen_first
 from .extras import needs_extra
 from .models.labels_gile import Label, LabelSet
-from .models.saving_gile import new_files
 from .models.search_gile import calibrated
+from .writing import new_files
 
 with needs_extra("train", "GileClassifier"):
     import datasets

@@ -193,7 +193,8 @@ def repair(folder: Folder) -> None:
 
         hf-gile repair MODEL
     """
-    from hf_gile.models.saving_gile import complete, find_problem
+    from hf_gile.models.saving_gile import find_problem
+    from hf_gile.writing import complete
 
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")

@@ -193,7 +193,7 @@ def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
         path: Folder of the model, or label file, which need not exist.
         dry_run: If true, nothing will be written and no lock is taken.
     """
-    from hf_gile.models.saving_gile import complete, exclusive_lock
+    from hf_gile.writing import complete, exclusive_lock
 
     if dry_run:
         yield

@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
-from .saving_gile import whole_file
+from .saving_gile import sync_to_disk
 
 LABELS_FILE = "labels.jsonl"
 _LONGEST_ROW = 1 << 24
@@ -133,8 +134,16 @@ class LabelSet(Sequence[Label]):
                 lines.append(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
             except UnicodeEncodeError:
                 raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
-        with whole_file(path) as written:
-            written.write_bytes(b"".join(lines))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        try:
+            staged.write_bytes(b"".join(lines))
+            sync_to_disk(staged)
+            staged.replace(path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            staged.unlink(missing_ok=True)
 
     @property
     def ids(self) -> list[str]:

@@ -11,7 +11,6 @@ be in any language: words of all languages share a space.
 
 import inspect
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,14 +26,13 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple, logging
-from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig, check_folder
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
 from .processing_gile import GileProcessor
-from .saving_gile import SavedTogether, find_old_weights, hub_options, load_checked, split_hub_arguments
+from .saving_gile import SavedTogether, find_file, find_old_weights, load_checked
 from .scoring_gile import (
     BagEmbedding,
     BiasUnit,
@@ -262,34 +260,14 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
         getattr(model, cls.base_model_prefix, model).freeze()
         return (model, info) if returns_info else model
 
-    def save_pretrained(
-        self,
-        save_directory: str | os.PathLike[str],
-        is_main_process: bool = True,
-        state_dict: dict[str, Any] | None = None,
-        push_to_hub: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        """Saves the model with its code and its labels, all files together; see `PreTrainedModel.save_pretrained`."""
-        hub = split_hub_arguments(kwargs)
-
-        def write(folder: Path) -> None:
-            super(GilePreTrainedModel, self).save_pretrained(folder, is_main_process, state_dict, **kwargs)
-            if label_set is not None and is_main_process:
-                label_set.save(folder / LABELS_FILE)
-
-        def find_stale(folder: Path, names: set[str]) -> list[str]:
-            return [*find_old_weights(folder, names), *({LABELS_FILE} - names)]
-
+    def _write(self, folder: Path, **kwargs: Any) -> None:
+        super()._write(folder, **kwargs)
         label_set = getattr(self, "label_set", None)
-        if not is_main_process or kwargs.get("distributed_checkpoint"):  # processes write a folder together, or nothing
-            write(Path(save_directory))
-            return
-        self._save_together(save_directory, write, find_stale, self.processor_fingerprint)
-        if push_to_hub:
-            # Not in super(), which would push before labels are saved.
-            repo_id = hub.pop("repo_id", Path(save_directory).name)
-            self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
+        if label_set is not None and kwargs.get("is_main_process", True):
+            label_set.save(folder / LABELS_FILE)
+
+    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
+        return [*find_old_weights(folder, names), LABELS_FILE]
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
         # Missing weights are allocated next; a small configuration file must not exhaust the memory.
@@ -782,7 +760,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
-        self.processor_fingerprint = processor.fingerprint()
+        self.processor_fingerprint = processor.processor_fingerprint
         self.stored_labels.clear_cache()
 
     def _reorder_rows(self, label_set: LabelSet) -> None:
@@ -986,8 +964,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         loaded = super()._load_unchecked(folder, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model.gile._check_ids(f"{folder}: label_input_ids", model.label_input_ids)
-        missing = {"_raise_exceptions_for_missing_entries": False}
-        file = None if folder is None else cached_file(folder, LABELS_FILE, **missing, **hub_options(kwargs))
+        file = None if folder is None else find_file(folder, LABELS_FILE, kwargs)
         if file is not None:
             label_set = LabelSet.load(file)
             stored = {int(column): name for column, name in model.config.id2label.items()}

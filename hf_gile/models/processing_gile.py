@@ -30,11 +30,10 @@ from transformers import (
     PreTrainedTokenizerFast,
     ProcessorMixin,
 )
-from transformers.utils import cached_file
 
 from .configuration_gile import check_folder, check_largest, read_json_object
 from .languages_gile import check_language
-from .saving_gile import SavedTogether, find_old_tokenizer, hub_options, load_checked, split_hub_arguments
+from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 # Letters and digits, with vowel signs of scripts that write them as marks; the length of runs is limited.
@@ -152,12 +151,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Loads a processor whose files are checked by the caller."""
         try:
             check_folder(source or "")
-            file = cached_file(
-                source,
-                "tokenizer.json",
-                _raise_exceptions_for_missing_entries=False,
-                **hub_options(kwargs),
-            )
+            file = None if source is None else find_file(source, "tokenizer.json", kwargs)
             if file is not None:  # before the library normalizes added tokens
                 _check_normalizer(read_json_object(file).get("normalizer"))
             return super().from_pretrained(source, *args, **kwargs)
@@ -181,23 +175,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             "may download"
         )
 
-    def save_pretrained(
-        self, save_directory: str | PathLike[str], push_to_hub: bool = False, **kwargs: Any
-    ) -> list[str]:
-        """Saves the processor, all files together; see `ProcessorMixin.save_pretrained`."""
-        hub = split_hub_arguments(kwargs)
+    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
+        return find_old_tokenizer(folder)
 
-        def write(folder: Path) -> list[str]:
-            return super(GileProcessor, self).save_pretrained(str(folder), **kwargs)
-
-        files = self._save_together(save_directory, write, find_old_tokenizer, self.fingerprint())
-        folder = Path(save_directory)
-        if push_to_hub:
-            self.push_to_hub(hub.pop("repo_id", folder.name), token=kwargs.get("token"), **hub)
-        return [str(folder / Path(file).name) for file in files]
-
-    def fingerprint(self) -> str:
-        """Computes a hash of what determines the meaning of ids: the vocabulary and the settings except the limits."""
+    @property
+    def processor_fingerprint(self) -> str:
+        """Hash of what determines the meaning of ids: the vocabulary and the settings except the limits."""
         settings = [self.reads_sentences, self.lexical, self.languages, self.text_prompt, self.label_prompt]
         words = sorted(self.tokenizer.get_vocab().items())
         return hashlib.sha256(json.dumps([settings, words]).encode()).hexdigest()

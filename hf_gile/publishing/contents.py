@@ -25,7 +25,7 @@ _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
     r"|model\.safetensors\.index\.json"
     r"|\w+_gile\.py"
-    r"|manifest\.json"
+    r"|(model|processor)_manifest\.json"
     r"|index/(.+/)?label_index(-[0-9a-f]{8})?\.(json|jsonl|safetensors)"
 )
 _MANAGED = re.compile(

@@ -4,7 +4,6 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import torch
 from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import LabelSet
-from ..models.saving_gile import new_files
+from ..writing import new_files
 from .card_info import Card
 from .contents import is_loaded, missing_parts, referenced_code
 from .report import REPORT_FILE, Report
@@ -78,7 +77,7 @@ def save(
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with new_files(folder, partial(find_outdated, folder)) as new:
+        with new_files(folder, find_outdated) as new:
             _write(new, model, processor, label_set, index, report, card)
             written = [folder / path.relative_to(new) for path in sorted(new.rglob("*")) if path.is_file()]
     finally:

@@ -22,7 +22,7 @@ from ..data.report import ReadReport
 from ..data.sniffing import SEEN, Requested
 from ..extras import needs_extra
 from ..label_index import fingerprint
-from ..models.saving_gile import exclusive_lock, remove_abandoned, whole_file
+from ..writing import exclusive_lock, remove_abandoned, whole_file
 from .scorer import GileScorer
 
 RUN_FILE = "_run.json"

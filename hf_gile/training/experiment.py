@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,9 @@ from ..metrics.frequency import propensities
 from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
-from ..models.saving_gile import new_files
 from ..publishing.folder import find_outdated
 from ..scoring.scorer import has_bf16
+from ..writing import new_files
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights
 from .calibration.thresholds import tells_enough
 from .checkpoints import checkpoint_to_resume
@@ -316,7 +315,7 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     if not trainer.args.should_save:
         trainer.save_model(str(folder))
         return
-    with new_files(folder, partial(find_outdated, folder)) as new:
+    with new_files(folder, find_outdated) as new:
         trainer.save_model(str(new))
         (new / "training_args.bin").unlink(missing_ok=True)  # a pickle, which should not be shared
 

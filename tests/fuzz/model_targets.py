@@ -422,7 +422,8 @@ def _copy(folder: Path, case: tuple[str, bytes | None]) -> Path:
     copy = folder.with_name(f"{folder.name}-damaged")
     if not copy.exists():
         shutil.copytree(folder, copy)
-        (copy / "manifest.json").unlink(missing_ok=True)  # it would detect all damage
+        for manifest in copy.glob("*_manifest.json"):  # it would detect all damage
+            manifest.unlink()
     _put(copy / case[0], case[1])
     return copy
 
@@ -504,7 +505,9 @@ TARGETS = [
         "model folder",
         "Saved folders",
         st.deferred(
-            lambda: _damaged(_saved_model(), lambda file: file.suffix != ".py" and file.name != "manifest.json")
+            lambda: _damaged(
+                _saved_model(), lambda file: file.suffix != ".py" and not file.name.endswith("_manifest.json")
+            )
         ),
         _load_model,
         quick=5,

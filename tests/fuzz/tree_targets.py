@@ -59,7 +59,7 @@ COMMANDS = READERS | WRITERS
 _FILES = [
     "config.json", "model.safetensors", "labels.jsonl", "tokenizer.json", "tokenizer_config.json",
     "processor_config.json", "modeling_gile.py", "README.md", "card.yaml", "labels.csv", "results.json",
-    "manifest.json", "model.safetensors.index.json", "adapter_config.json", "generation_config.json",
+    "model_manifest.json", "model.safetensors.index.json", "adapter_config.json", "generation_config.json",
     "chat_template.jinja", "special_tokens_map.json", "index", "index/label_index.json", "new.json", "\u202emodel.py",
     "a\nb\x1b[31m.json",
     "Config.json", "MODEL.SAFETENSORS", b"\xff\xfe.json", ".saving", ".saving-x", ".saving/new", ".saving/old",

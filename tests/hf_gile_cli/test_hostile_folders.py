@@ -8,7 +8,7 @@ import signal
 import pytest
 from typer.testing import CliRunner
 
-from hf_gile.models import saving_gile
+from hf_gile import writing
 from hf_gile_cli.app import app
 
 READERS = {
@@ -63,9 +63,9 @@ def plant_staging(folder, home):
     staging.mkdir()
     (staging / "labels.jsonl").symlink_to(home / ".bashrc")
     (staging / "figures").symlink_to(home)
-    (staging / "manifest.json").write_text('{"parts": {}}')
-    record = saving_gile._record(folder).name
-    (folder / record).write_text(json.dumps({"token": "0" * 16, "files": {"../home/.bashrc": ""}, "stale": []}))
+    (staging / "model_manifest.json").write_text('{"files": {}, "processor": null}')
+    record = writing._record(folder).name
+    (folder / record).write_text(json.dumps({"staging": staging.name, "files": {"../home/.bashrc": ""}, "stale": []}))
 
 
 def plant_linked_staging(folder, home):
@@ -84,13 +84,13 @@ def plant_pipe(name):
 
 def plant_manifest(content):
     def plant(folder, home):
-        (folder / "manifest.json").write_bytes(content)
+        (folder / "model_manifest.json").write_bytes(content)
 
     return plant
 
 
 def part(name):
-    return json.dumps({"parts": {"model": {"processor": None, "files": {name: "0"}}}}).encode()
+    return json.dumps({"processor": None, "files": {name: "0"}}).encode()
 
 
 PLANTS = {
@@ -102,7 +102,9 @@ PLANTS = {
     "staging": plant_staging,
     "linked staging": plant_linked_staging,
     "linked index": lambda folder, home: (folder / "index").symlink_to(home),
-    **{f"pipe {name}": plant_pipe(name) for name in ("labels.jsonl", "config.json", "manifest.json", "README.md")},
+    **{
+        f"pipe {name}": plant_pipe(name) for name in ("labels.jsonl", "config.json", "model_manifest.json", "README.md")
+    },
     "pipe index": plant_pipe("index/label_index.json"),
     "name with a newline": lambda folder, home: (folder / "a\n\x1b[31mhf-gile").write_text("x"),
     "link to a device": lambda folder, home: (folder / "card.yaml").symlink_to("/dev/zero"),
@@ -110,7 +112,7 @@ PLANTS = {
     **{f"manifest {name}": plant_manifest(content) for name, content in JOURNALS.items()},
     "manifest outside": plant_manifest(part("../home/.bashrc")),
     "manifest root": plant_manifest(part("/dev/zero")),
-    "manifest parts": plant_manifest(b'{"parts": {"model": 3}}'),
+    "manifest files": plant_manifest(b'{"processor": null, "files": 3}'),
 }
 
 
@@ -126,7 +128,7 @@ def tree(folder):
 
 @pytest.fixture
 def model(tmp_path, saved_model, datasets_cache, monkeypatch):
-    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     rows = [{"text": "Rats were fed a diet low in iron.", "labels": ["Iron"]}, {"text": "milk", "labels": ["Infant"]}]
     (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 3))
     (tmp_path / "new.csv").write_text("id,name\nD1,Diet\n")

@@ -19,12 +19,12 @@ import torch
 from forks import is_killed
 from transformers import Trainer, TrainingArguments
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, build_tokenizer
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, build_tokenizer, writing
 from hf_gile.models import saving_gile
-from hf_gile.models.saving_gile import complete
 from hf_gile.publishing import save
 from hf_gile.sklearn import GileClassifier
 from hf_gile.training.experiment import save_model
+from hf_gile.writing import complete
 
 OPERATIONS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
 ROWS = [
@@ -45,7 +45,7 @@ def model(tmp_path, make_model, datasets_cache, monkeypatch):
     (tmp_path / "model" / "notes.txt").write_text("mine")
     (tmp_path / "model" / "model-00001-of-00002.safetensors").write_bytes(b"stale")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": a, "labels": b}) + "\n" for a, b in ROWS))
-    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     (tmp_path / "new.csv").write_text("id,name\nD1,Diet\nD2,Infection\n")
     return tmp_path / "model"
 
@@ -164,7 +164,7 @@ class Snapshots:
                 self.unsynced |= {str(path) for path in (source, source.parent)} - self.synced
         self.points += 1
         state, keys = {}, []
-        record = saving_gile._record(self.folder)
+        record = writing._record(self.folder)
         for path in (*self.folder.rglob("*"), *self.others, record):
             if path.is_file():
                 about = path.stat()
@@ -185,7 +185,7 @@ def restored(state, folder):
     """Writes a recorded state to another folder."""
     folder.mkdir(parents=True)
     for name, data in state.items():
-        path = folder / name if name else saving_gile._record(folder)
+        path = folder / name if name else writing._record(folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return folder
@@ -232,7 +232,7 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
     before_each(snapshots.take)
     saves[kind](model)
     monkeypatch.undo()
-    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     monkeypatch.setattr(saving_gile, "_PAUSES", ())
     new = contents(model)
     assert old["config.json"] != new["config.json"]
@@ -258,7 +258,7 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
 def test_a_second_training_killed_at_any_operation_leaves_the_old_or_the_new_model(
     run, before_each, datasets_cache, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     monkeypatch.setattr(saving_gile, "_PAUSES", ())
     draw = random.Random(0)
     words = {"heart": "heart failing cardiac ventricle", "iron": "iron anemia ferritin deficiency"}

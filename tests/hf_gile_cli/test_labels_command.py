@@ -6,7 +6,7 @@ import pytest
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
 from hf_gile.data import save_labels
-from hf_gile.models.saving_gile import exclusive_lock
+from hf_gile.writing import exclusive_lock
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Rats"@en, "Ratten"@de ; skos:altLabel "Rattus"@en ."""

@@ -9,7 +9,7 @@ import yaml
 from forks import is_killed
 from huggingface_hub import ModelCard
 
-from hf_gile.models import saving_gile
+from hf_gile import writing
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -73,7 +73,7 @@ def test_failed_pushes_are_reported_without_a_traceback(run, saved_model, tmp_pa
 
 
 def test_an_interrupted_save_is_completed_by_mend(run, saved_model, make_model, monkeypatch, tmp_path):
-    monkeypatch.setattr(saving_gile, "SAVES", tmp_path / "saves")
+    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     real = Path.replace
 
     def kill(self, target):

@@ -63,7 +63,7 @@ def known_classes(folder):
     auto = {"AutoConfig": "planted.Config", "AutoModelForSequenceClassification": "planted.Model"}
     edit(folder / "config.json", auto_map=auto)
     edit(folder / "processor_config.json", auto_map={"AutoProcessor": "planted.Config"})
-    (folder / "manifest.json").unlink()
+    (folder / "processor_manifest.json").unlink()
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_only_missing_weights_of_a_gru_are_initialized(tmp_path):
     original = weights["gile.text_encoder.word_encoder.gru.weight_hh_l0"].clone()
     missing = weights.pop("gile.text_encoder.word_encoder.gru.weight_ih_l0")
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    (tmp_path / "manifest.json").unlink()
+    (tmp_path / "model_manifest.json").unlink()
     gru = GileForSequenceClassification.from_pretrained(tmp_path).gile.text_encoder.word_encoder.gru
     assert torch.equal(gru.weight_hh_l0, original)
     assert gru.weight_ih_l0.isfinite().all()

@@ -10,7 +10,7 @@ from transformers import pipeline
 
 from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
 from hf_gile.models import saving_gile
-from hf_gile.models.saving_gile import read_manifest
+from hf_gile.models.saving_gile import MANIFESTS, read_manifest
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def saved(tmp_path, make_model):
     return tmp_path / "saved"
 
 
-def test_the_manifest_has_all_files_except_code(saved):
-    parts = read_manifest(saved)
-    names = {path.name for path in saved.iterdir() if path.suffix != ".py"} - {"manifest.json"}
-    assert {*parts["model"]["files"], *parts["processor"]["files"]} == names
-    assert parts["model"]["processor"] == parts["processor"]["processor"] != ""
+def test_the_manifests_have_all_files_except_code(saved):
+    model, processor = (read_manifest(saved, part) for part in MANIFESTS)
+    names = {path.name for path in saved.iterdir() if path.suffix != ".py"} - {*MANIFESTS.values()}
+    assert {*model["files"], *processor["files"]} == names
+    assert model["processor"] == processor["processor"] != ""
 
 
 @pytest.mark.parametrize("options", [{"max_shard_size": "1KB"}, {"variant": "half"}, {"state_dict": "of the model"}])
@@ -46,7 +46,7 @@ def test_models_saved_with_options_of_transformers_load(saved, make_model, optio
 def test_models_in_a_subfolder_are_checked(saved, tmp_path):
     assert GileForSequenceClassification.from_pretrained(tmp_path, subfolder="saved").label_set is not None
     (saved / "labels.jsonl").write_bytes((saved / "labels.jsonl").read_bytes().replace(b"pumps", b"pumpt"))
-    with pytest.raises(ValueError, match=r"labels.jsonl differs from manifest.json"):
+    with pytest.raises(ValueError, match=r"labels.jsonl differs from model_manifest.json"):
         GileForSequenceClassification.from_pretrained(tmp_path, subfolder="saved")
 
 
@@ -85,11 +85,12 @@ def test_a_model_with_the_processor_of_another_model_is_refused(saved, make_mode
     with pytest.raises((ValueError, OSError), match=message):
         pipeline("zero-shot-classification", model=str(saved), trust_remote_code=True)
     parts[1 - first].save_pretrained(saved)
-    assert GileProcessor.from_pretrained(saved).fingerprint() == processor.fingerprint()
+    assert GileProcessor.from_pretrained(saved).processor_fingerprint == processor.processor_fingerprint
 
 
 def test_a_folder_without_a_manifest_loads(saved):
-    (saved / "manifest.json").unlink()
+    for name in MANIFESTS.values():
+        (saved / name).unlink()
     GileForSequenceClassification.from_pretrained(saved)
     GileProcessor.from_pretrained(saved)
 

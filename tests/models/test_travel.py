@@ -189,7 +189,7 @@ def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
     partial = {name: tensor for name, tensor in weights.items() if "attention" not in name and "label_proj" not in name}
     assert len(partial) == len(weights) - 5
     save_file(partial, file, metadata={"format": "pt"})
-    (tmp_path / "manifest.json").unlink()
+    (tmp_path / "model_manifest.json").unlink()
     reloaded, report = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert len(report["missing_keys"]) == 5
     for name, tensor in reloaded.state_dict().items():

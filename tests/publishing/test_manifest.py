@@ -6,7 +6,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.utils import hub as transformers_hub
 
 from hf_gile import GileForSequenceClassification, GileProcessor
-from hf_gile.models.saving_gile import find_problem, read_manifest
+from hf_gile.models.saving_gile import MANIFESTS, find_problem, read_manifest
 from hf_gile.publishing import publish
 
 # huggingface_hub sends files by a deprecated option of its HTTP library.
@@ -36,8 +36,9 @@ def load(hub, tmp_path):
 
 def manifest_of(hub, folder):
     folder.mkdir()
-    (folder / "manifest.json").write_bytes(hub.repositories[REPO].files()["manifest.json"])
-    return read_manifest(folder)
+    for name in MANIFESTS.values():
+        (folder / name).write_bytes(hub.repositories[REPO].files()[name])
+    return {part: read_manifest(folder, part) for part in MANIFESTS}
 
 
 def change(hub, name, old, new):
@@ -71,22 +72,22 @@ def push_by_trainer(model, processor, tmp_path):
 
 
 @pytest.mark.parametrize("push", [push_parts, push_parts_in_saves, push_by_trainer])
-def test_the_manifest_on_the_hub_has_both_parts(hub, load, make_model, tmp_path, push):
+def test_the_hub_has_the_manifests_of_both_parts(hub, load, make_model, tmp_path, push):
     model, processor = make_model()
     push(model, processor, tmp_path)
     parts = manifest_of(hub, tmp_path / "parts")
     assert {"config.json", "labels.jsonl", "model.safetensors"} <= parts["model"]["files"].keys()
     assert {"tokenizer.json", "processor_config.json"} <= parts["processor"]["files"].keys()
-    assert parts["model"]["processor"] == parts["processor"]["processor"] == processor.fingerprint()
+    assert parts["model"]["processor"] == parts["processor"]["processor"] == processor.processor_fingerprint
     loaded, _ = load()
     assert loaded.label_set == model.label_set
-    assert loaded.processor_fingerprint == processor.fingerprint()
+    assert loaded.processor_fingerprint == processor.processor_fingerprint
     change(hub, "labels.jsonl", b"pumps less", b"pumps more")
     change(hub, "tokenizer.json", b'"milk"', b'"mild"')
     options = {"cache_dir": tmp_path / "other"}
-    with pytest.raises(ValueError, match=r"ada/gile: labels.jsonl differs from manifest.json"):
+    with pytest.raises(ValueError, match=r"ada/gile: labels.jsonl differs from \w+_manifest.json"):
         GileForSequenceClassification.from_pretrained(REPO, **options)
-    with pytest.raises(ValueError, match=r"ada/gile: tokenizer.json differs from manifest.json"):
+    with pytest.raises(ValueError, match=r"ada/gile: tokenizer.json differs from \w+_manifest.json"):
         GileProcessor.from_pretrained(REPO, trust_remote_code=False, **options)
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from forks import is_killed
 
-from hf_gile.models import saving_gile as module
-from hf_gile.models.saving_gile import complete, exclusive_lock, find_problem, new_files, whole_file
+from hf_gile import writing as module
+from hf_gile.models import saving_gile
+from hf_gile.models.saving_gile import find_problem, write_manifest
+from hf_gile.writing import complete, exclusive_lock, new_files, whole_file
 
 OLD = {"config.json": "old", "index/codes": "old", "labels.jsonl": "old", "notes.txt": "mine"}
 NEW = {"config.json": "new", "figures/map.png": "new", "labels.jsonl": "new", "notes.txt": "mine"}
@@ -29,13 +31,15 @@ def write(folder, files):
 
 def contents(folder):
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return {name: (folder / name).read_text() for name in names if name != "manifest.json"}
+    return {name: (folder / name).read_text() for name in names if name != "model_manifest.json"}
 
 
-def put(folder, files=NEW):
-    with new_files(folder, lambda names: [name for name in OLD if name not in names and name != "notes.txt"]) as new:
+def put(folder, files=NEW, replace=new_files):
+    with replace(
+        folder, lambda folder, names: [name for name in OLD if name not in names and name != "notes.txt"]
+    ) as new:
         write(new, {name: text for name, text in files.items() if name != "notes.txt"})
-        module._write_parts(new, {"model": module._describe(new, None)})
+        write_manifest(new, "model", None)
 
 
 def start(folder):
@@ -131,6 +135,24 @@ def test_after_a_kill_at_any_operation_files_are_old_new_or_refused_and_complete
     assert set(ends) == {(False, False), (True, True), (False, True)}
 
 
+def test_after_a_kill_the_code_of_a_model_alone_leaves_old_or_new_files_or_is_refused(
+    tmp_path, fail, operations, monkeypatch
+):
+    ends = set()
+    for step in range(1, operations + 1):
+        folder = start(tmp_path / str(step))
+        fail(lambda number, step=step: number >= step, Ended())
+        with suppress(Ended):
+            put(folder, replace=saving_gile.new_files)
+        monkeypatch.undo()
+        present = {name: text for name, text in contents(folder).items() if name[0] != "."}
+        end = "refused" if is_mixed(folder) else {str(OLD): "old", str(NEW): "new"}[str(dict(sorted(present.items())))]
+        ends.add(end)
+        put(folder, replace=saving_gile.new_files)
+        assert not is_mixed(folder)
+    assert ends == {"old", "new", "refused"}
+
+
 def test_completion_may_be_interrupted_at_any_point(tmp_path, fail, operations, monkeypatch):
     ends = 0
     for step in range(1, operations + 1):
@@ -152,7 +174,7 @@ def interrupted(folder, monkeypatch, files=NEW):
     real = Path.replace
 
     def replace(self, target):
-        if Path(target) in (folder / "labels.jsonl", folder / "manifest.json"):
+        if Path(target) in (folder / "labels.jsonl", folder / "model_manifest.json"):
             raise Ended
         return real(self, target)
 
@@ -221,7 +243,7 @@ def test_the_next_save_removes_leftovers_of_a_killed_save_and_nothing_else(tmp_p
     strange = {".saving/moves.json": '{"stale": ["notes.txt"]}', ".saving-0123/config.json": "theirs"}
     write(folder, strange)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_describe", lambda folder, processor: os.kill(os.getpid(), 9))
+        patch.setattr(saving_gile, "compute_digest", lambda path: os.kill(os.getpid(), 9))
         assert is_killed(lambda: put(folder))
     assert len(list(folder.glob(".saving-*"))) == 2
     put(folder)
@@ -288,14 +310,14 @@ def test_a_lock_on_a_folder_is_exclusive_and_reentrant(tmp_path):
 def test_other_processes_wait_for_a_running_save(tmp_path, monkeypatch):
     start(tmp_path / "model")
     threads = []
-    real = module._move
+    real = saving_gile.move_files
 
     def move(folder, staging, names, stale):
         threads.append(threading.Thread(target=complete, args=(folder,)))
         threads[0].start()
         real(folder, staging, names, stale)
 
-    monkeypatch.setattr(module, "_move", move)
+    monkeypatch.setattr(saving_gile, "move_files", move)
     put(tmp_path / "model")
     threads[0].join()
     assert len(threads) == 1
