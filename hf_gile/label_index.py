@@ -437,8 +437,8 @@ class LabelIndex:
         with whole_file(folder / f"{stem}.safetensors") as written:
             words = {} if self.postings is None else self.postings._asdict()
             save_file({"codes": self.codes.contiguous(), **words}, written, metadata={"format": "pt"})
-        with whole_file(folder / f"{stem}.jsonl") as staged:
-            self.label_set.save(staged)
+        with whole_file(folder / f"{stem}.jsonl") as written:
+            self.label_set.save(written)
         head = {
             "format_version": FORMAT_VERSION,
             "codes": f"{stem}.safetensors",

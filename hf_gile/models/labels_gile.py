@@ -140,10 +140,11 @@ class LabelSet(Sequence[Label]):
             staged.write_bytes(b"".join(lines))
             sync_to_disk(staged)
             staged.replace(path)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        finally:
+        except BaseException as error:
             staged.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            raise
 
     @property
     def ids(self) -> list[str]:
