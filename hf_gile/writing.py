@@ -62,9 +62,26 @@ def new_files(
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder):
         _complete(folder)
-        with saving_gile.new_files(folder, find_stale, _record_save) as new:
+        with _name_destination(folder), saving_gile.new_files(folder, find_stale, _record_save) as new:
             yield new
         _forget(folder)
+
+
+@contextmanager
+def _name_destination(folder: Path) -> Iterator[None]:
+    """Names the destination file in write errors, as libraries name no file, or the source of a copy."""
+    try:
+        yield
+    except OSError as error:
+        target = Path(str(error.filename2 or error.filename or folder))
+        if error.errno is None or not target.is_relative_to(folder):
+            raise
+        parts = [name for name in target.relative_to(folder).parts if not name.startswith(STAGING)]
+        raise OSError(error.errno, error.strerror, str(folder.joinpath(*parts))) from error
+    except Exception as error:
+        if "(os error " in str(error):  # from a Rust library
+            raise OSError(f"{folder}: {error}") from error
+        raise
 
 
 def complete(folder: Path) -> bool:

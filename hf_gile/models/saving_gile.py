@@ -227,7 +227,7 @@ def new_files(
             again before files are moved.
 
     Raises:
-        OSError: If a file cannot be written; the error names it.
+        OSError: If a file cannot be written.
         ValueError: If a file would be moved outside of the folder through a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -236,15 +236,14 @@ def new_files(
     stale: list[str] = []
     record(staging, names, stale)
     try:
-        with _name_destination(staging, folder):
-            staging.mkdir()
-            yield staging
-            names = _list_files(staging)
-            stale = [name for name in find_stale(folder, set(names)) if name not in names]
-            check_targets(folder, [*names, *stale])
-            for path in [*sorted(staging.rglob("*")), staging, folder]:
-                sync_to_disk(path)
-            record(staging, names, stale)
+        staging.mkdir()
+        yield staging
+        names = _list_files(staging)
+        stale = [name for name in find_stale(folder, set(names)) if name not in names]
+        check_targets(folder, [*names, *stale])
+        for path in [*sorted(staging.rglob("*")), staging, folder]:
+            sync_to_disk(path)
+        record(staging, names, stale)
         move_files(folder, staging, names, stale)
     except BaseException:
         if not all((staging / name).exists() for name in names):  # some files are moved
@@ -291,23 +290,6 @@ def check_targets(folder: Path, names: Iterable[str]) -> None:
             raise FileExistsError(f"{target} is a folder, but the model has a file with this name: move it away")
         if target.parent.exists() and not target.parent.is_dir():
             raise FileExistsError(f"{target.parent} is a file, but the model has a folder with this name: move it away")
-
-
-@contextmanager
-def _name_destination(staging: Path, folder: Path) -> Iterator[None]:
-    """Names the destination file in write errors, as libraries name no file, or the source of a copy."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, OSError):
-            target = Path(str(error.filename2 or error.filename or staging))
-            if target.is_relative_to(staging) and error.errno is not None:
-                inner = target.relative_to(staging)
-                parts = [name for name in inner.parts if not name.startswith(STAGING)]
-                raise OSError(error.errno, error.strerror, str(folder.joinpath(*parts))) from error
-        elif "(os error " in str(error):  # from a Rust library
-            raise OSError(f"{folder}: {error}") from error
-        raise
 
 
 def find_old_weights(folder: Path, names: Collection[str]) -> list[str]:

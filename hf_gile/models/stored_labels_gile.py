@@ -29,6 +29,7 @@ class StoredLabels(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
+        self.register_load_state_dict_pre_hook(_check_same_labels)
         self.config = config
         self.register_buffer("input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         self.label_set: LabelSet | None = None
@@ -36,15 +37,6 @@ class StoredLabels(nn.Module):
         # Cached tensors, their versions, the states of their inputs, and the distinct words of these.
         self._cache: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}
         self._postings: tuple[Any, Any] = ((), None)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        words = state_dict.get(f"{prefix}input_ids")
-        if words is not None and self.label_set is not None and not words.cpu().equal(self.input_ids.cpu()):
-            raise ValueError(
-                "labels of this checkpoint differ from set_labels of this model, or in their order: continue with "
-                "the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
-            )
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def languages(self) -> Tensor:
@@ -171,6 +163,16 @@ class StoredLabels(nn.Module):
     def clear_cache(self) -> None:
         """Clears cached results of `get_or_compute`."""
         self._cache = {}
+
+
+def _check_same_labels(stored: StoredLabels, weights: Mapping[str, Tensor], prefix: str, *args: object) -> None:
+    """Refuses a checkpoint with other labels than those of `set_labels`."""
+    words = weights.get(f"{prefix}input_ids")
+    if words is not None and stored.label_set is not None and not words.cpu().equal(stored.input_ids.cpu()):
+        raise ValueError(
+            "labels of this checkpoint differ from set_labels of this model, or in their order: continue with "
+            "the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
+        )
 
 
 reads_weights: ContextVar[bool] = ContextVar("reads_weights", default=True)
