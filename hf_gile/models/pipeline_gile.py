@@ -157,7 +157,7 @@ class LabelScoringPipeline(Pipeline):
         self.processor.check_fits(self.model.config)
 
     def __call__(
-        self, inputs: Any = None, candidate_labels: Any = None, *, sequences: Any = None, **options: Any
+        self, inputs: object = None, candidate_labels: Any = None, *, sequences: object = None, **options: Any
     ) -> Any:
         """Scores texts, see the examples above. Arguments of `pipeline(...)` are the defaults.
 
@@ -200,7 +200,7 @@ class LabelScoringPipeline(Pipeline):
         answers = super().__call__([_Request(*pair) for pair in pairs], **options)
         return answers[0] if is_single else answers
 
-    def read_text(self, text: Any, name: str) -> Any:
+    def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document; `name` is for errors."""
         self.processor.check_text(text, name)
         return text
@@ -433,7 +433,7 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
     options_class = _StoredLabelsOptions
 
-    def __call__(self, inputs: Any, **options: Any) -> Any:  # type: ignore[override]
+    def __call__(self, inputs: object, **options: Any) -> Any:  # type: ignore[override]
         """Classifies texts. Arguments of `pipeline(...)` are the defaults.
 
         Args:
@@ -457,20 +457,31 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         answers = super().__call__(inputs, **options)
         return [answers] if is_text and "top_k" not in options else answers
 
-    def read_text(self, text: Any, name: str) -> Any:
+    def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document, which may be a pair of texts; `name` is for errors."""
         if isinstance(text, Mapping) and "text" in text and text.keys() <= {"text", "text_pair"}:
-            parts = [text[key] for key in ("text", "text_pair") if text.get(key) is not None]
-            for part in parts:
-                super().read_text(part, name)
-            return "\n".join(parts) if len(parts) > 1 and all(isinstance(part, str) for part in parts) else text["text"]
+            pair = text.get("text_pair")
+            if pair is None:
+                return super().read_text(text["text"], name)
+            parts = [text["text"], pair]
+            if not all(isinstance(part, str) for part in parts):
+                raise ValueError(
+                    f"{name}: text and text_pair must be texts, got {type(parts[0]).__name__} and {type(pair).__name__}"
+                )
+            return super().read_text("\n".join(parts), name)
         return super().read_text(text, name)
 
     def _sanitize_parameters(  # type: ignore[override]
-        self, top_k: Any = "", function_to_apply: Any = None, **options: Any
+        self,
+        top_k: object = "",
+        function_to_apply: object = None,
+        padding: object = None,
+        truncation: object = None,
+        max_length: int | None = None,
+        **options: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         # An empty top_k is the default: None asks for all labels.
-        self._check_tokenizer_options(**{name: options.pop(name) for name in _TOKENIZER_OPTIONS if name in options})
+        self._check_truncation(truncation, max_length)
         for name in options.keys() - {"candidate_labels", "language", "long_texts"}:
             raise ValueError(
                 f"the text-classification pipeline has no option {name!r}; it has top_k, function_to_apply, language, "
@@ -486,7 +497,7 @@ class StoredLabelsPipeline(LabelScoringPipeline):
             return {}, chosen, {}
         return {}, chosen | {"top_k": top_k}, {"returns_list": True}
 
-    def _check_tokenizer_options(self, padding: Any = None, truncation: Any = None, max_length: Any = None) -> None:
+    def _check_truncation(self, truncation: object, max_length: int | None) -> None:
         """Refuses options of the tokenizer that would change which part of a text is read."""
         text = self.model.config.text_config
         limit = text.max_sentences * text.max_sentence_words if text.reads_sentences else text.max_words
@@ -507,8 +518,6 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         answers = [{"label": label, "score": score} for label, score in pairs]
         return answers if returns_list else answers[0]
 
-
-_TOKENIZER_OPTIONS = ("padding", "truncation", "max_length")
 
 # Transformers finds the pipelines of a folder by `config.custom_pipelines`. For a loaded model, it does not look there:
 # the class of a built-in task is the same for all models, so it is not replaced here, and `pipeline("zero-shot-

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
-from itertools import accumulate, chain, count, islice
+from itertools import accumulate, chain, count
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -121,7 +121,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         for name in ("text_prompt", "label_prompt"):
             prompt = getattr(self, name)
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
-                raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt[:100]!r}")
+                raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt!r:.100}")
             check_largest("prompt", len(prompt), f"the number of characters of {name}")
         self._front: list[int] = []
         self._back: list[int] = []
@@ -378,16 +378,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Returns all ids of each text or of its non-empty sentences, or the words as spelled instead."""
         if not self.reads_sentences:
             return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages, written)
-        rows: list[Any] = [[] for _ in texts]
-        documents = (split_sentences(text) if isinstance(text, str) else text for text in texts)
-        sentences = ((row, sentence) for row, document in enumerate(documents) for sentence in document)
-        while batch := list(islice(sentences, None if written else _BATCH)):  # words are numbered across sentences
-            batch_languages = [languages[row] for row, _ in batch]
-            encoded = self._encode_words([sentence for _, sentence in batch], batch_languages, written)
-            for (row, _), words in zip(batch, encoded, strict=True):
-                if words:
-                    rows[row].append(words)
-        return rows
+        documents = [split_sentences(text) if isinstance(text, str) else text for text in texts]
+        sentences = [sentence for document in documents for sentence in document]
+        pairs = zip(documents, languages, strict=True)
+        sentence_languages = [language for document, language in pairs for _ in document]
+        encoded = iter(self._encode_words(sentences, sentence_languages, written))
+        return [[words for _ in document if (words := next(encoded))] for document in documents]
 
     def _read_starts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
         """Returns the truncated documents; reads as much of a long text as the model does."""
@@ -535,7 +531,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
         return [check_language(self, item, name) for item in languages]
 
-    def _list_languages(self, language: Any, size: int, as_tensor: bool) -> Any:
+    def _list_languages(self, language: str | Sequence[str | None] | None, size: int, as_tensor: bool) -> Any:
         """Returns the language of each document as the model takes it: names in a list, a name, or `(B,)` indices."""
         names = self._check_languages(language, size, "language")
         if not as_tensor:

@@ -111,6 +111,8 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
     for texts in ({"text": "iron", "title": "a"}, {"text": 5}, [{"text_pair": "a"}], 5, None):
         with pytest.raises(ValueError, match="must be a text"):
             pipe(texts)
+    with pytest.raises(ValueError, match="inputs: text and text_pair must be texts, got list and str"):
+        pipe({"text": ["iron"], "text_pair": "milk"})
 
 
 def test_the_texts_may_be_called_sequences(make_model):
