@@ -369,7 +369,6 @@ class TransformerEncoder(nn.Module):
             ValueError: If a row has more tokens than the encoder has positions.
         """
         shape, mask = attention_mask.shape, attention_mask.flatten(0, -2)
-        returns_states = hidden_states is not None
         input_ids = None if input_ids is None else input_ids.flatten(0, -2)
         inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
         if self.max_positions is not None and mask.shape[1] > self.max_positions:
@@ -377,39 +376,32 @@ class TransformerEncoder(nn.Module):
                 f"the pretrained encoder reads at most {self.max_positions} tokens, got {mask.shape[1]}; use the "
                 "processor saved with the model, or its tokenizer with truncation=True"
             )
-        if torch.compiler.is_compiling():  # a compiler does not know the number of batches
+        returns_states = hidden_states is not None
+        if returns_states or torch.compiler.is_compiling():  # a compiler does not know the number of batches
             vectors, weight, layers = self._pool_rows(input_ids, inputs_embeds, mask, language, returns_states)
             if hidden_states is not None:
-                hidden_states += [layer.view(*shape, -1) for layer in layers]
+                hidden_states += [layer.masked_fill(~mask[..., None], 0).view(*shape, -1) for layer in layers]
             vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
             return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
         lengths = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         sizes = (mask * lengths).amax(-1).tolist()  # up to the last token
-        order, pooled, weights, states = [], [], [], []
+        order: list[int] = []
+        pooled: list[Tensor] = []
+        weights: list[Tensor] = []
         for rows in group_by_length(sizes):
             width = sizes[rows[-1]]
             ids, embeds = (None if x is None else x[rows, :width] for x in (input_ids, inputs_embeds))
-            vectors, row_weights, layers = self._pool_rows(ids, embeds, mask[rows, :width], language, returns_states)
-            if hidden_states is not None:
-                padding = (0, 0, 0, mask.shape[1] - width)
-                states.append(torch.stack([functional.pad(layer, padding) for layer in layers]))
+            vectors, row_weights, _ = self._pool_rows(ids, embeds, mask[rows, :width], language)
             order += rows
             pooled.append(vectors)
             weights.append(functional.pad(row_weights, (0, mask.shape[1] - width)))
         empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
         if not order:
-            if hidden_states is not None:
-                number = self.transformer.config.num_hidden_layers + 1
-                hidden_states += [empty.new_zeros(*shape, self.pooled_size)] * number
             return empty.view(*shape[:-1], self.pooled_size), torch.zeros_like(attention_mask, dtype=empty.dtype)
         positions = torch.tensor(order, device=mask.device)
         weight = torch.cat(weights)
         vectors = empty.index_copy(0, positions, torch.cat(pooled))
         weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
-        if hidden_states is not None:
-            encoded = torch.cat(states, 1)
-            every_row = encoded.new_zeros(len(encoded), *mask.shape, encoded.shape[-1])
-            hidden_states += every_row.index_copy(1, positions, encoded).view(len(encoded), *shape, -1).unbind()
         return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
     def _pool_rows(
@@ -418,7 +410,7 @@ class TransformerEncoder(nn.Module):
         inputs_embeds: Tensor | None,
         mask: Tensor,
         language: str | None,
-        returns_states: bool,
+        returns_states: bool = False,
     ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
         """Encodes and pools rows with tokens in a single batch; also returns the hidden states of each layer."""
         tokens: dict[str, Any] = {"input_ids": input_ids}
