@@ -29,7 +29,15 @@ from filelock import FileLock, Timeout
 from huggingface_hub.constants import HF_HOME
 
 from .models import saving_gile
-from .models.saving_gile import STAGING, check_targets, compute_digest, move_files, sync_to_disk
+from .models.saving_gile import (
+    MANIFESTS,
+    STAGING,
+    check_targets,
+    compute_digest,
+    find_problem,
+    move_files,
+    sync_to_disk,
+)
 
 SAVES = Path(HF_HOME) / "hf_gile" / "saves"
 """Folder with the records of unfinished saves of this user."""
@@ -101,6 +109,20 @@ def complete(folder: Path) -> bool:
         return False
     with exclusive_lock(folder):
         return _complete(folder)
+
+
+def check_files(folder: Path) -> None:
+    """Checks the files of a saved model against its manifests.
+
+    Args:
+        folder: Folder of the model.
+
+    Raises:
+        ValueError: If a save was interrupted, or a file has changed since it was saved.
+    """
+    for part in MANIFESTS:
+        if problem := find_problem(folder, part):
+            raise ValueError(f"{folder}: {problem}")
 
 
 def _complete(folder: Path) -> bool:
@@ -328,6 +350,7 @@ def unescape_formula(cell: object) -> object:
 
 
 __all__ = [
+    "check_files",
     "complete",
     "escape_formula",
     "exclusive_lock",

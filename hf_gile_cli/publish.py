@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import Json, Model, Revision
-from .running import add_command, counted, note, visible, write_json
+from .running import add_command, counted, note, write_row
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
 
@@ -130,10 +130,8 @@ def push(
         dry_run=dry_run,
     )
     for file in publication.changes:
-        if as_json:
-            write_json({"status": file.status, "size": file.size, "path": file.path})
-            continue
-        sys.stdout.write(f"{file.status:9}  {file.size:14,}  {visible(file.path)}\n")
+        row = {"status": file.status, "size": file.size, "path": file.path}
+        write_row(row, f"{file.status:9}  {file.size:14,}  {file.path}", as_json)
     for path, reason in publication.left_out:
         note(f"left out: {path}, {reason}")
     unchanged = len(publication.files) - len(publication.changes)
@@ -166,15 +164,10 @@ def verify(model: Model, as_json: Json = False, revision: Revision = None) -> No
 
     check = verify_code(model, revision)
     for name, (digest, status) in check.files.items():
-        if as_json:
-            write_json({"status": status, "sha256": digest, "path": name})
-        else:
-            sys.stdout.write(f"{status:8}  {digest[:16]:16}  {visible(name)}\n")
+        row = {"status": status, "sha256": digest, "path": name}
+        write_row(row, f"{status:8}  {digest[:16]:16}  {name}", as_json)
     for reference in check.elsewhere:
-        if as_json:
-            write_json({"status": "elsewhere", "path": reference})
-        else:
-            sys.stdout.write(f"{'elsewhere':8}  {visible(reference)}\n")
+        write_row({"status": "elsewhere", "path": reference}, f"{'elsewhere':8}  {reference}", as_json)
     sys.stdout.flush()
     if not check.is_same:
         note(f"{model} has code that differs from the installed hf-gile: review the code before you trust it")
@@ -193,13 +186,10 @@ def repair(folder: Folder) -> None:
 
         hf-gile repair MODEL
     """
-    from hf_gile.models.saving_gile import find_problem
-    from hf_gile.writing import complete
+    from hf_gile.writing import check_files, complete
 
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
     is_completed = complete(folder)
-    for part in ("model", "processor"):
-        if problem := find_problem(folder, part):
-            raise ValueError(f"{folder}: {problem}")
+    check_files(folder)
     note(f"{folder}: {'the save is complete' if is_completed else 'no save was interrupted on this machine'}")

@@ -213,6 +213,20 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def write_row(row: Mapping[str, Any], line: str, as_json: bool) -> None:
+    """Writes a row of a table to standard output.
+
+    Args:
+        row: The row; it may contain untrusted text.
+        line: The row as text.
+        as_json: Whether to write JSON instead.
+    """
+    if as_json:
+        write_json(row)
+    else:
+        sys.stdout.write(f"{visible(line)}\n")
+
+
 @contextmanager
 def hidden_panics() -> Iterator[None]:
     """Hides what a Rust library prints to standard error on a panic, which cannot be switched off.

@@ -46,8 +46,7 @@ def load(
     from transformers import AutoModelForSequenceClassification
 
     from hf_gile import GileConfig, GileProcessor
-    from hf_gile.models.configuration_gile import check_folder
-    from hf_gile.models.saving_gile import load_checked
+    from hf_gile.models.saving_gile import check_folder, load_checked
     from hf_gile.publishing.contents import MODEL_TYPES
 
     silence_libraries()

@@ -7,7 +7,6 @@ from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -76,31 +75,10 @@ _LARGEST: dict[str, int] = {
 }
 """Limits of `GileConfig.largest`."""
 
-_LONGEST_JSON = 1 << 28
-
 _MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
 
 _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 """Implementations of attention and experts that are part of torch and transformers."""
-
-
-def check_folder(folder: str | PathLike[str]) -> None:
-    """Refuses a folder of a model that cannot be read in a short time.
-
-    Raises:
-        ValueError: If it contains a pipe, a socket or a device, or a JSON file that is too long.
-    """
-    if not Path(folder).is_dir():  # a name on the Hub
-        return
-    for path in sorted([*Path(folder).iterdir(), *Path(folder).glob("index/*")]):
-        try:
-            info = path.stat()
-        except OSError:  # a link to nothing is like a missing file
-            continue
-        if not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
-            raise ValueError(f"{path} is a pipe, a socket or a device, which no model has: remove it")
-        if path.suffix == ".json" and info.st_size > _LONGEST_JSON:
-            raise ValueError(f"{path} has {info.st_size:,} bytes, more than {_LONGEST_JSON:,}: it is damaged")
 
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
@@ -152,7 +130,9 @@ def _refuse_unknown(config: PreTrainedConfig, names: Iterable[str]) -> None:
         raise ValueError(message)
 
 
-def _split_attributes(config: type[PreTrainedConfig], content: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def _split_attributes(
+    config: type[PreTrainedConfig], content: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Splits the content of a file into fields of a configuration class and other attributes, with a warning.
 
     A configuration may have any attribute, as in `model.config.note = "x"`, which is saved with it.
@@ -162,12 +142,6 @@ def _split_attributes(config: type[PreTrainedConfig], content: Mapping[str, Any]
         _logger.warning(f"config.json: {message}. It is read as an attribute without effect")
     known = {name: value for name, value in content.items() if name not in unknown}
     return known, {name: content[name] for name in unknown}
-
-
-def _set_attributes(config: PreTrainedConfig, attributes: Mapping[str, Any]) -> None:
-    """Sets attributes that are no fields."""
-    for name, value in attributes.items():
-        setattr(config, name, value)
 
 
 def _shareable_parts(fields: Mapping[str, Any]) -> set[str]:
@@ -180,9 +154,11 @@ def _shareable_parts(fields: Mapping[str, Any]) -> set[str]:
 
 def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the fields of a `GileTextConfig` without effect, and their missing requirements."""
-    kind, parts = fields["text_encoder_type"], _shareable_parts(fields)
+    kind = fields["text_encoder_type"]
+    parts = _shareable_parts(fields)
     words = kind not in _PRETRAINED_ENCODERS
-    attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
+    attends = "attention" in parts
+    is_dense = "encoders" in parts and fields["encoder_cell"] == "dense"
     sentences = kind in _SENTENCE_ENCODERS
     readers = {
         "encoder_cell": (kind not in ("nn", "transformer"), "another text_encoder_type"),
@@ -202,11 +178,11 @@ def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
     """Does the same for a `GileConfig`, from its fields and those of its `text_config`."""
-    layer, parts = fields["output_layer"], _shareable_parts(fields)
+    layer = fields["output_layer"]
+    parts = _shareable_parts(fields)
     shared = {part for part in parts if fields["sharing"] in (part, "both")}
-    reads_labels = (
-        layer != "linear" and fields["text_encoder_type"] != "nn"
-    )  # the mean of words is already the label encoder
+    # For "nn", the mean of words is already the label encoder.
+    reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"
     readers = {
         "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
         "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
@@ -570,7 +546,8 @@ class GileConfig(PreTrainedConfig):
         if text_fields:
             kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {})}
         config_dict, attributes = _split_attributes(cls, config_dict)
-        text, text_attributes = config_dict.get("text_config"), {}
+        text = config_dict.get("text_config")
+        text_attributes: dict[str, Any] = {}
         if isinstance(text, dict):
             config_dict["text_config"], text_attributes = _split_attributes(GileTextConfig, text)
             for name in sorted(_field_names(GileTextConfig) & config_dict.keys()):
@@ -579,8 +556,8 @@ class GileConfig(PreTrainedConfig):
         try:
             loaded = super().from_dict(config_dict, **kwargs)
             config = loaded[0] if isinstance(loaded, tuple) else loaded
-            _set_attributes(config, attributes)
-            _set_attributes(config.text_config, text_attributes)
+            config.update(attributes)
+            config.text_config.update(text_attributes)
             return loaded
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
             text = " ".join(str(error.__cause__ or error).split())

@@ -27,7 +27,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
-from .configuration_gile import GileConfig, check_folder
+from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
@@ -232,8 +232,6 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
         """Loads a model whose files are checked by the caller."""
         returns_info = kwargs.pop("output_loading_info", False)
         initial_values = {name: kwargs[name] for name in _INITIALIZED.keys() & kwargs.keys()}
-        if folder is not None:
-            check_folder(folder)
         try:
             model, info = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
         except (SafetensorError, UnicodeError, JSONDecodeError) as error:

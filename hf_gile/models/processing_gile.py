@@ -31,7 +31,7 @@ from transformers import (
     ProcessorMixin,
 )
 
-from .configuration_gile import check_folder, check_largest, read_json_object
+from .configuration_gile import check_largest, read_json_object
 from .languages_gile import check_language
 from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
 
@@ -150,7 +150,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def _load_unchecked(cls, source: str | PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
         """Loads a processor whose files are checked by the caller."""
         try:
-            check_folder(source or "")
             file = None if source is None else find_file(source, "tokenizer.json", kwargs)
             if file is not None:  # before the library normalizes added tokens
                 _check_normalizer(read_json_object(file).get("normalizer"))

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from stat import S_ISDIR, S_ISREG
 from typing import Any, ClassVar, TypeVar
 
 from huggingface_hub import hf_hub_download
@@ -39,6 +40,7 @@ _logger = logging.get_logger(__name__)
 
 _CONFIG = "config.json"
 _LARGEST = 1 << 20  # bytes of a manifest
+_LONGEST_JSON = 1 << 28
 _PAUSES = (0.05, 0.2, 0.5, 1.0)  # seconds before a folder is read again
 _WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
 _TOKENIZER = re.compile(
@@ -71,7 +73,7 @@ def load_checked(
         What `load` returns, and the fingerprint of the processor in the manifest.
 
     Raises:
-        ValueError: If a save was interrupted, or a file has changed since it was saved.
+        ValueError: If a save was interrupted, a file has changed since it was saved, or `check_folder` refuses one.
     """
     arguments = arguments or {}
     if source is None:
@@ -85,6 +87,7 @@ def load_checked(
                 raise ValueError(f"{source}: {problem}")
             return loaded, read_manifest(snapshot, part).get("processor")
         return loaded, None
+    check_folder(folder)
     for pause in (*_PAUSES, 0):
         before = _state(folder, part, names)
         failure = None
@@ -104,6 +107,23 @@ def load_checked(
             break
         time.sleep(pause)
     raise ValueError(f"{folder}: {problem or 'another process is saving the model: load it again'}") from failure
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a folder of a model that cannot be read in a short time.
+
+    Raises:
+        ValueError: If it contains a pipe, a socket or a device, or a JSON file that is too long.
+    """
+    for path in sorted([*folder.iterdir(), *folder.glob("index/*")]):
+        try:
+            info = path.stat()
+        except OSError:  # a link to nothing is like a missing file
+            continue
+        if not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
+            raise ValueError(f"{path} is a pipe, a socket or a device, which no model has: remove it")
+        if path.suffix == ".json" and info.st_size > _LONGEST_JSON:
+            raise ValueError(f"{path} has {info.st_size:,} bytes, more than {_LONGEST_JSON:,}: it is damaged")
 
 
 def find_file(source: str | os.PathLike[str], name: str, arguments: Mapping[str, Any]) -> Path | None:

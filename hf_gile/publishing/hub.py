@@ -18,7 +18,7 @@ from .. import __version__
 from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
-from ..models.saving_gile import find_problem
+from ..writing import check_files
 from .card_info import Card, CardInfo
 from .contents import TEXTS_HEADING, UNKNOWN_REPOSITORY, is_managed, missing_parts, select_files
 from .folder import check_saveable, save
@@ -182,9 +182,7 @@ def push_folder(
     missing = missing_parts(folder)
     if missing:
         raise ValueError(f"{folder} is not a complete saved GILE model: it lacks {'; '.join(missing)}")
-    for part in ("model", "processor"):
-        if problem := find_problem(folder, part):
-            raise ValueError(f"{folder}: {problem}")
+    check_files(folder)
     return _Target(repo_id, revision, create_pr, private, token).push(folder, commit_message, dry_run)
 
 

@@ -9,7 +9,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, LabelSet
-from hf_gile.models.configuration_gile import check_folder
+from hf_gile.models.saving_gile import check_folder
 
 ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 

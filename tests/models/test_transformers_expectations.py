@@ -81,7 +81,9 @@ def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kin
         for part, labels in ((model, {}), (model.gile, {"label_input_ids": model.label_input_ids})):
             if labels:
                 labels["label_language"] = "en"
-            states = part(**inputs, **labels, **options).hidden_states
+            output = part(**inputs, **labels, **options)
+            torch.testing.assert_close(output.logits, part(**inputs, **labels, output_hidden_states=False).logits)
+            states = output.hidden_states
             assert len(states) == 3
             for state, expected in zip(states, exact.hidden_states, strict=True):
                 assert state.shape == (*ids.shape, 12)
