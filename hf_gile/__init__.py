@@ -21,7 +21,7 @@ from .writing import new_files as _new_files
 __version__ = "0.1.0"
 
 _register_default()
-# The code of a model refuses a save that was interrupted; with this, `hf-gile mend` can also complete it.
+# The code of a model refuses a save that was interrupted; with this, `hf-gile repair` can also complete it.
 _SavedTogether.new_files = staticmethod(_new_files)
 
 __all__ = [
