@@ -127,7 +127,7 @@ def check_folder(folder: Path) -> None:
 
 
 def find_file(source: str | os.PathLike[str], name: str, arguments: Mapping[str, Any]) -> Path | None:
-    """Returns a file of a saved model, downloaded if needed; None if there is none.
+    """Returns the path of a file of a saved model, downloaded if needed, or None if it is missing.
 
     Args:
         source: Folder, or name on the Hub.
