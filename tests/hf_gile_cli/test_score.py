@@ -283,6 +283,7 @@ def test_a_panic_of_the_tokenizer_is_a_sentence(run, saved_model, capfd):
     content = json.loads(path.read_text())
     content["pre_tokenizer"]["pattern"] = {"Regex": r"(a+)+$|\s"}
     path.write_text(json.dumps(content))
+    (saved_model / "processor_manifest.json").unlink()
     capfd.readouterr()
     result = run("score", saved_model, input=f"milk\n{'a' * 40}b\n", ends=1)
     assert re.fullmatch(r"hf-gile score: the tokenizer cannot read a text: .*\n", result.stderr)
