@@ -55,7 +55,7 @@ def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int
 
 
 def parquet_features(path: str) -> dict[str, Any]:
-    """Returns the features that `datasets` stores in a Parquet file, by column; empty if there are none."""
+    """Returns the features that `datasets` stores in a Parquet file, by column, or an empty dictionary."""
     try:
         metadata = _open_parquet(path).schema_arrow.metadata or {}
         return dict(json.loads(metadata[b"huggingface"])["info"]["features"])
