@@ -96,7 +96,7 @@ def _explain_response(error: HfHubHTTPError, repo_id: str) -> tuple[type[Excepti
     if status == 401:
         return PermissionError, (
             f"the Hub needs a valid token for {repo_id}{response}: log in with `hf auth login`, set HF_TOKEN, or pass "
-            "token= (--token) with write permission"
+            "a token (--token) with write permission"
         )
     if status == 403:
         return PermissionError, (

@@ -93,10 +93,22 @@ def test_commands_run_no_code_for_the_encoder_of_a_model(run, saved_over_encoder
     planted_fields = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
     size = GileConfig.from_pretrained(saved_over_encoder).text_config.vocab_size
     encoder = AlignTextConfig(vocab_size=size, hidden_size=12, num_hidden_layers=1, num_attention_heads=2)
-    edit(saved_over_encoder / "config.json", text_encoder_config=encoder.to_dict() | planted_fields)
+    config = json.loads((saved_over_encoder / "config.json").read_text())
+    config["text_config"]["text_encoder_config"] = encoder.to_dict() | planted_fields
+    edit(saved_over_encoder / "config.json", **config)
     result = run("score", saved_over_encoder, input=CONSENT, ends=1)
     assert not marker.exists()
     assert CODE in result.stderr
+
+
+def test_a_field_outside_its_section_of_config_json_has_no_effect(run, saved_over_encoder, plant):
+    expected = run("score", saved_over_encoder, input=CONSENT).stdout
+    marker = plant(saved_over_encoder)
+    planted_fields = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
+    edit(saved_over_encoder / "config.json", text_encoder_config={"model_type": "bert"} | planted_fields)
+    result = run("score", saved_over_encoder, input=CONSENT)
+    assert not marker.exists()
+    assert result.stdout == expected
 
 
 def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, monkeypatch):
