@@ -63,7 +63,7 @@ def new_files(
         OSError: If a file cannot be written; the error names it.
         ValueError: If a file would be moved outside of the folder through a link, or an interrupted save was changed.
     """
-    if folder.name.startswith(STAGING):  # part of a larger save
+    if folder in saving_gile.open_saves:  # part of a larger save
         with saving_gile.new_files(folder, find_stale) as new:
             yield new
         return

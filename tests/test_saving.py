@@ -1,5 +1,6 @@
 """Replacing files together despite failures, interrupts, kills and strangers."""
 
+import json
 import os
 import shutil
 import threading
@@ -11,7 +12,7 @@ from forks import is_killed
 
 from hf_gile import writing as module
 from hf_gile.models import saving_gile
-from hf_gile.models.saving_gile import find_problem, write_manifest
+from hf_gile.models.saving_gile import find_problem, load_checked, write_manifest
 from hf_gile.writing import complete, exclusive_lock, new_files, whole_file
 
 OLD = {"config.json": "old", "index/codes": "old", "labels.jsonl": "old", "notes.txt": "mine"}
@@ -194,6 +195,49 @@ def test_files_are_never_written_outside_the_folder(tmp_path):
         put(tmp_path / "model")
     assert not list((tmp_path / "elsewhere").iterdir())
     assert contents(tmp_path / "model") == OLD
+
+
+def test_a_folder_named_like_that_of_a_save_is_checked_like_any_other(tmp_path):
+    folder = tmp_path / ".saving-0123"
+    start(folder)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"figures.map\.png is outside .*replace the link"):
+        put(folder)
+    assert not list((tmp_path / "elsewhere").iterdir())
+    (folder / "figures").unlink()
+    put(folder)
+    assert contents(folder) == NEW
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["config.json"],
+        "config.json",
+        {"a\0b": "0"},
+        {"\ud800": "0"},
+        {"a" * 300: "0"},
+        {"./config.json": "0"},
+        {"index//codes": "0"},
+        {"../config.json": "0"},
+        {"": "0"},
+    ],
+    ids=repr,
+)
+def test_a_manifest_with_impossible_names_is_damaged(tmp_path, files):
+    folder = start(tmp_path / "model")
+    (folder / "model_manifest.json").write_text(json.dumps({"processor": None, "files": files}))
+    assert find_problem(folder, "model") == "model_manifest.json is damaged: save the model again, or remove it"
+    with pytest.raises(ValueError, match="model_manifest.json is damaged"):
+        load_checked(folder, "model", lambda: None)
+
+
+def test_files_that_cannot_be_loaded_are_not_hashed(tmp_path, monkeypatch):
+    folder = start(tmp_path / "model")
+    monkeypatch.setattr(saving_gile, "compute_digest", lambda path: pytest.fail("the file may have terabytes"))
+    with pytest.raises(KeyError, match="damaged"):
+        load_checked(folder, "model", lambda: {}["damaged"])
 
 
 def to_link(path, target):

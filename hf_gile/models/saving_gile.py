@@ -38,8 +38,12 @@ STAGING = ".saving-"
 
 _logger = logging.get_logger(__name__)
 
+open_saves: set[Path] = set()
+"""Folders with the new files of the saves of this process."""
+
 _CONFIG = "config.json"
 _LARGEST = 1 << 20  # bytes of a manifest
+_LONGEST_NAME = 255  # characters of a name in it
 _LONGEST_JSON = 1 << 28
 _PAUSES = (0.05, 0.2, 0.5, 1.0)  # seconds before a folder is read again
 _WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
@@ -97,7 +101,8 @@ def load_checked(
                 loaded = load()
             except Exception as error:
                 failure = error
-            problem = find_problem(folder, part, names)
+            else:
+                problem = find_problem(folder, part, names)
         is_stable = before == _state(folder, part, names)
         if is_stable and (problem is None or not _has_staging(folder)):
             if failure is not None:
@@ -257,6 +262,7 @@ def new_files(
     record(staging, names, stale)
     try:
         staging.mkdir()
+        open_saves.add(staging)
         yield staging
         names = _list_files(staging)
         stale = [name for name in find_stale(folder, set(names)) if name not in names]
@@ -271,6 +277,8 @@ def new_files(
         if staging.exists():
             shutil.rmtree(staging)
         raise
+    finally:
+        open_saves.discard(staging)
     shutil.rmtree(staging)
 
 
@@ -390,9 +398,10 @@ def _has_staging(folder: Path) -> bool:
 
 
 def _is_inside(name: object) -> bool:
-    """Checks whether a name in a manifest is a path inside its folder."""
+    """Checks whether a name in a manifest is a path inside its folder, in its only spelling."""
     path = PurePosixPath(str(name))
-    return isinstance(name, str) and not path.is_absolute() and ".." not in path.parts
+    is_path = str(path) == name and name.isprintable() and len(name) <= _LONGEST_NAME
+    return is_path and not path.is_absolute() and ".." not in path.parts
 
 
 def compute_digest(path: Path) -> str:
