@@ -229,7 +229,7 @@ def test_a_manifest_with_impossible_names_is_damaged(tmp_path, files):
     folder = start(tmp_path / "model")
     (folder / "model_manifest.json").write_text(json.dumps({"processor": None, "files": files}))
     assert find_problem(folder, "model") == "model_manifest.json is damaged: save the model again, or remove it"
-    with pytest.raises(ValueError, match="model_manifest.json is damaged"):
+    with pytest.raises(ValueError, match=r"model_manifest\.json is damaged"):
         load_checked(folder, "model", lambda: None)
 
 
