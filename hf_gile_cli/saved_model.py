@@ -100,8 +100,6 @@ def _check_weights(folder: Path) -> None:
     """Checks that all weights of a model are in its folder."""
     from hf_gile.models.configuration_gile import read_json_object
 
-    if (folder / "adapter_config.json").is_file():
-        raise ValueError(f"{folder} contains adapters of another model: merge them with merge_lora")
     for index in folder.glob("*.index.json"):
         try:
             names = [str(name) for name in read_json_object(index)["weight_map"].values()]

@@ -2,10 +2,10 @@
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
-from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -80,8 +80,10 @@ _MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
 _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 """Implementations of attention and experts that are part of torch and transformers."""
 
+_QUANTIZATIONS = ("awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao")
+"""Quantization methods whose code is an installed package; others may download kernels."""
 
-def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
+def read_json_object(file: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a JSON file of a saved model.
 
     Raises:
@@ -255,9 +257,10 @@ def check_fetches_nothing(content: object, where: str) -> None:
         implementation = str(key).removesuffix("_internal").endswith(("attn_implementation", "experts_implementation"))
         values = value.values() if implementation and isinstance(value, Mapping) else [value]
         is_remote = implementation and not all(item is None or item in _IMPLEMENTATIONS for item in values)
+        is_remote = is_remote or (key == "quant_method" and value not in _QUANTIZATIONS)
         is_image = bool(value) and ("backbone" in str(key) or (key == "model_type" and str(value).startswith("timm")))
         if is_remote or is_image:
-            hint = "; pass attn_implementation to from_pretrained" if is_remote else ""
+            hint = "; pass attn_implementation to from_pretrained" if implementation else ""
             raise ValueError(f"{name} is {value!r:.100}, which may download code or weights: remove it{hint}")
         for item in value if isinstance(value, list | tuple) else [value]:
             check_fetches_nothing(item, name)
@@ -522,7 +525,7 @@ class GileConfig(PreTrainedConfig):
     format_version: int = FORMAT_VERSION
 
     @classmethod
-    def _dict_from_json_file(cls, json_file: str | PathLike[str]) -> dict[str, Any]:
+    def _dict_from_json_file(cls, json_file: str | os.PathLike[str]) -> dict[str, Any]:
         content = read_json_object(json_file)
         content.pop("configuration_files", None)  # otherwise transformers would read another file
         return cls._decode_special_floats(content)

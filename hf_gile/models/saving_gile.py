@@ -118,8 +118,11 @@ def check_folder(folder: Path) -> None:
     """Refuses a folder of a model that cannot be read in a short time.
 
     Raises:
-        ValueError: If it contains a pipe, a socket or a device, or a JSON file that is too long.
+        ValueError: If it contains a pipe, a socket or a device, a JSON file that is too long, or adapters, with which
+            transformers would load another model that they name.
     """
+    if os.path.lexists(folder / "adapter_config.json"):
+        raise ValueError(f"{folder} contains adapters of another model: merge them with merge_lora")
     for path in sorted([*folder.iterdir(), *folder.glob("index/*")]):
         try:
             info = path.stat()

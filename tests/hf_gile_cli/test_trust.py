@@ -10,7 +10,7 @@ import pytest
 from transformers import AlignTextConfig, AutoModelForSequenceClassification, DacModel, modeling_utils
 from transformers.integrations import hub_kernels
 
-from hf_gile import GileConfig, GileProcessor
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -154,6 +154,9 @@ def no_kernel(monkeypatch):
         {"experts_implementation": "somebody/kernel"},
         {"vision_config": {"model_type": "timm_wrapper", "architecture": "hf-hub:somebody/model"}},
         {"parts": [{"backbone": "somebody/model"}]},
+        {"quantization_config": {"quant_method": "mxfp4"}},
+        {"quantization_config": {"quant_method": "fbgemm_fp8"}},
+        {"quantization_config": {"quant_method": ["torchao"]}},
     ],
     ids=lambda fields: " ".join(map(str, fields)),
 )
@@ -173,6 +176,21 @@ def test_a_model_folder_may_name_an_attention_of_torch(saved_over_encoder, no_ke
     edit(saved_over_encoder / "config.json", _attn_implementation=implementation)
     model = AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
     assert model.config._attn_implementation == implementation
+
+
+@pytest.mark.parametrize("load", [GileForSequenceClassification, AutoModelForSequenceClassification])
+def test_adapters_of_a_model_folder_load_no_other_model(saved_over_encoder, tmp_path, load):
+    (saved_over_encoder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
+    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them with merge_lora"):
+        load.from_pretrained(saved_over_encoder, trust_remote_code=False)
+
+
+def test_adapters_without_a_model_load_no_other_model(saved_over_encoder, tmp_path):
+    (tmp_path / "adapter").mkdir()
+    adapter = tmp_path / "adapter" / "adapter_config.json"
+    adapter.write_text(json.dumps({"base_model_name_or_path": str(saved_over_encoder)}))
+    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them with merge_lora"):
+        GileForSequenceClassification.from_pretrained(adapter.parent)
 
 
 def test_a_processor_folder_names_nothing_to_download(saved_over_encoder, monkeypatch):
