@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -90,10 +91,10 @@ def read_json_object(file: str | os.PathLike[str]) -> dict[str, Any]:
         OSError: If it cannot be read.
         ValueError: If it does not contain a JSON object.
     """
-    try:
-        content = json.loads(Path(file).read_bytes())
-    except (ValueError, RecursionError):
-        content = None
+    content = None
+    with suppress(ValueError, RecursionError):
+        if Path(file).stat().st_size <= _LONGEST_JSON:
+            content = json.loads(Path(file).read_bytes())
     if not isinstance(content, dict):
         raise ValueError(
             f"{file} is not a JSON object: it is damaged, or not part of a saved model; save or download it again"

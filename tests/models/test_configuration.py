@@ -7,6 +7,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from hf_gile import GileConfig, GileModel, GileTextConfig
+from hf_gile.models.configuration_gile import read_json_object
 from hf_gile.settings import only_read
 
 
@@ -154,3 +155,10 @@ def test_an_attribute_that_cannot_be_set_is_named(tmp_path, name):
     (tmp_path / "config.json").write_text(json.dumps(GileConfig().to_dict() | {name: 5}))
     with pytest.raises(ValueError, match=rf"config.json is not the configuration of a GILE model: .*{name}"):
         GileConfig.from_pretrained(tmp_path)
+
+
+def test_a_json_file_of_terabytes_is_refused(tmp_path):
+    with (tmp_path / "config.json").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(ValueError, match=r"config.json is not a JSON object: it is damaged"):
+        read_json_object(tmp_path / "config.json")
