@@ -84,6 +84,7 @@ _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm
 _QUANTIZATIONS = ("awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao")
 """Quantization methods whose code is an installed package; others may download kernels."""
 
+
 def read_json_object(file: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a JSON file of a saved model.
 
