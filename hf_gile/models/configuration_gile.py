@@ -18,6 +18,8 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
+from .saving_gile import LONGEST_JSON
+
 _logger = logging.get_logger(__name__)
 
 GROUPS = ("seen", "unseen")
@@ -94,7 +96,7 @@ def read_json_object(file: str | os.PathLike[str]) -> dict[str, Any]:
     """
     content = None
     with suppress(ValueError, RecursionError):
-        if Path(file).stat().st_size <= _LONGEST_JSON:
+        if Path(file).stat().st_size <= LONGEST_JSON:
             content = json.loads(Path(file).read_bytes())
     if not isinstance(content, dict):
         raise ValueError(

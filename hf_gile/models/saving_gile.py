@@ -33,6 +33,9 @@ Loaded = TypeVar("Loaded")
 MANIFESTS = {"model": "model_manifest.json", "processor": "processor_manifest.json"}
 """Files with the hashes of the files of each part of a saved model."""
 
+LONGEST_JSON = 1 << 28
+"""Largest size in bytes of a JSON file of a saved model."""
+
 STAGING = ".saving-"
 """Start of the name of a folder with new files."""
 
@@ -44,7 +47,6 @@ open_saves: set[Path] = set()
 _CONFIG = "config.json"
 _LARGEST = 1 << 20  # bytes of a manifest
 _LONGEST_NAME = 255  # characters of a name in it
-_LONGEST_JSON = 1 << 28
 _PAUSES = (0.05, 0.2, 0.5, 1.0)  # seconds before a folder is read again
 _WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
 _TOKENIZER = re.compile(
@@ -130,8 +132,8 @@ def check_folder(folder: Path) -> None:
             continue
         if not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
             raise ValueError(f"{path} is a pipe, a socket or a device, which no model has: remove it")
-        if path.suffix == ".json" and info.st_size > _LONGEST_JSON:
-            raise ValueError(f"{path} has {info.st_size:,} bytes, more than {_LONGEST_JSON:,}: it is damaged")
+        if path.suffix == ".json" and info.st_size > LONGEST_JSON:
+            raise ValueError(f"{path} has {info.st_size:,} bytes, more than {LONGEST_JSON:,}: it is damaged")
 
 
 def find_file(source: str | os.PathLike[str], name: str, arguments: Mapping[str, Any]) -> Path | None:
@@ -431,4 +433,4 @@ def sync_to_disk(path: Path) -> None:
         os.close(opened)
 
 
-__all__ = ["MANIFESTS", "find_problem", "load_checked", "new_files", "sync_to_disk"]
+__all__ = ["LONGEST_JSON", "MANIFESTS", "find_problem", "load_checked", "new_files", "sync_to_disk"]
