@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +14,10 @@ from typing import Any
 from hf_gile import Label, LabelSet
 from hf_gile.data import held_out_labels, load_dw, split_of
 from hf_gile.data.zero_shot import SALT, hash_fraction
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.pickled_vectors import read_language
 
 PARTS = ("train", "validation", "test")
 LANGUAGES = ("arabic", "english", "german", "persian", "portuguese", "russian", "spanish", "ukrainian")
@@ -197,7 +202,8 @@ def sib200(folder: Path, seed: int, language: str) -> Task:
 
 def deutsche_welle(folder: Path, seed: int, kind: str, language: str) -> Task:
     """A set in the published format of Deutsche Welle: words of the vocabulary in the place of texts."""
-    corpus = load_dw(folder / "dw_format" / kind, [language], word_vectors=folder / "dw_format" / "word_vectors")
+    vectors = {language: read_language(folder / "dw_format" / "word_vectors", language)}
+    corpus = load_dw(folder / "dw_format" / kind, [language], word_vectors=vectors)
     words, labels = corpus.word_vectors[language].words, corpus.label_sets[language]
     documents: Documents = {}
     for part, split in {"train": "train", "validation": "dev", "test": "test"}.items():

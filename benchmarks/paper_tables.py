@@ -21,7 +21,6 @@ from typing import Any
 
 from machine import commit, write_results
 
-from hf_gile.data import LOW_RESOURCE_LEVELS
 from hf_gile.training.units import UNITS
 from hf_gile.writing import whole_file
 
@@ -29,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "recipes"))
 
 from baselines import BASELINES  # noqa: E402
+from papers.news import LOW_RESOURCE_LEVELS  # noqa: E402
 
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
 """Rows that the table compares; further rows are run with the first seed only."""

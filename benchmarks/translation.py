@@ -27,13 +27,13 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, set_seed
 
-from hf_gile.data import load_sentence_pairs
 from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
-from hf_gile.metrics import compare_translations
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "recipes"))
 
 import train_nmt
+from papers.sentence_pairs import load_sentence_pairs
+from papers.translation import compare_translations
 
 QUERIES = ("walking", "small", "friend")  # a verb, an adjective and a noun, as in Table 1
 SHARES = (0.5, 0.25, 0.05)

@@ -1,5 +1,6 @@
 """`hf-gile index` and `hf-gile convert`: encode labels, and convert published checkpoints."""
 
+import runpy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -68,13 +69,14 @@ def convert(
 
         hf-gile convert weights.h5 args.json gile-mhan
     """
-    from hf_gile.conversion import from_keras
+    from hf_gile.resources import resource
 
     check_new_folder(out)
     for file in (weights, args):
         if not file.is_file():
             raise FileNotFoundError(f"no file {file} (in {Path.cwd()})")
-    model = from_keras(weights, args)
+    conversion = runpy.run_path(str(resource("recipes/papers/keras_checkpoints.py")))
+    model = conversion["from_keras"](weights, args)
     model.save_pretrained(out)
     config = model.config
     kind = config.text_config.text_encoder_type

@@ -14,6 +14,7 @@ RECIPES = {
     "table": "a table of texts and labels, with descriptions of the labels if available",
     "bioasq": "MEDLINE abstracts with MeSH headings",
     "dw": "Deutsche Welle news in one or more languages",
+    "xmc": "a dataset of the Extreme Classification Repository",
 }
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from papers.pickled_vectors import load_vectors
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
@@ -37,7 +38,6 @@ from transformers import (
 )
 
 from hf_gile import build_tokenizer
-from hf_gile.data import load_word_vectors
 from hf_gile.language_models import replace_output_embeddings
 from hf_gile.training.encoders import best_text_encoder
 
@@ -107,7 +107,7 @@ def compute_word_vectors(words: list[str], path: str | None) -> list[Tensor]:
             means.append((model(**encoded).last_hidden_state * mask).sum(1) / mask.sum(1))
         tables.append(torch.cat(means))
     if path:
-        file = load_word_vectors(path).normalized()
+        file = load_vectors(path).normalized()
         known = dict(zip(file.words, file.vectors, strict=True))
         zeros = np.zeros_like(file.vectors[0])
         tables.append(torch.from_numpy(np.stack([known.get(word, zeros) for word in words])))

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from papers.multilingual import MultilingualDataset
+from papers.news import News
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
-from hf_gile.data.deutsche_welle.news import News
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
     GileLoss,
     LabelSampler,
-    MultilingualDataset,
     ThresholdTuner,
     joint_size_for,
     paper_threshold,

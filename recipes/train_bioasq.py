@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from baselines import BASELINES
+from papers.record_source import RecordSource
 from transformers import TrainingArguments
 
-from hf_gile.data.record_source import RecordSource
 from hf_gile.data.records import SUFFIXES
 from hf_gile.data.zero_shot import ZeroShotSplit
 from hf_gile.publishing.markdown import one_line

@@ -5,8 +5,8 @@ r"""Train GILE and the paper's baselines on news in several languages, in the pu
     accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all available languages
 
 `DATA/{train,dev,test}/LANGUAGE.json` contain documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz`
-the words and their vectors; hf_gile/data/deutsche_welle/ids.py describes the format, and recipes/crawl_dw.py creates
-such data from the published addresses. Labels are scored with documents of the same language. The epoch is selected on
+the words and their vectors; hf_gile/data/deutsche_welle.py describes the format, and recipes/write_dw.py writes it
+from texts. Labels are scored with documents of the same language. The epoch is selected on
 the development documents of all languages.
 
 Defaults are from section 4.2.1 of the GILE paper, if stated. All flags of `transformers.TrainingArguments` work, and
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from news_models import LIMITS, TEXT_FIELDS, make_model, make_trainer, measure, model_fields, table
+from papers.news import read_news
 from transformers import TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileTextConfig
-from hf_gile.data.deutsche_welle.news import read_news
 from hf_gile.publishing.trained import WordIdProcessor, add_card, card_info
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
 from hf_gile.training.flags import parse_settings, saved_settings

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from papers.sentence_pairs import load_sentence_pairs
+from papers.translation import compare_translations, word_f1_by_frequency
 from transformers import (
     DataCollatorForSeq2Seq,
     EvalPrediction,
@@ -31,11 +33,9 @@ from transformers import (
 )
 from transformers.trainer_utils import PredictionOutput
 
-from hf_gile.data import load_sentence_pairs
 from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
 from hf_gile.language_models.joint_models import LOSSES
 from hf_gile.language_models.joint_output import DEEP, FORMS
-from hf_gile.metrics import compare_translations, word_f1_by_frequency
 from hf_gile.tokenizing import build_piece_tokenizer
 from hf_gile.training.experiment import fit, run_arguments, save_model
 from hf_gile.training.flags import parse_settings, saved_settings

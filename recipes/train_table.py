@@ -4,14 +4,12 @@ r"""Train on your own table: a column of texts, a column of labels, and a file t
     accelerate launch recipes/train_table.py --train_files train.jsonl.gz --test_files dev.jsonl.gz \
         --text title abstract --labels subjects --label_file subjects.jsonl --label_name name_en name_de
     python recipes/train_table.py --format annif --train_files train.tsv.gz --label_file subjects.ttl
-    python recipes/train_table.py --format xmc --train_files LF-AmazonTitles-131K
     python recipes/train_table.py --config mine.yaml
 
 Tables are .csv, .tsv, .jsonl, .json or .parquet, or with `--dataset` a dataset on the Hub or in a folder. Labels are
 ids of the label file: a table with columns of ids and names, a SKOS vocabulary (.ttl, .rdf, .nt, .jsonld) or
-MeSH (.xml, .bin). `--format annif` reads corpora and vocabularies of Annif, `--format xmc` the folder of a dataset of
-the Extreme Classification Repository; hf_gile/data/annif.py and xmc.py describe these. Without a label file an id is a
-name. Labels without training documents are scored as well, by their names.
+MeSH (.xml, .bin). `--format annif` reads corpora and vocabularies of Annif; hf_gile/data/annif.py describes these.
+Without a label file an id is a name. Labels without training documents are scored as well, by their names.
 
 All flags of `transformers.TrainingArguments` work, and all flags can be set in a YAML file.
 """

@@ -2,16 +2,7 @@
 
 from .annif import load_annif, load_annif_vocabulary
 from .bioasq import read_bioasq
-from .deutsche_welle import (
-    LOW_RESOURCE_LEVELS,
-    DWCorpus,
-    JointCorpus,
-    crawl_dw,
-    load_dw,
-    load_dw_pages,
-    low_resource,
-    write_dw,
-)
+from .deutsche_welle import DWCorpus, JointCorpus, load_dw
 from .documents import Document, document_pieces, read_documents
 from .hub_tables import table_of
 from .label_files import is_mesh, read_label_file, save_labels
@@ -21,25 +12,19 @@ from .mesh import load_mesh, mesh_ids, read_mesh
 from .records import load_records, read_records
 from .report import ReadReport
 from .schema import Record
-from .sentence_pairs import load_sentence_pairs
 from .skos import load_skos
 from .tables import load_table
 from .word_vectors import WordVectors, load_word_vectors
-from .xmc import XMCCorpus, load_xmc
-from .year_split import year_split
 from .zero_shot import ZeroShotSplit, held_out_labels, split_of, zero_shot_split
 
 __all__ = [
-    "LOW_RESOURCE_LEVELS",
     "DWCorpus",
     "Document",
     "JointCorpus",
     "ReadReport",
     "Record",
     "WordVectors",
-    "XMCCorpus",
     "ZeroShotSplit",
-    "crawl_dw",
     "demo_file",
     "document_pieces",
     "held_out_labels",
@@ -47,16 +32,12 @@ __all__ = [
     "load_annif",
     "load_annif_vocabulary",
     "load_dw",
-    "load_dw_pages",
     "load_labels",
     "load_mesh",
     "load_records",
-    "load_sentence_pairs",
     "load_skos",
     "load_table",
     "load_word_vectors",
-    "load_xmc",
-    "low_resource",
     "mesh_ids",
     "read_bioasq",
     "read_documents",
@@ -67,7 +48,5 @@ __all__ = [
     "save_labels",
     "split_of",
     "table_of",
-    "write_dw",
-    "year_split",
     "zero_shot_split",
 ]

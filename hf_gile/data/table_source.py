@@ -20,13 +20,12 @@ from .schema import clean_label
 from .sniffing import Requested
 from .table_files import SUFFIXES
 from .tables import Unlabelled, load_table
-from .xmc import load_xmc
 from .zero_shot import seen_first
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-FORMATS: dict[str, Sequence[str]] = {"table": SUFFIXES, "annif": (".tsv", ".csv", ".jsonl", ".txt"), "xmc": ()}
+FORMATS: dict[str, Sequence[str]] = {"table": SUFFIXES, "annif": (".tsv", ".csv", ".jsonl", ".txt")}
 """Formats of files, and their suffixes."""
 
 
@@ -39,8 +38,7 @@ class TableSource:
         validation_files: Validation files; by default a tenth of the training documents, stratified by label.
             Documents with the same text, or the same --id, stay together.
         test_files: Test files; by default a tenth of the training documents, like validation_files.
-        format: table; annif for Annif corpora and vocabularies; or xmc for a folder of the Extreme Classification
-            Repository, which includes test documents and labels.
+        format: table; or annif for Annif corpora and vocabularies.
         dataset: Dataset on the Hub, or a folder, instead of files.
         dataset_config: Configuration of the dataset.
         text: Columns with the text, joined in this order.
@@ -72,7 +70,7 @@ class TableSource:
     train_files: list[str] = field(default_factory=list)
     validation_files: list[str] = field(default_factory=list)
     test_files: list[str] = field(default_factory=list)
-    format: Literal["table", "annif", "xmc"] = "table"
+    format: Literal["table", "annif"] = "table"
     dataset: str | None = None
     dataset_config: str | None = None
     text: list[str] = field(default_factory=lambda: ["text"])
@@ -105,10 +103,6 @@ class TableSource:
             raise ValueError("pass either --dataset or files, not both")
         if not self.dataset and not self.train_files:
             raise ValueError("no training documents: pass --train_files, or a --dataset with a split `train`")
-        if self.format == "xmc" and (len(self.train_files) != 1 or self.test_files or self.label_file):
-            raise ValueError(
-                "format xmc takes a single folder as train_files, which includes test documents and labels"
-            )
         if not 0 <= self.held_out < 1:
             raise ValueError(f"held_out must be a fraction from 0 to below 1, got {self.held_out}")
 
@@ -161,10 +155,6 @@ class TableSource:
                     _say_report(say, part, report)
             if "train" not in parts:
                 raise ValueError(f"no training documents: the dataset {self.dataset} has no split `train`")
-        elif self.format == "xmc":
-            corpus = load_xmc(self.train_files[0], encoding=self.encoding or "utf-8", report=report)
-            parts, labels = corpus.documents, corpus.label_set
-            say(report)
         else:
             for part in PARTS:
                 if paths := getattr(self, f"{part}_files"):

@@ -5,13 +5,9 @@
 | `.vec`, `.txt` | text: a word and D numbers per line, separated by spaces. fastText and word2vec start with a line `V D`, GloVe does not; this is detected |
 | `.bin` | binary word2vec: a line `V D`, then V times a word, a space, D float32 numbers and optionally a newline |
 | `.npz` | two arrays of numpy: `words`, V texts, and `vectors`, `(V, D)` |
-| `.pkl` | a pickled pair: a list of V words, and a list or an array of their V vectors of D numbers |
 
 Each may be compressed with gzip, with the additional suffix `.gz`. The `.bin` files of fastText are another format, for
 whole models; their vectors are also available as `.vec`.
-
-The last is the format published with multilingual hierarchical attention networks (Pappas & Popescu-Belis, IJCNLP
-2017), which GILE uses on Deutsche Welle. It is read without executing code of the pickle.
 
 To use a file in a model, where `V` is `2 +` the number of words:
 
@@ -27,7 +23,7 @@ import codecs
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -39,7 +35,6 @@ import numpy as np
 from ..tokenizing import PAD, UNK, normalizer_and_splitter
 from .files import open_binary, read_npz
 from .report import ReadReport
-from .safe_pickle import load_pickle
 
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 Block = tuple[Sequence[Any], Matrix, Sequence[int]]  # words, vectors and their positions in the file
@@ -142,7 +137,7 @@ def load_word_vectors(
         path: The file.
         max_words: Maximum number of rows, from the start of the file, where most files have frequent words. Text and
             `.bin` files are not read any further.
-        encoding: Encoding of the words, unless they are stored as text (`.npz`, most pickles).
+        encoding: Encoding of the words, unless they are stored as text (`.npz`).
         report: Counts words and decides whether malformed words raise (the default) or are skipped. Of repeated words,
             the first row is used.
 
@@ -167,12 +162,35 @@ def load_word_vectors(
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     report.files += 1
+    return _collect(source, reader(source))
+
+
+def check_word_vectors(words: Sequence[Any], vectors: Matrix, path: str | os.PathLike[str]) -> WordVectors:
+    """Checks words and vectors that come from a file in another format.
+
+    Args:
+        words: V distinct words, as text or as bytes in UTF-8.
+        vectors: `(V, D)` numbers.
+        path: The file, which errors name.
+
+    Raises:
+        ValueError: As in `load_word_vectors`.
+
+    Example:
+        >>> check_word_vectors(["the", "iron"], np.eye(2, 3), "english.h5").words
+        ['the', 'iron']
+    """
+    source = _Source(Path(path), None, "utf-8", ReadReport(), "word")
+    return _collect(source, [_check_arrays(words, vectors, source)])
+
+
+def _collect(source: _Source, blocks: Iterable[Block]) -> WordVectors:
     table = _Table(source)
-    for block in reader(source):
+    for block in blocks:
         table.add(*block)
     if not table.positions:
-        raise ValueError(f"{path}: no words")
-    report.records += len(table.positions)
+        raise ValueError(f"{source.path}: no words")
+    source.report.records += len(table.positions)
     return table.word_vectors()
 
 
@@ -229,7 +247,8 @@ class _Table:
             return self._refuse("malformed word", f"{where} must be a text, got {shortened(word)}")
         if not word or "\0" in word:
             return self._refuse("malformed word", f"{where} must not be empty or contain a NUL, got {shortened(word)}")
-        first = self.positions.setdefault(str(word), position)  # numpy texts become str
+        word = str(word)  # which numpy texts are not
+        first = self.positions.setdefault(word, position)
         if first != position:
             return self._refuse(
                 "repeated word",
@@ -421,14 +440,6 @@ def _iterate_binary(
         raise ValueError(f"line 1 declares {declared:,} words, but the file has more")
 
 
-def _read_pickle(source: _Source) -> Iterator[Block]:
-    pair = load_pickle(source.path)
-    kinds = (list, tuple, np.ndarray)
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(part, kinds) for part in pair):
-        raise ValueError(f"{source.path}: expected a pair (words, vectors), got {type(pair).__name__}")
-    yield _check_arrays(pair[0], pair[1], source)
-
-
 def _read_npz(source: _Source) -> Iterator[Block]:
     names = ("words", "vectors")
     words, vectors = read_npz(source.path, names, "an .npz file with the arrays words and vectors")
@@ -443,30 +454,15 @@ def _check_arrays(words: Any, vectors: Any, source: _Source) -> Block:
     if len(words) == 0:
         raise ValueError(f"{path}: no words")
     words, vectors = words[: source.max_words], vectors[: source.max_words]
-    for row, vector in enumerate(vectors if isinstance(vectors, list | tuple) else ()):
-        if not _has_numbers(vector):  # for texts, numpy would allocate a table as wide as the longest
-            raise ValueError(f"{path}: vectors must be rows of numbers, got {shortened(vector)} as vector {row:,}")
-        if np.size(vector) != np.size(vectors[0]):
-            raise ValueError(
-                f"{path}: vector {row:,} has {np.size(vector)} numbers, previous vectors have {np.size(vectors[0])}"
-            )
     matrix = np.asarray(vectors)  # converts subclasses to plain arrays
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
     return words, _to_float32(matrix), range(len(words))
 
 
-def _has_numbers(vector: object) -> bool:
-    if isinstance(vector, np.ndarray):
-        return vector.dtype.kind in "fiu"
-    kinds = set(map(type, vector)) if isinstance(vector, list | tuple) else {str}
-    return all(issubclass(kind, int | float | np.number) for kind in kinds)
-
-
 READERS: dict[str, Callable[[_Source], Iterator[Block]]] = {
     suffix + ending: reader
     for suffix, reader in {
-        ".pkl": _read_pickle,
         ".npz": _read_npz,
         ".vec": _read_text,
         ".txt": _read_text,

@@ -442,7 +442,7 @@ class GileConfig(PreTrainedConfig):
 
     Equations are those of GILE (Pappas & Henderson, TACL 2019, Q19-1009). The defaults are the settings of its
     section 4.1.1 (biomedical text). In the published code, the flag `ladim` is `joint_size`, `laact` is `joint_act`,
-    and `share` is `sharing`; `hf_gile.conversion` reads all flags.
+    and `share` is `sharing`; `hf-gile convert` reads all flags.
 
     Args:
         text_config: The text encoder: a `GileTextConfig`, or its fields, which can also be passed directly:

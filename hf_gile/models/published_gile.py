@@ -1,8 +1,8 @@
 """The hierarchical attention network of the published Keras checkpoints of idiap/gile and idiap/mhan.
 
 Its graph differs from that of the paper, and checkpoints only reproduce the published scores in this graph. All
-differences are implemented in this file, which is saved only with models from `hf_gile.conversion.from_keras`; other
-encoders do not have these quirks.
+differences are implemented in this file, which is saved only with models from `hf-gile convert`; other encoders do not
+have these quirks.
 
 1. Nothing is masked. A document always has `max_sentences` sentences of `max_sentence_words` words; missing words are
    zero vectors, which encoders and attention treat like any word.

@@ -174,7 +174,7 @@ def make_report(
         gold: Gold label ids of each text (a list, or a single id). Gold labels that are not candidates count as false
             negatives.
         columns: Indices of the stored labels that are candidates; by default all.
-        excluded: For each text, ids of labels that are not candidates, such as the filters from `load_xmc`.
+        excluded: For each text, ids of labels that are not candidates, such as a product itself among its related ones.
         example_texts: Number of example texts to store for each label on the card, shortened to 200 characters. They
             are published with the report: use it only if the licence of the texts allows it.
         batch_size: Maximum number of documents scored at a time.

@@ -11,7 +11,6 @@ from .label_sampling import EpochCallback, LabelSampler
 from .label_weights import class_balanced_weights, propensity_weights
 from .lora import add_lora, merge_lora
 from .losses import GileLoss
-from .multilingual import MultilingualDataset
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
 from .starting import (
     joint_size_for,
@@ -29,7 +28,6 @@ __all__ = [
     "GileLoss",
     "HardNegatives",
     "LabelSampler",
-    "MultilingualDataset",
     "ThresholdTuner",
     "add_lora",
     "add_pooled_embeds",

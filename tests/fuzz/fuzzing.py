@@ -35,6 +35,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+sys.path.append(str(Path(__file__).parents[2] / "recipes"))  # for their readers
+
 MODULES = ("reader_targets", "model_targets", "tree_targets")
 """Modules with targets."""
 

@@ -19,6 +19,9 @@ import numpy as np
 from fuzzing import Crash, Target
 from hypothesis import strategies as st
 from mutations import mutated
+from papers import xmc
+from papers.pickled_vectors import load_pickled_vectors
+from papers.safe_pickle import load_pickle
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import (
@@ -35,11 +38,9 @@ from hf_gile.data import (
     read_label_file,
     read_records,
     save_labels,
-    xmc,
 )
 from hf_gile.data.files import read_yaml
 from hf_gile.data.loading import Piece
-from hf_gile.data.safe_pickle import load_pickle
 
 FOLDER = Path(tempfile.mkdtemp(prefix="hf-gile-fuzz-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -298,7 +299,7 @@ TARGETS = [
     reading("word vectors .bin", "words.bin", [b"2 2\nthe " + bytes(8) + b"\na " + bytes(8) + b"\n"], load_word_vectors),
     reading("word vectors .npz", "words.npz", [_npz(words=np.array(_WORDS), vectors=_VECTORS)], load_word_vectors, [b"PK\1\2"]),
     reading("pickles", "words.pkl", _pickles(), load_pickle, _OPCODES),
-    reading("word vectors .pkl", "words.pkl", _pickles(), load_word_vectors, _OPCODES),
+    reading("word vectors .pkl", "words.pkl", _pickles(), load_pickled_vectors, _OPCODES),
     *(
         Target(f"XMC {name}", "Readers", mutated([content]), partial(_attempt, file=name, read=_xmc(name)))
         for name, content in {**_XMC, "Y.trn.npz": _npz(**_CSR, data=np.ones(3))}.items()

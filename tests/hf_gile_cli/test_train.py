@@ -16,7 +16,7 @@ pytest.importorskip("datasets")
 WORDS = {"heart": "heart failing cardiac ventricle", "milk": "milk breast feeding", "iron": "iron anemia ferritin"}
 
 
-@pytest.mark.parametrize("name", ["table", "bioasq", "dw"])
+@pytest.mark.parametrize("name", ["table", "bioasq", "dw", "xmc"])
 def test_the_path_of_each_recipe_is_shown(run, name):
     assert run("train", "--recipe", name, "--where").stdout == f"{resource(f'recipes/train_{name}.py')}\n"
 
@@ -27,6 +27,7 @@ def test_the_path_of_each_recipe_is_shown(run, name):
         ("table", "--label_file"),
         ("bioasq", "--train_until"),
         ("dw", "--languages"),
+        ("xmc", "--encoding"),
     ],
 )
 def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
@@ -43,7 +44,7 @@ def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
 @pytest.mark.parametrize(
     ("arguments", "ends", "message"),
     [
-        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, got 'bio'"),
+        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, got 'bio'"),
         (["--no_such_flag", "1"], 2, "error: --no_such_flag: unknown flag"),
         (
             ["--label", "tags"],

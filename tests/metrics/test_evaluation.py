@@ -7,7 +7,7 @@ from transformers import Trainer, TrainingArguments
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.label_index import LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.training import GileDataCollator, LabelSampler, MultilingualDataset, ThresholdTuner, encode_dataset
+from hf_gile.training import GileDataCollator, LabelSampler, ThresholdTuner, encode_dataset
 
 GOLD = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]
 ROWS = {
@@ -215,7 +215,7 @@ def test_each_language_is_evaluated_with_a_separate_index(tmp_path):
         assert results == pytest.approx({name: expected[name] for name in results}, rel=1e-6)
         without = [{name: tensor for name, tensor in batch.items() if name != "language"} for batch in batches]
         assert evaluate_index(index, model, without, LabelMetrics(size), label_set=label_set) == results
-    mixed = DataLoader(MultilingualDataset(datasets), 2, collate_fn=GileDataCollator(processor))
+    mixed = DataLoader(list(map(list, zip(*datasets.values(), strict=True))), 2, collate_fn=GileDataCollator(processor))
     with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
         evaluate_index(index, model, mixed, LabelMetrics(2), label_set=label_set)
 

@@ -11,7 +11,6 @@ import pytest
 from matplotlib.figure import Figure
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
 
 SAVE = Figure.savefig
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
+from papers.news import count_labels, low_resource
 from train_dw import Recipe, model_fields
 
 from hf_gile import GileForSequenceClassification, Label, LabelSet
-from hf_gile.data import low_resource
-from hf_gile.data.deutsche_welle.news import count_labels
 from hf_gile.training.experiment import count_parameters
 from hf_gile.training.units import UNITS
 

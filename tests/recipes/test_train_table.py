@@ -124,30 +124,6 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
     assert results["gile"]["test"]["test_average_precision"] > 0.9
 
 
-@pytest.mark.slow
-def test_filtered_pairs_of_an_xmc_data_set_are_excluded(tmp_path, run):
-    names, folder = list(WORDS), tmp_path / "set"
-    folder.mkdir()
-    parts = {"trn": list(make_rows(60, names[:4], seed=1)), "tst": list(make_rows(30, names[:4], seed=2))}
-    for part, rows in parts.items():
-        lines = [
-            {"title": row["title"], "content": row["body"], "target_ind": [names.index(name) for name in row["tags"]]}
-            for row in rows
-        ]
-        (folder / f"{part}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "lbl.json").write_text("".join(json.dumps({"title": words[0]}) + "\n" for words in WORDS.values()))
-    gold = [row["tags"] for row in parts["tst"]]
-    excluded = [(row, column) for row in range(30) for column in range(5) if names[column] not in gold[row]]
-    (folder / "filter_labels_test.txt").write_text("".join(f"{row} {column}\n" for row, column in excluded))
-    units = ["--units", "linear", "gile"]
-    done, results = run("--format", "xmc", "--train_files", "set", "--num_train_epochs", "1", *units)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "4 labels seen in training, 1 unseen" in done.stdout
-    assert [results[unit]["test"]["test_average_precision"] for unit in ("linear", "gile")] == [1.0, 1.0]
-    report = json.loads(next(tmp_path.rglob("gile/model/results.json")).read_text())
-    assert report["metrics"]["average_precision"] == 1.0
-
-
 @pytest.mark.parametrize("separator", [[], ["--separator", "|"]])
 def test_unknown_labels_prompt_for_a_separator(tmp_path, run, separator):
     tags = [["milk"], ["iron", "milk"], ["heart", "milk"]] * 20
@@ -176,8 +152,7 @@ def test_joined_labels_without_a_label_file_prompt_for_a_separator(tmp_path, run
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "xml", "--train_files", "notes.csv"], "format must be one of table, annif, xmc, got 'xml'"),
-        (["--format", "xmc", "--train_files", "a", "b"], "format xmc takes a single folder as train_files"),
+        (["--format", "xml", "--train_files", "notes.csv"], "format must be one of table, annif, got 'xml'"),
         (["--format", "annif", "--train_files", "notes.pdf"], "notes.pdf"),
         ([], "no training documents: pass --train_files"),
         (["--train_files", "notes.csv", "--dataset", "x"], "pass either --dataset or files"),

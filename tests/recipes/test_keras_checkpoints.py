@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from papers.keras_checkpoints import from_keras
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from hf_gile import GileModel, GileProcessor, LabelScoringPipeline
-from hf_gile.conversion import from_keras
 from hf_gile.models.published_gile import (
     PublishedGileConfig,
     PublishedGileForSequenceClassification,

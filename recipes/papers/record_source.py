@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..models.labels_gile import LabelSet
-from .label_files import is_mesh, read_label_file
-from .medline import demo_file
-from .mesh import mesh_ids
-from .parts import collect_labels, make_split
-from .records import load_records
-from .report import ReadReport
-from .year_split import year_split
-from .zero_shot import ZeroShotSplit, zero_shot_split
+from hf_gile.data.label_files import is_mesh, read_label_file
+from hf_gile.data.medline import demo_file
+from hf_gile.data.mesh import mesh_ids
+from hf_gile.data.parts import collect_labels, make_split
+from hf_gile.data.records import load_records
+from hf_gile.data.report import ReadReport
+from hf_gile.data.zero_shot import ZeroShotSplit, zero_shot_split
+from hf_gile.models.labels_gile import LabelSet
+from papers.year_split import year_split
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -2,8 +2,7 @@
 
 import pytest
 import sacrebleu
-
-from hf_gile.metrics import compare_translations, word_f1_by_frequency
+from papers.translation import compare_translations, word_f1_by_frequency
 
 RIGHT = [f"the {size} {animal} sleeps in the {place}" for size in "ab" for animal in "cd" for place in ("sun", "snow")]
 

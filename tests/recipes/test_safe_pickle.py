@@ -9,9 +9,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-
-from hf_gile.data import load_word_vectors
-from hf_gile.data.safe_pickle import load_pickle
+from papers.pickled_vectors import load_pickled_vectors
+from papers.safe_pickle import load_pickle
 
 
 class Call:
@@ -223,7 +222,7 @@ def test_a_small_file_takes_little_memory_and_time(tmp_path, data, message):
     path.write_bytes(data)
     tracemalloc.start()
     with pytest.raises(ValueError, match=rf"vectors\.pkl: .*({message})"):
-        load_word_vectors(path)
+        load_pickled_vectors(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100 << 20

@@ -36,9 +36,9 @@ import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from ..extras import needs_extra
-from ..models.published_gile import PublishedGileConfig, PublishedGileModel, PublishedGru
-from ..settings import only_read
+from hf_gile.extras import needs_extra
+from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileModel, PublishedGru
+from hf_gile.settings import only_read
 
 ACTIVATIONS = ("tanh", "relu", "sigmoid", "linear")  # with the same meaning in Keras and in transformers
 CHOICES: dict[str, dict[Any, str]] = {

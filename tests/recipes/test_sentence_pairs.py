@@ -4,8 +4,7 @@ import gzip
 
 import pytest
 from datasets import Dataset, DatasetDict
-
-from hf_gile.data import load_sentence_pairs
+from papers.sentence_pairs import load_sentence_pairs
 
 GERMAN, ENGLISH = ["Ein Hund.", "Zwei\u2028Hunde."], ["A dog.", "Two dogs."]
 

@@ -1,17 +1,29 @@
 """The split by year of section 4.1.1 of the paper."""
 
+import random
 from collections import Counter
 
 import pytest
-from test_zero_shot import labels_of, make_records
-
-from hf_gile.data.year_split import year_split
+from papers.year_split import year_split
 
 YEARS = [1999, 2003, 2004, 2004, 2005, 2010, 2015, 2016, None]
 
 
 def dated_records(count=2003):
-    return [record | {"year": YEARS[row % len(YEARS)]} for row, record in enumerate(make_records(count))]
+    """Returns records with label frequencies as unequal as those of headings."""
+    generator = random.Random(0)
+    ids = [f"D{number:06}" for number in range(101)]
+    weights = [1 / (rank + 1) for rank in range(101)]
+    records = []
+    for row in range(count):
+        chosen = sorted(set(generator.choices(ids, weights, k=generator.randint(1, 7))))
+        record = {"pmid": str(row + 1), "title": "", "abstractText": "Mice.", "year": YEARS[row % len(YEARS)]}
+        records.append(record | {"meshUI": chosen, "meshMajor": [f"name of {ui}" for ui in chosen]})
+    return records
+
+
+def labels_of(records):
+    return {label for record in records for label in record["meshUI"]}
 
 
 @pytest.fixture(params=["list", "dataset", "shuffled dataset"])
@@ -119,7 +131,7 @@ def test_invalid_years_and_sizes_are_refused(options, message):
 
 
 def test_a_collection_without_years_is_refused():
-    records = [record | {"year": None} for record in make_records(11)]
+    records = [record | {"year": None} for record in dated_records(11)]
     with pytest.raises(ValueError, match="no documents for training, until 2004: all 11 have no year"):
         year_split(records)
     with pytest.raises(ValueError, match=r"all 0 have no year"):

@@ -1,10 +1,9 @@
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from hf_gile.data import LOW_RESOURCE_LEVELS, ReadReport, WordVectors, load_dw, load_word_vectors, low_resource
+from hf_gile.data import ReadReport, WordVectors, load_dw
 
 WORDS = {
     "english": ["science", "technology", "sports", "the", "ball", "moves", "internet"],
@@ -198,7 +197,7 @@ def test_missing_and_damaged_files_are_named(write, tmp_path):
     folder = write()
     with pytest.raises(FileNotFoundError, match=r"train/french\.json"):
         load_dw(folder, languages=["french"])
-    with pytest.raises(FileNotFoundError, match=r"no word vectors for 'english': expected one of .*english\.pkl\.gz"):
+    with pytest.raises(FileNotFoundError, match=r"no word vectors for 'english': expected one of .*english\.npz"):
         load_dw(folder, word_vectors=tmp_path)
     with pytest.raises(ValueError, match="word_vectors has no 'english', only german"):
         load_dw(folder, word_vectors={"german": VECTORS["german"]})
@@ -206,61 +205,3 @@ def test_missing_and_damaged_files_are_named(write, tmp_path):
         (folder / "dev" / "german.json").write_bytes(damage)
         with pytest.raises(ValueError, match=r"dev/german\.json: not JSON"):
             load_dw(folder)
-
-
-def test_smaller_low_resource_shares_are_subsets_of_larger_shares(write):
-    words = [[[number % 7]] for number in range(1000)]
-    train = load_dw(write(X_ids=words, Y_ids=[[]] * 1000)).documents["english"]["train"]
-    train = train.add_column("number", range(1000))
-    levels = [percent for level in LOW_RESOURCE_LEVELS.values() for percent in level]
-    shares = [set(low_resource(train, percent, seed=7)["number"]) for percent in levels]
-    assert [len(share) for share in shares] == [1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500]
-    assert all(small < large for small, large in pairwise(shares))
-    assert set(low_resource(train, 10, seed=7)["number"]) == shares[10] != set(low_resource(train, 10)["number"])
-    assert low_resource(train, 100)["number"] == train["number"]
-    assert len(low_resource(train.select([0]), 0.1)) == 1
-    for percent in (0, -1, 101):
-        with pytest.raises(ValueError, match="percent must be above 0 and at most 100"):
-            low_resource(train, percent)
-    with pytest.raises(ValueError, match="empty dataset"):
-        low_resource(train.select([]), 10)
-
-
-NAMES = {
-    "arabic": "العلوم التكنولوجيا",
-    "english": "science technology",
-    "german": "wissenschaft technologie",
-    "persian": "علم فناوری",
-    "portuguese": "ciência tecnologia",
-    "russian": "наука технологии",
-    "spanish": "ciencia tecnología",
-    "ukrainian": "наука технології",
-}
-
-
-@pytest.fixture(scope="module")
-def published_words(shared_data):
-    folder = shared_data / "dw_format" / "word_vectors"
-    return {language: load_word_vectors(folder / f"{language}.pkl.gz") for language in NAMES}
-
-
-@pytest.mark.slow
-def test_general_labels_are_read_in_eight_languages(shared_data, published_words):
-    corpus = load_dw(shared_data / "dw_format" / "general", splits=["dev", "test"], word_vectors=published_words)
-    assert corpus.languages == list(NAMES)
-    assert all([*map(len, splits.values())] == [99, 204] for splits in corpus.documents.values())
-    for language, name in NAMES.items():
-        assert name in corpus.label_sets[language].names
-    joint = corpus.joint()
-    assert joint.vectors.shape == (213_782, 50)
-    assert len(joint.label_set) == len(joint.label_input_ids) == 56
-
-
-@pytest.mark.slow
-def test_specific_labels_are_read_in_two_languages(shared_data, published_words):
-    corpus = load_dw(shared_data / "dw_format" / "specific", splits=["test"], word_vectors=published_words)
-    assert {language: len(labels) for language, labels in corpus.label_sets.items()} == {"english": 850, "german": 650}
-    joint = corpus.joint()
-    document = joint.documents["german"]["test"][0]
-    assert joint.words[document["input_ids"][0][0]].startswith("german:")
-    assert {joint.label_set[column].language for column in document["labels"]} == {"german"}

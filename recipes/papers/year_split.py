@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .columns import as_table, count_labels, iterate_pmids, read_years, select_rows
-from .schema import Record
-from .zero_shot import SALT, ZeroShotSplit, hash_fraction
+from hf_gile.data.columns import as_table, count_labels, iterate_pmids, read_years, select_rows
+from hf_gile.data.schema import Record
+from hf_gile.data.zero_shot import SALT, ZeroShotSplit, hash_fraction
 
 if TYPE_CHECKING:
     from datasets import Dataset

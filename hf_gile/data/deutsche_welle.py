@@ -32,25 +32,14 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import Tokenizer, models
 
-from ...extras import needs_extra
-from ...models.labels_gile import Label, LabelSet
-from ...models.processing_gile import split_sentences
-from ...tokenizing import UNK, normalizer_and_splitter
-from ...writing import whole_file
-from ..report import ReadReport
-from ..word_vectors import READERS, WordVectors, load_word_vectors
+from ..extras import needs_extra
+from ..models.labels_gile import Label, LabelSet
+from .report import ReadReport
+from .word_vectors import READERS, WordVectors, load_word_vectors
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-LOW_RESOURCE_LEVELS: dict[str, tuple[float, ...]] = {
-    "tiny": (0.1, 0.2, 0.3, 0.4, 0.5),
-    "small": (1.0, 2.0, 3.0, 4.0, 5.0),
-    "medium": (10.0, 20.0, 30.0, 40.0, 50.0),
-}
-"""Percentages of the training documents; the paper reports the mean of each level (section 4.2)."""
 
 _KEYS = ("X_ids", "Y_ids", "label_ids")
 _MAX_WORDS = 1 << 31  # of an unspecified vocabulary: ids are stored as int32
@@ -179,8 +168,8 @@ def load_dw(
         folder: Folder with a subfolder for each split, with a file for each language.
         languages: Languages to read; by default all with a file in the first split, by name.
         splits: Names of the subfolders.
-        word_vectors: The words of the ids: the folder of files `LANGUAGE.pkl.gz` (or another format of
-            `load_word_vectors`), or word vectors by language. Without them labels have no names.
+        word_vectors: The words of the ids: a folder of files `LANGUAGE.npz` (or another format of `load_word_vectors`),
+            or word vectors by language. Without them labels have no names.
         report: Counts documents, and decides whether malformed documents raise errors (the default) or are skipped.
         max_sentences: Maximum number of sentences per document; 30 in the paper, by default all.
         max_sentence_words: Maximum number of words per sentence; 30 in the paper, by default all.
@@ -236,96 +225,6 @@ def load_dw(
                 source=f"{files[splits[0]]}: label_ids",
             )
     return corpus
-
-
-def low_resource(documents: Dataset, percent: float, seed: int = 0) -> Dataset:
-    """Selects a share of the training documents, to simulate a low-resource language (section 4.2).
-
-    With the same seed, a smaller share is a subset of any larger share.
-
-    Args:
-        documents: The training documents of a language.
-        percent: Percentage of documents, as in `LOW_RESOURCE_LEVELS`; at least one document is selected.
-        seed: Another seed selects other documents.
-
-    Returns:
-        The selected documents, in their original order.
-
-    Raises:
-        ValueError: If percent is not above 0 and at most 100, or there are no documents.
-
-    Example:
-        >>> from datasets import Dataset
-        >>> train = Dataset.from_dict({"labels": [[0], [1]] * 500})
-        >>> [len(low_resource(train, percent)) for percent in LOW_RESOURCE_LEVELS["tiny"]]
-        [1, 2, 3, 4, 5]
-    """
-    if not 0 < percent <= 100:
-        raise ValueError(f"percent must be above 0 and at most 100, got {percent}")
-    if len(documents) == 0:
-        raise ValueError("documents is an empty dataset: pass training documents")
-    order = np.random.default_rng(seed).permutation(len(documents))
-    return documents.select(np.sort(order[: max(1, round(len(documents) * percent / 100))]))
-
-
-def write_dw(
-    documents: Mapping[str, Dataset],
-    label_set: LabelSet,
-    folder: str | os.PathLike[str],
-    language: str,
-    word_vectors: WordVectors,
-    report: ReadReport | None = None,
-) -> None:
-    """Writes texts in the published format of word ids, which `load_dw` reads.
-
-    Words are lower-cased; words without a vector are left out. Labels and documents that become empty are left out and
-    counted; labels that become equal are merged.
-
-    Args:
-        documents: Documents of each split.
-        label_set: Labels of the documents.
-        folder: Output folder, for files `SPLIT/LANGUAGE.json`.
-        language: Language, which names the files.
-        word_vectors: Word vectors of the language.
-        report: Counts documents and skipped items.
-
-    Raises:
-        ValueError: If no label has a word with a vector.
-    """
-    report = ReadReport() if report is None else report
-    vocabulary = {word: row for row, word in enumerate(word_vectors.words)}
-    unknown = vocabulary.setdefault(UNK, len(word_vectors.words))
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_splitter()
-
-    def encode(sentences: list[str]) -> list[list[int]]:
-        encodings = tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
-        return [ids for encoding in encodings if (ids := [word for word in encoding.ids if word != unknown])]
-
-    label_columns: dict[str, int] = {}
-    columns_by_words: dict[str, int] = {}
-    for label in label_set:
-        if words := encode([label.name]):
-            label_columns[label.id] = columns_by_words.setdefault("_".join(map(str, words[0])), len(columns_by_words))
-        else:
-            report.leave_out("label without word vectors", label.id)
-    if not label_columns:
-        raise ValueError(f"{language}: no label has a word with a vector; are these the vectors of {language}?")
-    for split, rows in documents.items():
-        gold: list[list[int]] = []
-        path = Path(folder) / split / f"{language}.json"
-        with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            file.write('{"X_ids": [')
-            for row in rows:  # a large language takes a gigabyte as Python integers
-                sentences = encode(split_sentences(row["text"]))
-                columns = sorted({label_columns[label] for label in row["labels"] if label in label_columns})
-                if not sentences or not columns:
-                    report.leave_out("without words" if not sentences else "without labels", row["id"])
-                    continue
-                file.write(f"{', ' if gold else ''}{json.dumps(sentences)}")
-                gold.append(columns)
-            file.write(f'], "Y_ids": {json.dumps(gold)}, "label_ids": {json.dumps([*columns_by_words])}}}')
-        report.records += len(gold)
 
 
 def read_word_vectors(source: str | os.PathLike[str] | Mapping[str, WordVectors], language: str) -> WordVectors:

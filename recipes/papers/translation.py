@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..extras import needs_extra
+from hf_gile.extras import needs_extra
 
 THIRDS = ("low", "medium", "high")
 """Groups of words by training frequency, rarest first; each has a third of the distinct words."""

@@ -1,4 +1,8 @@
-"""Training data in the Deutsche Welle format: documents of word ids, and labels, some of them held out."""
+"""Training data in the Deutsche Welle format: documents of word ids, and labels, some of them held out.
+
+Section 4.2 of the GILE paper. The words come in pickles, see `papers.pickled_vectors`, or in another format of
+`load_word_vectors`.
+"""
 
 import hashlib
 from collections import Counter
@@ -6,12 +10,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...models.labels_gile import LabelSet
-from ..zero_shot import drop_labels
-from .ids import JointCorpus, load_dw, low_resource
+import numpy as np
+
+from hf_gile.data.deutsche_welle import JointCorpus, load_dw
+from hf_gile.data.zero_shot import drop_labels
+from hf_gile.models.labels_gile import LabelSet
+from papers.pickled_vectors import read_language
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+LOW_RESOURCE_LEVELS: dict[str, tuple[float, ...]] = {
+    "tiny": (0.1, 0.2, 0.3, 0.4, 0.5),
+    "small": (1.0, 2.0, 3.0, 4.0, 5.0),
+    "medium": (10.0, 20.0, 30.0, 40.0, 50.0),
+}
+"""Percentages of the training documents; the paper reports the mean of each level (section 4.2)."""
+
 
 Parts: TypeAlias = "dict[str, dict[str, Dataset]]"
 """Documents by language and part: train, dev and test."""
@@ -88,8 +103,10 @@ def read_news(
         seed: Seed of their selection.
         limits: `max_sentences` and `max_sentence_words` of `load_dw`.
     """
-    word_vectors = word_vectors or str(Path(data).parent / "word_vectors")
-    corpus = load_dw(data, languages or None, word_vectors=word_vectors, **limits).joint()
+    folder = Path(word_vectors or Path(data).parent / "word_vectors")
+    languages = languages or sorted(path.stem for path in (Path(data) / "train").glob("*.json"))
+    vectors = {language: read_language(folder, language) for language in languages}
+    corpus = load_dw(data, languages or None, word_vectors=vectors, **limits).joint()
     unseen = {column for column, label in enumerate(corpus.label_set) if not label.seen or draw(label.id) < held_out}
     parts: Parts = {language: {} for language in corpus.languages}
     for language, documents in corpus.documents.items():
@@ -101,6 +118,36 @@ def read_news(
     scarce = parts[corpus.languages[-1]]
     scarce["train"] = low_resource(scarce["train"], percent, seed)
     return News(corpus, parts, count_labels(corpus.label_set, [splits["train"] for splits in parts.values()]), unseen)
+
+
+def low_resource(documents: "Dataset", percent: float, seed: int = 0) -> "Dataset":
+    """Selects a share of the training documents, to simulate a low-resource language (section 4.2).
+
+    With the same seed, a smaller share is a subset of any larger share.
+
+    Args:
+        documents: The training documents of a language.
+        percent: Percentage of documents, as in `LOW_RESOURCE_LEVELS`; at least one document is selected.
+        seed: Another seed selects other documents.
+
+    Returns:
+        The selected documents, in their original order.
+
+    Raises:
+        ValueError: If percent is not above 0 and at most 100, or there are no documents.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> train = Dataset.from_dict({"labels": [[0], [1]] * 500})
+        >>> [len(low_resource(train, percent)) for percent in LOW_RESOURCE_LEVELS["tiny"]]
+        [1, 2, 3, 4, 5]
+    """
+    if not 0 < percent <= 100:
+        raise ValueError(f"percent must be above 0 and at most 100, got {percent}")
+    if len(documents) == 0:
+        raise ValueError("documents is an empty dataset: pass training documents")
+    order = np.random.default_rng(seed).permutation(len(documents))
+    return documents.select(np.sort(order[: max(1, round(len(documents) * percent / 100))]))
 
 
 def draw(label_id: str) -> float:

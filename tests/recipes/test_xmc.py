@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from papers.xmc import load_xmc
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport
-from hf_gile.data.xmc import load_xmc
 
 LABELS = ["Mouse trap", "Cheese", "", "Cheese", "Rat trap"]
 TRAIN = [("Traps\u2028for mice", [4, 0]), ("Käse", [1, 3]), ("Nothing", []), ("", [1]), ("More cheese", [3])]

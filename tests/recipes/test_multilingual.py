@@ -3,6 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
+from papers.multilingual import MultilingualDataset
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
@@ -13,7 +14,6 @@ from hf_gile.training import (
     GileDataCollator,
     GileLoss,
     LabelSampler,
-    MultilingualDataset,
     encode_dataset,
 )
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..extras import needs_extra
-from .loading import Piece
-from .table_files import read_lines
+from hf_gile.data.loading import Piece
+from hf_gile.data.table_files import read_lines
+from hf_gile.extras import needs_extra
 
 if TYPE_CHECKING:
     from datasets import Dataset

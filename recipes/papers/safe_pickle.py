@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .files import read_into_memory
+from hf_gile.data.files import read_into_memory
 
 _MIN_LIMIT = 1 << 20  # number of opcodes and values that any file may have
 

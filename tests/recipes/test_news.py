@@ -1,0 +1,120 @@
+"""The published news: texts written as word ids, shares of documents, and the data of the paper."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from papers.news import LOW_RESOURCE_LEVELS, low_resource
+from papers.pickled_vectors import read_language
+from write_dw import write_dw
+
+from hf_gile import LabelSet
+from hf_gile.data import ReadReport, WordVectors, load_dw
+
+WORDS = ["science", "sports", "the", "ball", "moves"]
+TABLE = WordVectors(WORDS, np.eye(5, 3, dtype=np.float32) + 1)
+TEXTS = [
+    {"id": "a", "text": "The ball moves. The unknown words!", "labels": ["Sports", "Zebrafish"]},
+    {"id": "b", "text": "Science moves.", "labels": ["Science", "sports"]},
+    {"id": "c", "text": "Nothing.", "labels": ["Science"]},
+    {"id": "d", "text": "The ball.", "labels": ["Zebrafish"]},
+]
+
+
+def test_texts_are_written_as_ids_of_known_words(tmp_path):
+    report = ReadReport()
+    labels = LabelSet.from_names(["Science", "Sports", "sports", "Zebrafish"])
+    write_dw({"train": Dataset.from_list(TEXTS)}, labels, tmp_path, "english", TABLE, report)
+    corpus = load_dw(tmp_path, splits=["train"], word_vectors={"english": TABLE})
+    assert corpus.label_sets["english"].names == ["science", "sports"]
+    rows = corpus.documents["english"]["train"]
+    texts = [[[WORDS[word] for word in sentence] for sentence in row["input_ids"]] for row in rows]
+    assert texts == [[["the", "ball", "moves"], ["the"]], [["science", "moves"]]]
+    assert rows["labels"] == [[1], [0, 1]]
+    assert report.records == 2
+    assert report.left_out == {"label without word vectors": 1, "without words": 1, "without labels": 1}
+
+
+def test_labels_without_a_known_word_are_no_labels_of_the_language(tmp_path):
+    with pytest.raises(ValueError, match="german: no label has a word with a vector; are these the vectors of german"):
+        write_dw({"train": Dataset.from_list(TEXTS)}, LabelSet.from_names(["Sport"]), tmp_path, "german", TABLE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_recipe_writes_all_languages(tmp_path, run_recipe):
+    for part in ("train", "dev", "test"):
+        (tmp_path / "texts" / part).mkdir(parents=True)
+        lines = [json.dumps(row) for row in TEXTS]
+        for language in ("english", "german"):
+            (tmp_path / "texts" / part / f"{language}.jsonl").write_text("\n".join(lines))
+            np.savez(tmp_path / f"{language}.npz", words=WORDS, vectors=TABLE.vectors)
+    done = run_recipe("write_dw", ["--texts", "texts", "--word_vectors", tmp_path, "--output_dir", "ids"])
+    assert done.returncode == 0, done.stderr
+    assert "german: 6 records from " in done.stdout
+    corpus = load_dw(tmp_path / "ids", word_vectors=tmp_path)
+    assert corpus.languages == ["english", "german"]
+    assert all(len(rows) == 2 for rows in corpus.documents["german"].values())
+
+
+def test_the_recipe_names_a_folder_without_texts(tmp_path, run_recipe):
+    done = run_recipe("write_dw", ["--texts", tmp_path, "--word_vectors", tmp_path, "--output_dir", "ids"])
+    assert done.returncode == 2
+    assert "no file LANGUAGE.jsonl in" in done.stderr
+
+
+def test_smaller_low_resource_shares_are_subsets_of_larger_shares():
+    train = Dataset.from_dict({"number": range(1000)})
+    levels = [percent for level in LOW_RESOURCE_LEVELS.values() for percent in level]
+    shares = [set(low_resource(train, percent, seed=7)["number"]) for percent in levels]
+    assert [len(share) for share in shares] == [1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500]
+    assert all(small < large for small, large in pairwise(shares))
+    assert set(low_resource(train, 10, seed=7)["number"]) == shares[10] != set(low_resource(train, 10)["number"])
+    assert low_resource(train, 100)["number"] == train["number"]
+    assert len(low_resource(train.select([0]), 0.1)) == 1
+    for percent in (0, -1, 101):
+        with pytest.raises(ValueError, match="percent must be above 0 and at most 100"):
+            low_resource(train, percent)
+    with pytest.raises(ValueError, match="empty dataset"):
+        low_resource(train.select([]), 10)
+
+
+NAMES = {
+    "arabic": "العلوم التكنولوجيا",
+    "english": "science technology",
+    "german": "wissenschaft technologie",
+    "persian": "علم فناوری",
+    "portuguese": "ciência tecnologia",
+    "russian": "наука технологии",
+    "spanish": "ciencia tecnología",
+    "ukrainian": "наука технології",
+}
+
+
+@pytest.fixture(scope="module")
+def published_words(shared_data):
+    folder = shared_data / "dw_format" / "word_vectors"
+    return {language: read_language(folder, language) for language in NAMES}
+
+
+@pytest.mark.slow
+def test_general_labels_are_read_in_eight_languages(shared_data, published_words):
+    corpus = load_dw(shared_data / "dw_format" / "general", splits=["dev", "test"], word_vectors=published_words)
+    assert corpus.languages == list(NAMES)
+    assert all([*map(len, splits.values())] == [99, 204] for splits in corpus.documents.values())
+    for language, name in NAMES.items():
+        assert name in corpus.label_sets[language].names
+    joint = corpus.joint()
+    assert joint.vectors.shape == (213_782, 50)
+    assert len(joint.label_set) == len(joint.label_input_ids) == 56
+
+
+@pytest.mark.slow
+def test_specific_labels_are_read_in_two_languages(shared_data, published_words):
+    corpus = load_dw(shared_data / "dw_format" / "specific", splits=["test"], word_vectors=published_words)
+    assert {language: len(labels) for language, labels in corpus.label_sets.items()} == {"english": 850, "german": 650}
+    joint = corpus.joint()
+    document = joint.documents["german"]["test"][0]
+    assert joint.words[document["input_ids"][0][0]].startswith("german:")
+    assert {joint.label_set[column].language for column in document["labels"]} == {"german"}

@@ -1,0 +1,107 @@
+"""Published word vectors, pickled: read, refused, converted, and preferred by the news recipe."""
+
+import gzip
+import pickle
+
+import numpy as np
+import pytest
+from papers.pickled_vectors import load_pickled_vectors, read_language
+
+from hf_gile.data import load_word_vectors
+
+WORDS = ["the", "žižek", "كلمة"]
+VECTORS = np.array([[0.5, -1.0], [0.0, 2.0], [3.0, 0.25]], np.float32)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a pickled pair."""
+
+    def write_file(words=WORDS, vectors=VECTORS, name="english.pkl.gz"):
+        path = tmp_path / name
+        data = pickle.dumps((words, vectors), 2)
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write_file
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "name"),
+    [
+        (WORDS, list(VECTORS), "english.pkl.gz"),
+        (WORDS, VECTORS.tolist(), "english.PKL"),
+        (tuple(WORDS), VECTORS.astype(np.float64), "english.pkl"),
+        (np.array(WORDS), VECTORS, "english.pkl.gz"),
+        (np.array(WORDS, object), VECTORS, "english.pkl.gz"),
+        ([word.encode() for word in WORDS], VECTORS, "python2.pkl.gz"),
+    ],
+    ids=["a list of arrays", "lists", "float64", "an array of words", "objects", "bytes"],
+)
+def test_words_and_vectors_are_read(write, words, vectors, name):
+    got = load_pickled_vectors(write(words, vectors, name))
+    assert got.words == WORDS
+    assert {type(word) for word in got.words} == {str}
+    assert type(got.vectors) is np.ndarray
+    assert got.vectors.dtype == np.float32
+    assert np.array_equal(got.vectors, VECTORS)
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "message"),
+    [
+        (WORDS[:2], VECTORS, "2 words, but 3 vectors"),
+        (WORDS, [[1.0, 2.0], [3.0, 4.0], [5.0]], "vector 2 has 1 numbers, previous vectors have 2"),
+        (WORDS, [[1.0, 2.0], [3.0, float("nan")], [5.0, 6.0]], "vector 1 must be finite"),
+        (WORDS, [[1.0, 2.0], [3.0, 1e300], [5.0, 6.0]], "vector 1 must be finite"),
+        (WORDS, [["1", "2"]] * 3, "rows of numbers"),
+        (WORDS, [1.0, 2.0, 3.0], "rows of numbers"),
+        (WORDS, np.zeros((3, 2, 2)), "rows of numbers"),
+        (["the", "a", "the"], VECTORS, "'the' is word 0 and word 2"),
+        (["the", "a", 5], VECTORS, "word 2 must be a text, got 5"),
+        (["the", "a", b"\xff"], VECTORS, "word 2 is not UTF-8"),
+        ([], [], "no words"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_mismatched_words_and_vectors_are_refused_by_position(write, words, vectors, message):
+    with pytest.raises(ValueError, match=rf"english\.pkl\.gz: .*{message}"):
+        load_pickled_vectors(write(words, vectors))
+
+
+def test_a_pickle_without_words_and_vectors_is_refused(tmp_path):
+    for content in ({"words": WORDS}, (WORDS,), (WORDS, 3), 7):
+        path = tmp_path / "english.pkl"
+        path.write_bytes(pickle.dumps(content))
+        with pytest.raises(ValueError, match=r"english\.pkl: expected a pair \(words, vectors\)"):
+            load_pickled_vectors(path)
+
+
+def test_a_missing_pickle_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"english\.pkl"):
+        load_pickled_vectors(tmp_path / "english.pkl")
+
+
+def test_a_pickle_is_converted_for_other_readers(write, run_recipe):
+    done = run_recipe("unpickle_vectors", [write(), "english.npz"])
+    assert done.stdout == "3 words, 2 numbers each: english.npz\n", done.stderr
+    got = load_word_vectors(write().with_name("english.npz"))
+    assert got.words == WORDS
+    assert np.array_equal(got.vectors, VECTORS)
+
+
+def test_word_vectors_of_a_language_are_a_pickle_or_another_format(write, tmp_path):
+    write(name="english.pkl")
+    np.savez(tmp_path / "english.npz", words=["other"], vectors=VECTORS[:1])
+    np.savez(tmp_path / "german.npz", words=["wort"], vectors=VECTORS[:1])
+    assert read_language(tmp_path, "english").words == WORDS
+    assert read_language(tmp_path, "german").words == ["wort"]
+    with pytest.raises(FileNotFoundError, match="no word vectors for 'french': expected one of "):
+        read_language(tmp_path, "french")
+
+
+@pytest.mark.slow
+def test_published_word_vectors_are_read(shared_data):
+    got = load_pickled_vectors(shared_data / "dw_format" / "word_vectors" / "arabic.pkl.gz")
+    assert got.vectors.shape == (20_882, 50)
+    assert "العلوم" in got.words
