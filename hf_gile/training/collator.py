@@ -47,7 +47,7 @@ class GileDataCollator:
             features: B examples with `input_ids` from the processor, without padding, and optionally `labels`, a list
                 of gold label indices or a single index; `language`, a language of the processor; `excluded_columns`, a
                 list of indices of excluded labels; `lexical_ids`, from a processor with lexical features;
-                `pooled_embeds`, from `add_pooled_embeds`. Or rows of such examples from a `MultilingualDataset`.
+                `pooled_embeds`, from `add_pooled_embeds`. Or rows of such examples, which are joined.
 
         Returns:
             `input_ids` and `attention_mask` from `GileProcessor.pad_documents`. With labels: `labels`, `(B, P)` padded

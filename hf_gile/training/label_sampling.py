@@ -248,7 +248,7 @@ def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
 
 
 class EpochCallback(TrainerCallback):
-    """Sets the epoch of objects with random draws: a `LabelSampler`, a `MultilingualDataset`.
+    """Sets the epoch of objects with random draws: a `LabelSampler`, a dataset in a drawn order.
 
     Args:
         drawers: Objects with a `set_epoch` method.

@@ -49,12 +49,12 @@ def test_filtered_pairs_are_excluded(tmp_path, run_recipe):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "absent"], "data: no folder absent"),
+        (["--data", "absent"], "data: no folder absent (in "),
         (["--data", ".", "--encoding", "no such"], "encoding must be"),
-        (["--data", "."], "no trn.json or trn_X.txt or .* in ."),
+        (["--data", "."], "no trn.json or trn_X.txt or "),
     ],
 )
 def test_missing_data_are_named(run_recipe, arguments, message):
     done = run_recipe("train_xmc", [*arguments, "--use_cpu"])
-    assert done.returncode == 1
-    assert message.split(" or .*")[0] in done.stderr
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
