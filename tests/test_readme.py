@@ -115,6 +115,8 @@ def test_the_checkpoint_conversion_example_runs(tmp_path, monkeypatch, shared_da
 
 
 def test_pages_name_existing_files_and_the_readme_is_short():
+    import papers.news
+
     import hf_gile.data
     import hf_gile.models
     import hf_gile.models.scoring_gile as scoring
@@ -123,7 +125,7 @@ def test_pages_name_existing_files_and_the_readme_is_short():
 
     page = (ROOT / "docs" / "paper.md").read_text()
     names = re.findall(r"`([A-Z]\w+)`", page.split("## Every model")[0])
-    rooms = (hf_gile.data, hf_gile.models, hf_gile.training, scoring, text_encoders)
+    rooms = (hf_gile.data, hf_gile.models, hf_gile.training, scoring, text_encoders, papers.news)
     assert names
     assert set(names) <= {name for room in rooms for name in dir(room)} | {"LabelMetrics"}
     readme = (ROOT / "README.md").read_text()
