@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ..models.labels_gile import Label, LabelSet
-from .zero_shot import SALT, ZeroShotSplit, drop_labels, hash_fraction, held_out_labels, seen_first
+from .zero_shot import SALT, drop_labels, hash_fraction, held_out_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -126,49 +125,3 @@ def hold_out_labels(parts: Mapping[str, Dataset], share: float) -> dict[str, Dat
         if not any(remaining[part]["labels"]):
             raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
     return remaining
-
-
-def make_split(
-    train: Dataset, validation: Dataset, test: Dataset, unseen: Sequence[str] | None = None
-) -> ZeroShotSplit:
-    """Builds a `ZeroShotSplit` from an existing split.
-
-    Args:
-        train: Training records.
-        validation: Validation records.
-        test: Test records.
-        unseen: Ids of the unseen labels; by default labels that only test records have.
-
-    Raises:
-        ValueError: If training records have unseen labels.
-    """
-    seen = Counter(label_id for row in train["meshUI"] for label_id in row)
-    counts = Counter(label_id for row in test["meshUI"] for label_id in row if label_id not in seen)
-    unseen_ids = sorted(counts) if unseen is None else unseen
-    if trained_on := seen.keys() & set(unseen_ids):
-        raise ValueError(f"training documents have {len(trained_on)} unseen labels, such as {min(trained_on)}")
-    return ZeroShotSplit(train, validation, test, seen, {label_id: counts[label_id] for label_id in unseen_ids}, {}, {})
-
-
-def collect_labels(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[LabelSet, int]:
-    """Builds the label set of a split: seen labels with their counts, then unseen labels.
-
-    Args:
-        split: A split of datasets.
-        known: Known labels; other labels are named as in the records.
-
-    Returns:
-        The labels, and the number of labels not in `known`.
-    """
-    ids = [*sorted(split.seen), *split.unseen]
-    labels_by_id = {label.id: label for label in known}
-    missing = {label_id for label_id in ids if label_id not in labels_by_id}
-    num_missing = len(missing)
-    for part in (split.train, split.test) if missing else ():
-        for row in part.select_columns(["meshUI", "meshMajor"]):  # type: ignore[union-attr]
-            for label_id, name in zip(row["meshUI"], row["meshMajor"], strict=True):
-                if label_id in missing:
-                    labels_by_id[label_id] = Label(label_id, name)
-                    missing.remove(label_id)
-    labels = LabelSet(labels_by_id[label_id] for label_id in ids if label_id in labels_by_id)
-    return seen_first(labels, split.seen), num_missing

@@ -1,7 +1,8 @@
 """Input settings for records with MeSH headings: files, split and label file."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from hf_gile.data.label_files import is_mesh, read_label_file
 from hf_gile.data.medline import demo_file
 from hf_gile.data.mesh import mesh_ids
-from hf_gile.data.parts import collect_labels, make_split
 from hf_gile.data.records import load_records
 from hf_gile.data.report import ReadReport
-from hf_gile.data.zero_shot import ZeroShotSplit, zero_shot_split
-from hf_gile.models.labels_gile import LabelSet
+from hf_gile.data.zero_shot import ZeroShotSplit, seen_first, zero_shot_split
+from hf_gile.models.labels_gile import Label, LabelSet
 from papers.year_split import year_split
 
 if TYPE_CHECKING:
@@ -119,3 +119,49 @@ class RecordSource:
         if missing:
             say(f"{self.label_file} lacks {missing:,} labels, which are named as in the records")
         return labels
+
+
+def make_split(
+    train: "Dataset", validation: "Dataset", test: "Dataset", unseen: Sequence[str] | None = None
+) -> ZeroShotSplit:
+    """Builds a `ZeroShotSplit` from an existing split.
+
+    Args:
+        train: Training records.
+        validation: Validation records.
+        test: Test records.
+        unseen: Ids of the unseen labels; by default labels that only test records have.
+
+    Raises:
+        ValueError: If training records have unseen labels.
+    """
+    seen = Counter(label_id for row in train["meshUI"] for label_id in row)
+    counts = Counter(label_id for row in test["meshUI"] for label_id in row if label_id not in seen)
+    unseen_ids = sorted(counts) if unseen is None else unseen
+    if trained_on := seen.keys() & set(unseen_ids):
+        raise ValueError(f"training documents have {len(trained_on)} unseen labels, such as {min(trained_on)}")
+    return ZeroShotSplit(train, validation, test, seen, {label_id: counts[label_id] for label_id in unseen_ids}, {}, {})
+
+
+def collect_labels(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[LabelSet, int]:
+    """Builds the label set of a split: seen labels with their counts, then unseen labels.
+
+    Args:
+        split: A split of datasets.
+        known: Known labels; other labels are named as in the records.
+
+    Returns:
+        The labels, and the number of labels not in `known`.
+    """
+    ids = [*sorted(split.seen), *split.unseen]
+    labels_by_id = {label.id: label for label in known}
+    missing = {label_id for label_id in ids if label_id not in labels_by_id}
+    num_missing = len(missing)
+    for part in (split.train, split.test) if missing else ():
+        for row in part.select_columns(["meshUI", "meshMajor"]):  # type: ignore[union-attr]
+            for label_id, name in zip(row["meshUI"], row["meshMajor"], strict=True):
+                if label_id in missing:
+                    labels_by_id[label_id] = Label(label_id, name)
+                    missing.remove(label_id)
+    labels = LabelSet(labels_by_id[label_id] for label_id in ids if label_id in labels_by_id)
+    return seen_first(labels, split.seen), num_missing

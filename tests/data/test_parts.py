@@ -5,8 +5,7 @@ import random
 import pytest
 from datasets import Dataset
 
-from hf_gile import Label
-from hf_gile.data.parts import PARTS, collect_labels, fill_parts, hold_out_labels, make_split
+from hf_gile.data.parts import PARTS, fill_parts, hold_out_labels
 
 NAMES = ["heart", "milk", "iron", "kidney", "human"]
 
@@ -15,12 +14,6 @@ def documents(number, seed=0):
     draw = random.Random(seed)
     gold = [sorted(draw.sample(NAMES, k=draw.choice([1, 2]))) for _ in range(number)]
     return Dataset.from_dict({"id": [f"{seed}-{row}" for row in range(number)], "labels": gold})
-
-
-def records(*gold):
-    return Dataset.from_dict(
-        {"meshUI": [list(ids) for ids in gold], "meshMajor": [[f"{i}!" for i in ids] for ids in gold]}
-    )
 
 
 def test_missing_parts_are_split_from_the_training_documents():
@@ -112,19 +105,3 @@ def test_held_out_labels_appear_in_the_test_part_only():
     assert all(reduced["validation"]["labels"])
     with pytest.raises(ValueError, match=r"held_out 1.0 removes all labels of the train documents: lower it"):
         hold_out_labels(parts, share=1.0)
-
-
-def test_an_existing_split_gets_label_counts():
-    train, test = records("ba", "a"), records("ac")
-    split = make_split(train, train, test)
-    assert (split.seen, split.unseen) == ({"a": 2, "b": 1}, {"c": 1})
-    assert make_split(train, train, test, ["d", "c"]).unseen == {"d": 0, "c": 1}
-    with pytest.raises(ValueError, match="training documents have 1 unseen labels, such as b"):
-        make_split(train, train, test, ["b"])
-
-
-def test_labels_missing_from_the_vocabulary_keep_their_record_names():
-    split = make_split(records("ba"), records("a"), records("ac"), ["d", "c"])
-    labels, missing = collect_labels(split, [Label("a", "Apple"), Label("x", "Other")])
-    assert (labels.names, labels.seen) == (["Apple", "b!", "c!"], [True, True, False])
-    assert missing == 3
