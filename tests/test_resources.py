@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[1]
 _TEMPLATE = r'"(model_cards/[^"]+\.jinja)"'
 
 
-@pytest.mark.parametrize("name", ["recipes/train_table.py", "recipes/train_bioasq.py", "recipes/baselines/__init__.py"])
+@pytest.mark.parametrize(
+    "name", ["recipes/train_table.py", "recipes/train_bioasq.py", "recipes/papers/keras_checkpoints.py"]
+)
 def test_resource_returns_the_path_of_a_recipe(name):
     assert resource(name) == ROOT / name
 
