@@ -74,30 +74,35 @@ class LabelColumn(NamedTuple):
             return [column for column in self.columns if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
         for column in self.columns:
-            labels.update(dict.fromkeys(self._read_cell(row.get(column), column)))
+            value = row.get(column)
+            if value is not None:
+                labels.update(dict.fromkeys(self._read_cell(value, column)))
         return list(labels)
 
     def _read_cell(self, value: Any, column: str) -> list[str]:
-        if is_missing(value):
-            return []
-        if isinstance(value, str):
+        if isinstance(value, str) and not is_missing(value):
             if self.form in ("list", "positions"):
                 value = checked_list(value, column)
             elif self.separator is not None:
-                value = [part for part in clean_text(value, column).split(self.separator) if part.strip()]
+                value = clean_text(value, column).split(self.separator)
         items = value if isinstance(value, (list, tuple)) else [value]
-        if self.form == "positions":
+        if self.form == "positions" and not is_missing(value):
             if len(items) != len(self.names):
                 raise ValueError(f"{column} must have {len(self.names)} numbers, got {shortened(value)}")
             return [name for name, item in zip(self.names, items, strict=True) if read_flag(item, column)]
+        if not self.names and all(type(item) is str for item in items):
+            labels = [_read_text(item, self.whole, column) for item in items]
+            return [label for label in labels if label]
         return [self._read_item(item, column) for item in items if not is_missing(item)]
 
     def _read_item(self, item: Any, column: str) -> str:
-        if type(item) is str and not self.names:
-            return _read_text(item, self.whole, column)
         if self.key is not None and isinstance(item, Mapping):
             item = item.get(self.key)
-        return _class_name(item, self.names) if self.names else label_id(item, f"a label in {column}")
+        if self.names:
+            return _class_name(item, self.names)
+        if isinstance(item, str):
+            return _read_text(item, self.whole, column)
+        return label_id(item, f"a label in {column}")
 
 
 def see(
@@ -229,6 +234,9 @@ def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
 
 @lru_cache(1 << 16)  # labels recur
 def _read_text(text: str, is_whole: bool, column: str) -> str:
+    """Returns a label; empty if the text stands for none."""
+    if is_missing(text):
+        return ""
     if is_whole and _WHOLE.fullmatch(text.strip()):
         return text.strip().partition(".")[0]
     return label_id(text, f"a label in {column}")

@@ -13,14 +13,13 @@ from typing import Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
-from .files import open_binary
+from .files import MAX_RECORD, open_binary
 from .label_tables import load_labels
 from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
 from .sniffing import SEEN, Requested, sniff
-from .table_files import MAX_CELL
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
@@ -146,10 +145,10 @@ def _format_row(label: Label, path: Path) -> list[str]:
     """Returns the cells of a label; refuses cells that cannot be read back."""
     cells = {name: _format_cell(value) for name, value in asdict(label).items()}
     for name, cell in cells.items():
-        if len(cell) >= MAX_CELL:  # an escape adds a character
+        if len(cell) >= MAX_RECORD:  # an escape adds a character
             raise ValueError(
                 f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, but a CSV "
-                f"cell has fewer than {MAX_CELL:,}: write a .jsonl file"
+                f"cell has fewer than {MAX_RECORD:,}: write a .jsonl file"
             )
         try:
             cell.encode()

@@ -13,7 +13,7 @@ from .files import MAX_RECORD, expansion_error, unpacked_limit
 from .loading import Piece
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch
+    from pyarrow import Array, RecordBatch, Schema
     from pyarrow.parquet import RowGroupMetaData
 
 _REMEDY = "write it without compression"
@@ -41,11 +41,12 @@ def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int
                 continue
             size = _unpacked_group(content, piece.path, limit)
             rows_at_once = max(1, min(_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
-            for batch in file.iter_batches(rows_at_once, row_groups=[group], columns=columns):
-                unpacked += _unpacked_size(batch)
+            for batch in _group_batches(piece.path, file, group, columns, rows_at_once):
+                batch_size = _unpacked_size(batch)
+                unpacked += batch_size
                 if unpacked > limit:
                     raise expansion_error(piece.path, _REMEDY)
-                for row in _batch_rows(batch):
+                for row in _batch_rows(batch, batch_size, file.schema_arrow):
                     number += 1
                     yield number, row
     except OSError as error:
@@ -79,11 +80,33 @@ def split_parquet(path: Path, piece_size: int) -> list[Piece]:
 def _open_parquet(path: str) -> Any:
     with needs_extra("data", "reading Parquet files"):
         import pyarrow.parquet
-    # A text that a million rows share is in memory once.
-    schema = pyarrow.parquet.read_metadata(path).schema
-    columns = [schema.column(number) for number in range(len(schema))]
-    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-    return pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+    return pyarrow.parquet.ParquetFile(path)
+
+
+def _group_batches(
+    path: str, file: Any, group: int, columns: list[str] | None, rows_at_once: int
+) -> Iterator[RecordBatch]:
+    """Reads a row group, whose texts take little more memory than the file declares, however many rows share them."""
+    import pyarrow.compute as pc
+    from pyarrow.parquet import ParquetFile
+
+    content = file.metadata.row_group(group)
+    chunks = [content.column(number) for number in range(content.num_columns)]
+    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    # The first row of a dictionary comes with all its texts. So few rows are read at once that each may have the longest.
+    options = {"row_groups": [group], "columns": columns}
+    with ParquetFile(path, metadata=file.metadata, read_dictionary=[text.path_in_schema for text in texts]) as first:
+        for batch in first.iter_batches(1, **options):
+            for column in batch.columns:
+                longest = pc.max(pc.binary_length(column.dictionary)).as_py() if hasattr(column, "dictionary") else 0
+                rows_at_once = max(1, min(rows_at_once, MAX_RECORD // max(1, longest or 0)))
+            break
+    # A row may have any number of texts in lists, and texts that share their beginnings have no dictionary: these are in
+    # memory once.
+    names = set(file.schema_arrow.names)
+    shared = [text for text in texts if text.path_in_schema not in names or "DELTA_BYTE_ARRAY" in text.encodings]
+    with ParquetFile(path, metadata=file.metadata, read_dictionary=[text.path_in_schema for text in shared]) as rest:
+        yield from rest.iter_batches(rows_at_once, **options)
 
 
 def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:
@@ -115,17 +138,21 @@ def _unpacked_size(array: RecordBatch | Array) -> int:
     return max(array.nbytes, _ITEM_BYTES * len(array))
 
 
-def _batch_rows(batch: RecordBatch) -> Iterator[object]:
+def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[object]:
     """Returns the rows of a batch, one by one if they are long; an error instead of a row that is too long."""
-    if _unpacked_size(batch) <= MAX_RECORD:
-        yield from batch.to_pylist()
+    import pyarrow as pa
+
+    if batch.schema.names != schema.names:
+        schema = pa.schema([schema.field(name) for name in batch.schema.names])
+    if size <= MAX_RECORD:
+        yield from batch.cast(schema).to_pylist()
         return
     for start in range(batch.num_rows):
         row = batch.slice(start, 1)
         if _unpacked_size(row) > MAX_RECORD:
             yield ValueError(f"the row is longer than {MAX_RECORD:,} bytes")
         else:
-            yield from row.to_pylist()
+            yield from row.cast(schema).to_pylist()
 
 
 def _find_group_starts(metadata: Any) -> list[int]:

@@ -144,7 +144,8 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         >>> join_columns({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
         'On mice.\nMice ate.'
     """
-    return "\n".join(filter(None, (clean_text(row.get(column), column).strip() for column in columns)))
+    texts = [clean_text(row.get(column), column).strip() for column in columns]
+    return "\n".join([text for text in texts if text])
 
 
 def _check_headings(raw: Mapping[str, Any], key: str) -> list[str]:

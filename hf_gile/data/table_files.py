@@ -30,7 +30,6 @@ SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".
 
 _PIECE = 1 << 26
 _MAX_LINE = 1 << 24
-MAX_CELL = 1 << 24
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
@@ -87,7 +86,7 @@ def read_rows(
     count = 0
     with closing(_open_rows(source, form, None if all_columns else [*columns, *may_lack])) as rows:
         for number, row in report.until_damage(rows, path):
-            if not isinstance(row, Mapping):
+            if not isinstance(row, dict):
                 problem = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
                 report.problem("malformed row", f"{path}: {unit} {number:,}: {problem}")
                 continue
@@ -238,67 +237,77 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
     Raises:
         ValueError: If two columns have the same name.
     """
+    for _ in range(form.skip):
+        next(lines, None)
+    header = list(form.columns)
+    for number, cells in _csv_rows(lines, form):
+        if isinstance(cells, csv.Error):
+            cells = ValueError(f"{cells}{_QUOTES}")
+            if not header:
+                raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
+        if isinstance(cells, ValueError):
+            if not header:
+                raise cells
+            yield number, cells
+        elif not header:
+            header = [cell.strip() for cell in cells]
+            _check_header(header)
+        elif len(cells) == len(header):
+            yield number, dict(zip(header, cells, strict=True))
+        elif len(cells) > len(header) and not any(cells[len(header) :]):
+            yield number, dict(zip(header, cells, strict=False))
+        else:
+            counts = f"{len(cells)} cells, but the first line has {len(header)}"
+            yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
+
+
+def _check_header(header: Sequence[str]) -> None:
+    for column, count in Counter(header).items():
+        if column and count > 1:
+            raise ValueError(f"two columns are named {shortened(column)}")
+
+
+def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exception]]:
+    """Yields the cells of rows that are not empty, with the number of their first line; or an error."""
     ahead: deque[tuple[int, str | ValueError]] = deque()
     row_lines: list[tuple[int, str | ValueError]] = []
+    usual_limit = csv.field_size_limit()  # a setting of the whole process, which other code may rely on
     size = 0
 
     def feed() -> Iterator[str]:
         nonlocal size
         while item := ahead.popleft() if ahead else next(lines, None):
             row_lines.append(item)
-            if isinstance(item[1], ValueError):
-                raise item[1]
-            size += len(item[1]) + _LINE_BYTES
+            line = item[1]
+            if isinstance(line, ValueError):
+                raise line
+            size += len(line) + _LINE_BYTES
             if size > MAX_RECORD:
                 raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
-            yield item[1]
+            if size > usual_limit:
+                csv.field_size_limit(MAX_RECORD)
+            yield line
 
-    for _ in range(form.skip):
-        next(lines, None)
-    layout = form.delimiter, form.quote, form.escape
-    reader = csv_reader(feed(), *layout)
-    header = list(form.columns)
+    reader = csv_reader(feed(), form.delimiter, form.quote, form.escape)
     while True:
         row_lines.clear()
         size = 0
         try:
-            cells = _read_cells(reader)
+            cells: list[str] | Exception = next(reader)
         except StopIteration:
             return
         except (csv.Error, ValueError) as error:
-            if not header and isinstance(error, csv.Error):
-                raise ValueError(f"the first line, which names the columns, is not CSV: {error}{_QUOTES}") from error
-            if not header or not row_lines or not (isinstance(error, csv.Error) or error is row_lines[-1][1]):
+            if not row_lines or not (isinstance(error, csv.Error) or error is row_lines[-1][1]):
                 raise
+            cells = error
             # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(row_lines[1:]))
-            hint = _QUOTES if isinstance(error, csv.Error) else ""
-            yield row_lines[0][0], ValueError(f"{error}{hint}")
-            reader = csv_reader(feed(), *layout)
-            continue
-        if not cells:
-            continue
-        if not header:
-            header = [cell.strip() for cell in cells]
-            for column, count in Counter(header).items():
-                if column and count > 1:
-                    raise ValueError(f"two columns are named {shortened(column)}")
-            continue
-        if len(cells) > len(header) and not any(cells[len(header) :]):
-            del cells[len(header) :]
-        if len(cells) != len(header):
-            counts = f"{len(cells)} cells, but the first line has {len(header)}"
-            yield row_lines[0][0], ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
-        else:
-            yield row_lines[0][0], dict(zip(header, cells, strict=True))
-
-
-def _read_cells(reader: Iterator[list[str]]) -> list[str]:
-    previous_limit = csv.field_size_limit(MAX_CELL)  # a setting of the whole process, which other code may rely on
-    try:
-        return next(reader)
-    finally:
-        csv.field_size_limit(previous_limit)
+            reader = csv_reader(feed(), form.delimiter, form.quote, form.escape)
+        finally:
+            if size > usual_limit:
+                csv.field_size_limit(usual_limit)
+        if cells:
+            yield row_lines[0][0], cells
 
 
 def _parse_jsonl(lines: Lines, form: Format) -> Rows:

@@ -339,13 +339,11 @@ def test_error_messages_stay_short(write, stream):
 
 
 def test_an_unclosed_quote_loses_a_single_row_of_a_large_file(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "MAX_CELL", 1000)
+    monkeypatch.setattr(table_files, "MAX_RECORD", 1000)
     rows = [f"row {number},m" for number in range(500)]
     rows[100] = '"row 100,m'
     path = write("a.csv", "text,labels\n" + "\n".join(rows))
-    with pytest.raises(
-        ValueError, match=r"a\.csv: line 102: field larger than field limit \(1000\) .*quote not closed"
-    ):
+    with pytest.raises(ValueError, match=r"a\.csv: line 102: a row is longer than 1,000 .*quote not closed"):
         stream(path)
     documents, report = stream(path, on_error="skip")
     assert [row["text"] for row in documents] == [f"row {number}" for number in range(500) if number != 100]
