@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from .files import data_suffix
+from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
 from .schema import join_columns
@@ -141,7 +141,7 @@ def _read_stream(
     if not first:
         yield from _read_nothing("standard input", format or "text", report)
         return
-    kind = format or ("jsonl" if _is_object(first) else "text")
+    kind = format or ("jsonl" if is_json_object(first.decode("utf-8-sig", "replace")) else "text")
     suffix, kind = (".tsv", "csv") if kind == "tsv" else ("", kind)
     form = sniff_bytes(first, suffix, requested, text, kind)
     if not form.encoding.startswith("utf") and requested.encoding is None:
@@ -203,13 +203,3 @@ def _parse_row(
         return
     report.records += 1
     yield document
-
-
-def _is_object(line: bytes) -> bool:
-    text = line.decode("utf-8-sig", "replace")
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -58,21 +59,24 @@ def distinguish(
         if not homonyms:
             break
     if report is not None:
-        _note_case(labels, report)
+        report.note(note_case((label.text, label.language) for label in labels))
     return LabelSet(labels, source)
 
 
-def _note_case(labels: Iterable[Label], report: ReadReport) -> None:
-    """Reports labels whose texts differ in upper and lower case only."""
+def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
+    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do.
+
+    Args:
+        texts: Texts of labels, and their languages.
+    """
     variants = defaultdict(list)
-    for label in labels:
-        variants[label.text.casefold(), label.language].append(label.text)
-    similar = [texts for texts in variants.values() if len(texts) > 1]
-    if similar:
-        report.note(
-            f"{sum(map(len, similar)):,} labels differ from others in upper and lower case only, such as "
-            f"{similar[0][0]!r} and {similar[0][1]!r}"
-        )
+    for text, language in texts:
+        variants[unicodedata.normalize("NFKC", text).casefold(), language].append(text)
+    similar = [forms for forms in variants.values() if len(forms) > 1]
+    if not similar:
+        return ""
+    shown = " and ".join(map(repr, similar[0][:2]))
+    return f"{sum(map(len, similar)):,} labels differ from others in upper and lower case only, such as {shown}"
 
 
 def join_descriptions(texts: Iterable[str]) -> str:

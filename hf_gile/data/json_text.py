@@ -76,6 +76,16 @@ def check_parts(text: str | bytes) -> None:
         raise ValueError(f"a record has more than {MAX_PARTS:,} lists and objects")
 
 
+def is_json_object(line: str) -> bool:
+    """Checks whether a line is an object of JSON."""
+    if not line.lstrip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 class ByteRange:
     """A stream of the bytes of a piece."""
 

@@ -38,7 +38,7 @@ _SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
 _KEYS = ("name", "label", "title", "id", "uri", "value")  # of objects, in order of preference
 _FEW = 20  # rows, below which nothing is said about how often labels recur
-_LONGEST = 60  # characters of a label that is joined with others
+_RARE = ";|\t\n"  # signs that hardly any name has
 _WHOLE = re.compile(r"-?\d+\.0*")
 
 
@@ -90,7 +90,7 @@ class LabelColumn(NamedTuple):
             if len(items) != len(self.names):
                 raise ValueError(f"{column} must have {len(self.names)} numbers, got {shortened(value)}")
             return [name for name, item in zip(self.names, items, strict=True) if read_flag(item, column)]
-        if not self.names and all(type(item) is str for item in items):
+        if not self.names and set(map(type, items)) == {str}:
             labels = [_read_text(item, self.whole, column) for item in items]
             return [label for label in labels if label]
         return [self._read_item(item, column) for item in items if not is_missing(item)]
@@ -289,14 +289,16 @@ def _refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> 
     if len(texts) >= _FEW and len(cells) > 0.9 * len(texts) and not known:
         raise ValueError(
             f"{title}: {len(cells):,} of {len(texts):,} cells are different, such as {shortened(texts[0])}, so there "
-            "is nothing to learn: choose another column with --labels, or pass --separator none if each is a label"
+            "is nothing to learn: choose another column with --labels, pass the --separator of several labels in a "
+            "cell, or pass --separator none if each is a label"
         )
 
 
 def joined_by(texts: Sequence[str], known: Collection[str] = ()) -> str | None:
     """Returns the sign that joins the labels of cells, or None if a cell seems to be a label.
 
-    Pieces of joined labels recur with other pieces; the words of a name recur with the same words, or not at all.
+    Pieces of joined labels recur with other pieces and at other positions; the parts of a name, such as a surname or a
+    level of a hierarchy, keep their position, or recur with the same parts.
 
     Example:
         >>> joined_by(["mice; rats", "rats;cats", "cats; mice", "mice;rats; cats"])
@@ -306,36 +308,47 @@ def joined_by(texts: Sequence[str], known: Collection[str] = ()) -> str | None:
     cells = Counter(map(str.strip, texts))
     for sign in SEPARATORS:
         pieces = {cell: [piece.strip() for piece in cell.split(sign) if piece.strip()] for cell in cells}
-        joined = {cell: parts for cell, parts in pieces.items() if len(parts) > 1}
-        if known and joined:
-            if sum(all(part in known for part in parts) for parts in joined.values()) > 0.5 * len(joined):
+        joined = [cell for cell, parts in pieces.items() if len(parts) > 1]
+        if not joined:
+            continue
+        if known:
+            if sum(all(part in known for part in pieces[cell]) for cell in joined) > 0.5 * len(joined):
                 return sign
             continue
-        if joined and _recur(cells, pieces, joined, strict=sign in ",/ "):
+        uses = Counter(piece for parts in pieces.values() for piece in set(parts))
+        in_joined = [piece for cell in joined for piece in pieces[cell]]
+        recurring = sum(uses[piece] > 1 for piece in in_joined) / len(in_joined)
+        share = sum(cells[cell] for cell in joined) / len(texts)
+        are_distinct = len(texts) >= _FEW and len(cells) > 0.8 * len(texts)
+        if sign in _RARE:
+            # Pieces must recur, or cells must hardly do.
+            if share > 0.02 and (recurring >= 0.5 or (are_distinct and recurring > 0 and share > 0.5)):
+                return sign
+            continue
+        are_many = share > 0.1 and recurring > 0.3 and (are_distinct or 2 * len(uses) <= len(cells))
+        if are_many and _move(pieces, uses) and (sign != " " or _are_tags(pieces, uses)):
             return sign
     return None
 
 
-def _recur(
-    cells: Counter[str], pieces: Mapping[str, Sequence[str]], joined: Mapping[str, Sequence[str]], strict: bool
-) -> bool:
-    """Checks whether pieces recur in different cells much more often than cells recur."""
-    number = sum(cells.values())
-    share = sum(cells[cell] for cell in joined) / number
-    uses = Counter(piece for parts in pieces.values() for piece in set(parts))
-    recurring = sum(uses[piece] > 1 for parts in joined.values() for piece in parts)
-    recurring_share = recurring / sum(map(len, joined.values()))
-    are_distinct = number >= _FEW and len(cells) > 0.8 * number
-    if not strict:
-        # Hardly any name has these signs: pieces must recur, or cells must hardly do.
-        return share > 0.02 and (recurring_share >= 0.5 or (are_distinct and recurring > 0 and share > 0.5))
-    alone = sum(piece in cells for piece in {piece for parts in joined.values() for piece in parts})
-    num_pieces = len({piece for parts in joined.values() for piece in parts})
-    # Sentences have long pieces, or words that many cells have.
-    is_text = max(map(len, uses)) > _LONGEST or max(uses.values()) > 0.5 * len(cells)
-    if are_distinct and share > 0.5 and recurring_share > 0.3 and not is_text:
-        return True
-    return share > 0.1 and len(uses) < len(cells) and recurring_share > 0.9 and alone > 0.7 * num_pieces
+def _move(pieces: Mapping[str, Sequence[str]], uses: Mapping[str, int]) -> bool:
+    """Checks whether most recurring pieces occur at several positions, in cells that are no pairs throughout."""
+    positions: dict[str, set[int]] = {}
+    for parts in pieces.values():
+        for position, piece in enumerate(parts):
+            positions.setdefault(piece, set()).add(position)
+    moving = [len(positions[piece]) > 1 for piece, number in uses.items() if number > 1]
+    numbers = set(map(len, pieces.values()))
+    are_pairs = numbers == {2}  # as in dates, or currencies such as EUR/USD
+    return not are_pairs and sum(moving) > 0.5 * len(moving)
+
+
+def _are_tags(pieces: Mapping[str, Sequence[str]], uses: Mapping[str, int]) -> bool:
+    """Checks whether words are labels, not words of names or sentences: many a cell, or most are also cells alone."""
+    if max(uses.values()) > 0.5 * len(pieces):  # such as an article
+        return False
+    alone = sum(piece in pieces for piece in uses)
+    return alone > 0.7 * len(uses) or sum(uses.values()) >= 3 * len(pieces)
 
 
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mapping[str, Any]]) -> LabelColumn:

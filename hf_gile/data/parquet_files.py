@@ -93,7 +93,7 @@ def _group_batches(
     content = file.metadata.row_group(group)
     chunks = [content.column(number) for number in range(content.num_columns)]
     texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-    # The first row of a dictionary comes with all its texts. So few rows are read at once that each may have the longest.
+    # A dictionary comes with its first row. So few rows are read at once that each may have the longest text.
     options = {"row_groups": [group], "columns": columns}
     with ParquetFile(path, metadata=file.metadata, read_dictionary=[text.path_in_schema for text in texts]) as first:
         for batch in first.iter_batches(1, **options):
@@ -101,8 +101,7 @@ def _group_batches(
                 longest = pc.max(pc.binary_length(column.dictionary)).as_py() if hasattr(column, "dictionary") else 0
                 rows_at_once = max(1, min(rows_at_once, MAX_RECORD // max(1, longest or 0)))
             break
-    # A row may have any number of texts in lists, and texts that share their beginnings have no dictionary: these are in
-    # memory once.
+    # Lists may have any number of texts, and texts that share their beginnings no dictionary: these are in memory once.
     names = set(file.schema_arrow.names)
     shared = [text for text in texts if text.path_in_schema not in names or "DELTA_BYTE_ARRAY" in text.encodings]
     with ParquetFile(path, metadata=file.metadata, read_dictionary=[text.path_in_schema for text in shared]) as rest:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import json
 import lzma
 import os
 import re
@@ -19,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from .files import data_suffix, open_binary
+from .json_text import is_json_object
 
 SAMPLE = 1 << 20
 """Number of bytes, decompressed, from which a format is seen."""
 
 DELIMITERS = (",", ";", "\t", "|")
-QUOTES = ('"', "'", "none")
 _MAX_ROWS = 200
 _ROW_TEXT = 1 << 16  # characters from which delimiter, quotes and header are seen
 _NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
@@ -41,6 +40,8 @@ _SEP_LINE = re.compile(r"\ufeff?sep=(.)\r?\n", re.IGNORECASE)
 _TAG = re.compile(r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)")
 _TRIPLE = re.compile(r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)")
 _TURTLE = re.compile(r"(@prefix|@base|prefix\s+[\w.-]*:|base\s*<)", re.IGNORECASE)
+_LEGACY = ["cp1251", "cp1252", "cp1253", "cp1255", "cp1256", "koi8_r"]
+_LEGACY += ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"]
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 REFUSED = {
@@ -247,11 +248,9 @@ def _unicode(head: bytes) -> str | None:
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
-    start = head[:4096]
-    if start[1::2].count(0) > _NULS * len(start[1::2]):
-        return "utf-16-le"
-    if start[::2].count(0) > _NULS * len(start[::2]):
-        return "utf-16-be"
+    for encoding, every_other in (("utf-16-le", head[1:4096:2]), ("utf-16-be", head[:4096:2])):
+        if every_other.count(0) > _NULS * len(every_other):
+            return encoding
     return None
 
 
@@ -277,21 +276,6 @@ def _legacy_encoding(head: bytes) -> str:
         return "cp1252"
     best = from_bytes(text_bytes, cp_isolation=_LEGACY).best()
     return "cp1252" if best is None else best.encoding
-
-
-_LEGACY = [
-    "cp1251",
-    "cp1252",
-    "cp1253",
-    "cp1255",
-    "cp1256",
-    "koi8_r",
-    "shift_jis",
-    "euc_jp",
-    "gb18030",
-    "big5",
-    "euc_kr",
-]
 
 
 def _see_kind(text: str, suffix: str) -> str:
@@ -321,10 +305,7 @@ def _see_kind(text: str, suffix: str) -> str:
 def _object_kind(text: str, suffix: str) -> str:
     """Tells JSON lines from a single object, and from a CSV file whose first cell starts with a brace."""
     first, _, rest = text.partition("\n")
-    try:
-        is_line = isinstance(json.loads(first), dict)
-    except (ValueError, RecursionError):
-        is_line = False
+    is_line = is_json_object(first)
     if suffix in _CSV_SUFFIXES:
         return "jsonl" if is_line else "csv"
     if suffix in (".jsonl", ".ndjson"):

@@ -241,14 +241,13 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         next(lines, None)
     header = list(form.columns)
     for number, cells in _csv_rows(lines, form):
-        if isinstance(cells, csv.Error):
-            cells = ValueError(f"{cells}{_QUOTES}")
+        if isinstance(cells, Exception):
+            problem = cells if isinstance(cells, ValueError) else ValueError(f"{cells}{_QUOTES}")
+            if not header and isinstance(cells, csv.Error):
+                raise ValueError(f"the first line, which names the columns, is not CSV: {problem}")
             if not header:
-                raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
-        if isinstance(cells, ValueError):
-            if not header:
-                raise cells
-            yield number, cells
+                raise problem
+            yield number, problem
         elif not header:
             header = [cell.strip() for cell in cells]
             _check_header(header)

@@ -1,6 +1,5 @@
 """Input settings for tables of documents: files, columns and label file."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..models.labels_gile import LabelSet
 from .annif import load_annif, load_annif_vocabulary
 from .files import data_suffix
+from .homonyms import note_case
 from .hub_tables import table_of
 from .label_columns import separator_hint
 from .label_files import read_label_file
@@ -178,8 +178,8 @@ class TableSource:
         used = sum(counts_by_part.values(), Counter[str]())
         if labels is None:
             labels = LabelSet.from_names(list(used))
-            for line in _note_case(used):
-                say(line)
+            if note := note_case((label_id, None) for label_id in used):
+                say(f"note: {note}: they count as different labels")
         if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
             problems = []
             for reason in dict.fromkeys(left_out.get(label_id, "") for label_id in missing):
@@ -306,17 +306,3 @@ def _match_forms(parts: "dict[str, Dataset]", labels: LabelSet) -> None:
 
     for part, rows in parts.items():
         parts[part] = rows.map(replace, input_columns="labels")
-
-
-def _note_case(used: Mapping[str, int]) -> list[str]:
-    """Returns a note if labels differ only in upper and lower case, or in width of letters."""
-    forms: dict[str, list[str]] = {}
-    for label_id in used:
-        forms.setdefault(unicodedata.normalize("NFKC", label_id).casefold(), []).append(label_id)
-    variants = [ids for ids in forms.values() if len(ids) > 1]
-    if not variants:
-        return []
-    shown = " and ".join(f"{label_id!r} ({used[label_id]:,})" for label_id in variants[0][:3])
-    return [
-        f"note: {len(variants):,} labels are written in several ways, such as {shown}: they count as different labels"
-    ]

@@ -97,12 +97,34 @@ def test_joined_labels_of_a_small_vocabulary_are_refused(sign):
         ["card arrival", "card not working", "cash withdrawal", "lost card", "lost or stolen phone"],
         ["Neoplasms, Breast", "Neoplasms, Lung", "Lung Diseases", "Breast Diseases, Benign"],
         ["C; Sharp"],
+        [f"{last}, {first}" for last in ("Abel", "Berg", "Cho", "Diaz") for first in ("Ann", "Bea", "Carl", "Dan")],
+        [f"{last} & {other}, Inc." for last in ("Abel", "Berg", "Cho") for other in ("Diaz", "Abel", "Sons")],
+        ["Home", "Home/Kitchen", "Home/Kitchen/Pans", "Home/Garden", "Sports", "Sports/Outdoor", "Toys"],
+        ["Home/Kitchen", "Home/Garden", "Garden/Tools", "Kitchen/Tools", "Sports/Outdoor", "Outdoor/Garden"],
+        ["Clothing, Shoes & Jewelry", "Shoes & Jewelry", "Clothing", "Movies, Music & Games", "Music", "Games"],
+        ["Congo", "Congo, Democratic Republic of the", "Korea, Republic of", "Moldova, Republic of", "Iran"],
+        ["very positive", "positive", "neutral", "negative", "very negative", "mixed"],
+        ["positive", "negative", "positive/negative", "negative/positive", "neutral"],
     ],
 )
-def test_names_with_signs_are_names(names):
+@pytest.mark.parametrize("number", [10, 25, 80, 800])
+def test_names_with_signs_are_names(names, number):
     draw = random.Random(5)
-    cells = [draw.choice(names) for _ in range(80)]
+    cells = [draw.choice(names) for _ in range(number)]
     assert read(*cells)[0] == [[cell] for cell in cells]
+
+
+def test_names_that_hardly_recur_are_never_taken_for_joined_labels():
+    first, last = ("Ann", "Bea", "Carl", "Dan", "Eve", "Fay"), ("Abel", "Berg", "Cho", "Diaz", "Eco", "Fox", "Gray")
+    for sign in (", ", "/", " "):
+        with pytest.raises(ValueError, match="42 of 42 cells are different"):
+            read(*(f"{b}{sign}{a}" for a in first for b in last))
+
+
+def test_headings_with_a_frequent_label_are_seen_as_joined():
+    cells = [", ".join(["Humans", *labels] if len(labels[0]) % 3 else labels) for labels in rich_labels()]
+    with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator ','"):
+        read(*cells)
 
 
 def test_known_labels_decide_what_is_joined():
