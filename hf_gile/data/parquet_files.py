@@ -14,7 +14,7 @@ from .loading import Piece
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Schema
-    from pyarrow.parquet import RowGroupMetaData
+    from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
 _REMEDY = "write it without compression"
 _ITEM_BYTES = 8
@@ -84,18 +84,19 @@ def _open_parquet(path: str) -> Any:
 
 
 def _group_batches(
-    path: str, file: Any, group: int, columns: list[str] | None, rows_at_once: int
+    path: str, file: ParquetFile, group: int, columns: list[str] | None, rows_at_once: int
 ) -> Iterator[RecordBatch]:
     """Reads a row group, whose texts take little more memory than the file declares, however many rows share them."""
     import pyarrow.compute as pc
-    from pyarrow.parquet import ParquetFile
+    import pyarrow.parquet as parquet
 
     content = file.metadata.row_group(group)
     chunks = [content.column(number) for number in range(content.num_columns)]
     texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
     # A dictionary comes with its first row. So few rows are read at once that each may have the longest text.
     options = {"row_groups": [group], "columns": columns}
-    with ParquetFile(path, metadata=file.metadata, read_dictionary=[text.path_in_schema for text in texts]) as first:
+    every = [text.path_in_schema for text in texts]
+    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=every) as first:
         for batch in first.iter_batches(1, **options):
             for column in batch.columns:
                 longest = pc.max(pc.binary_length(column.dictionary)).as_py() if hasattr(column, "dictionary") else 0
@@ -104,7 +105,8 @@ def _group_batches(
     # Lists may have any number of texts, and texts that share their beginnings no dictionary: these are in memory once.
     names = set(file.schema_arrow.names)
     shared = [text for text in texts if text.path_in_schema not in names or "DELTA_BYTE_ARRAY" in text.encodings]
-    with ParquetFile(path, metadata=file.metadata, read_dictionary=[text.path_in_schema for text in shared]) as rest:
+    repeated = [text.path_in_schema for text in shared]
+    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=repeated) as rest:
         yield from rest.iter_batches(rows_at_once, **options)
 
 
