@@ -69,7 +69,7 @@ def read_label_file(
     parts: dict[str, Any] = {} if describe is None else {"describe": describe}
     names_columns = id != "id" or tuple(name) != ("name",) or bool(synonyms)
     kind = _find_kind(path, requested)
-    if kind == "mesh" and _is_jsonl(path):
+    if kind == "mesh" and sniff(path).kind == "jsonl":
         if names_columns or not set(describe or ()) <= {*MESH_DESCRIPTIONS}:
             kind, id = "table", "ui" if id == "id" else id
     elif kind != "table" and names_columns:
@@ -104,10 +104,6 @@ def _find_kind(path: str | os.PathLike[str], requested: Requested) -> Literal["t
     if {"@context", "@graph", "@id", "@type"} & set(keys):
         return "rdf"
     return "mesh" if form.kind == "jsonl" and {"ui", "name"} <= set(keys) and "id" not in keys else "table"
-
-
-def _is_jsonl(path: str | os.PathLike[str]) -> bool:
-    return sniff(path).kind == "jsonl"
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:

@@ -104,9 +104,12 @@ def _group_batches(
             break
     # Lists may have any number of texts, and texts that share their beginnings no dictionary: these are in memory once.
     names = set(file.schema_arrow.names)
-    shared = [text for text in texts if text.path_in_schema not in names or "DELTA_BYTE_ARRAY" in text.encodings]
-    repeated = [text.path_in_schema for text in shared]
-    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=repeated) as rest:
+    shared = [
+        text.path_in_schema
+        for text in texts
+        if text.path_in_schema not in names or "DELTA_BYTE_ARRAY" in text.encodings
+    ]
+    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as rest:
         yield from rest.iter_batches(rows_at_once, **options)
 
 
