@@ -175,8 +175,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/data/label_columns.py",
-        "for part in clean_text(value, column).split(self.separator)",
-        "for part in clean_text(value, column).split()",
+        "value = clean_text(value, column).split(self.separator)",
+        "value = clean_text(value, column).split()",
         "data/test_label_columns.py",
     ),
     Mutation(

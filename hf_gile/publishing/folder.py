@@ -69,8 +69,8 @@ def save(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     written = save(folder, model, processor, labels, card="# Hearts and milk")
         >>> sorted(path.name for path in written if path.parent.name != "index" and path.suffix != ".py")
-        ['README.md', 'config.json', 'labels.jsonl', 'model.safetensors', 'processor_config.json', 'tokenizer.json',
-         'tokenizer_config.json']
+        ['README.md', 'config.json', 'labels.jsonl', 'model.safetensors', 'model_manifest.json',
+         'processor_config.json', 'processor_manifest.json', 'tokenizer.json', 'tokenizer_config.json']
     """
     folder, model = Path(folder), unwrapped(model)
     check_saveable(model, label_set, report, card)
