@@ -77,6 +77,10 @@ def read_rows(
     if form.kind == "empty":
         report.problem("damaged file", f"{path}: empty file")
         return
+    if form.kind in _VOCABULARIES:
+        raise ValueError(
+            f"{path}: expected a table, got {form.kind}, a format of vocabularies: pass it as a label file"
+        )
     unit, short = {"json": ("record", ""), "parquet": ("row", "")}.get(form.kind, ("line", ""))
     if form.kind in ("jsonl", "text") and piece is not None and piece != Piece(piece.path):
         unit, short = "line at byte", "byte "
@@ -333,6 +337,9 @@ def _parse_text(lines: Lines, form: Format) -> Rows:
     for number, line in lines:
         yield number, line if isinstance(line, ValueError) else {"text": line.rstrip("\r\n")}
 
+
+_VOCABULARIES = ("xml", "turtle", "ntriples")
+"""Kinds of content that `read_label_file` reads, not `read_rows`."""
 
 _PARSERS: dict[str, Callable[[Lines, Format], Rows]] = {
     "csv": parse_csv,

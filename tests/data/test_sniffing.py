@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from hf_gile.data import load_table
 from hf_gile.data.files import data_suffix, open_binary
 from hf_gile.data.sniffing import Requested, sniff, sniff_bytes
 
@@ -160,3 +161,11 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("b.csv", "y")
     with pytest.raises(ValueError, match=r"a\.zip is an archive of 2 files \(a\.csv, b\.csv\): unpack it"):
         sniff(path)
+
+
+@pytest.mark.parametrize("text", ["<!-- a comment", "<?xml version='1.0'?><a/>"])
+def test_vocabularies_are_no_tables(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"a\.csv: expected a table, got xml"):
+        load_table(path, text="text", labels="labels")
