@@ -79,7 +79,7 @@ def read_rows(
         return
     if form.kind in _VOCABULARIES:
         raise ValueError(
-            f"{path}: expected a table, got {form.kind}, a format of vocabularies: pass it as a label file"
+            f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file"
         )
     unit, short = {"json": ("record", ""), "parquet": ("row", "")}.get(form.kind, ("line", ""))
     if form.kind in ("jsonl", "text") and piece is not None and piece != Piece(piece.path):
