@@ -78,9 +78,7 @@ def read_rows(
         report.problem("damaged file", f"{path}: empty file")
         return
     if form.kind in _VOCABULARIES:
-        raise ValueError(
-            f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file"
-        )
+        raise ValueError(f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file")
     unit, short = {"json": ("record", ""), "parquet": ("row", "")}.get(form.kind, ("line", ""))
     if form.kind in ("jsonl", "text") and piece is not None and piece != Piece(piece.path):
         unit, short = "line at byte", "byte "

@@ -499,7 +499,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def _encode_labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
         """Returns the truncated ids of label texts, with special tokens and without unknown words."""
-        if isinstance(label_text, str | Mapping) or not isinstance(label_text, Iterable):
+        if isinstance(label_text, str | Mapping | Tensor) or not isinstance(label_text, Iterable):
             raise ValueError(f"label_text must be a list of label texts, got {_format_value(label_text)}")
         texts = list(label_text)
         if len(texts) == 0:

@@ -18,6 +18,7 @@ from .. import __version__
 from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
+from ..models.saving_gile import check_folder
 from ..writing import check_files
 from .card_info import Card, CardInfo
 from .contents import TEXTS_HEADING, UNKNOWN_REPOSITORY, is_managed, missing_parts, select_files
@@ -179,6 +180,7 @@ def push_folder(
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: pass the folder of a saved model")
+    check_folder(folder)
     missing = missing_parts(folder)
     if missing:
         raise ValueError(f"{folder} is not a complete saved GILE model: it lacks {'; '.join(missing)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from huggingface_hub import HfApi, snapshot_download
 
 from ..models.configuration_gile import read_json_object
+from ..models.saving_gile import LONGEST_JSON, check_folder
 from .contents import code_references, referenced_code
 
 INSTALLED = [Path(__file__).parent.parent / folder for folder in ("models", "language_models")]
@@ -51,13 +52,17 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
     if not folder.is_dir():
         commit = str(HfApi().model_info(model, revision=revision).sha)
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_CONFIG_FILES]))
+    check_folder(folder)
     referenced = referenced_code(folder)
     if not referenced:
         raise ValueError(f"{model} is not a saved GILE model: its config.json refers to no code")
     installed = {path.name: path.read_bytes() for source in INSTALLED for path in source.glob("*.py")}
     files = dict.fromkeys(sorted(referenced), ("", "missing"))
     for path in sorted(folder.rglob("*.py")):
-        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or path.stat().st_size > LONGEST_JSON:
+            raise ValueError(f"{path} is not a file of code: it is a folder, a device, or too long")
+        data = path.read_bytes()
         status = "unknown" if name not in installed else "same" if data == installed[name] else "differs"
         files[name] = hashlib.sha256(data).hexdigest(), status
     return CodeCheck(commit, files, _foreign_references(folder))

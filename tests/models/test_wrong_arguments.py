@@ -29,6 +29,10 @@ MISTAKES = {
     "number for a text": (lambda a: a.processor(5), "text must be a text, got int"),
     "number for labels": (lambda a: a.processor(label_text=5), "label_text must be a list of label texts, got int 5"),
     "mapping for labels": (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
+    "tensor for labels": (
+        lambda a: a.processor(label_text=torch.tensor(5)),
+        "label_text must be a list of label texts",
+    ),
     "number for a language": (
         lambda a: a.processor("a", language=5),
         "language must be a language, or a language for each",

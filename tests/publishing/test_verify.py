@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 from transformers import pipeline
@@ -106,3 +107,22 @@ def test_cards_explain_how_to_inspect_the_code(make_model):
     card = make_card(model, None, CardInfo(repo_id="ada/milk")).text
     assert "`hf-gile verify ada/milk`" in card
     assert '`code_revision="..."` the Python files' in card
+
+
+@pytest.mark.parametrize("name", ["README.md", "more_gile.py"])
+def test_a_pipe_in_a_folder_is_refused_before_it_is_read(make_saved, name):
+    folder = make_saved()
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(ValueError, match=rf"{name} is a pipe, a socket or a device"):
+        verify_code(folder)
+    with pytest.raises(ValueError, match=rf"{name} is a pipe, a socket or a device"):
+        push_folder(folder, "ada/milk", dry_run=True)
+
+
+def test_code_of_terabytes_is_refused(make_saved):
+    folder = make_saved()
+    with (folder / "more_gile.py").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(ValueError, match=r"more_gile\.py is not a file of code"):
+        verify_code(folder)
