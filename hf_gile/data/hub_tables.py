@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import LabelSet
@@ -76,7 +77,7 @@ def table_of(
         raise ValueError("the columns of this stream are unknown: set its features, as in dataset.cast(features)")
     texts = as_tuple(text)
     plain = dataset.with_format(None)
-    first = list(plain.take(SAMPLE))
+    first = list(islice(plain, SAMPLE))  # take() of older versions needs so many rows
     columns = flags_or(labels, first, {*texts, id})
     read_as = Columns(texts, LabelColumn(columns), id, unlabelled)
     for column in (*texts, *columns, *([] if id is None else [id])):

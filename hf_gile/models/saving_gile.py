@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -358,8 +359,12 @@ class SavedTogether:
         # Not in super(), which would push before all files are saved.
         upload = {name: kwargs.pop(name) for name in _UPLOAD if name in kwargs}
         folder = Path(save_directory)
-        if not kwargs.get("is_main_process", True) or kwargs.get("distributed_checkpoint"):
-            return self._write(folder, **kwargs)  # processes write a folder together, or nothing
+        if kwargs.get("distributed_checkpoint"):
+            return self._write(folder, **kwargs)  # processes write a folder together
+        if not kwargs.get("is_main_process", True):
+            with tempfile.TemporaryDirectory() as scratch:
+                self._write(Path(scratch), **kwargs)  # takes part in gathering weights
+            return None
         with self.new_files(folder, self._find_stale) as new:
             files = self._write(new, **kwargs)
             write_manifest(new, self.manifest_part, self.processor_fingerprint)
