@@ -345,8 +345,9 @@ def unescape_formula(cell: object) -> object:
         >>> [unescape_formula(cell) for cell in ("'=1+1", "-2.5", "'Ewa", "''=x", 7)]
         ['=1+1', '-2.5', "'Ewa", "'=x", 7]
     """
-    is_escaped = isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell)
-    return cell[1:] if isinstance(cell, str) and is_escaped else cell
+    if isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell):
+        return cell[1:]
+    return cell
 
 
 __all__ = [

@@ -15,8 +15,9 @@ from typing import Any
 from .saving_gile import sync_to_disk
 
 LABELS_FILE = "labels.jsonl"
-_LONGEST_ROW = 1 << 24
 """File name of the label set in a saved model."""
+
+_LONGEST_ROW = 1 << 24  # bytes
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 120

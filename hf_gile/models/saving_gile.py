@@ -89,11 +89,13 @@ def load_checked(
     if not folder.is_dir():
         loaded = load()
         manifests = [find_file(source, name, arguments) for name in MANIFESTS.values()]
-        for snapshot in {manifest.parent for manifest in manifests if manifest is not None}:
-            if problem := find_problem(snapshot, part, names, is_complete=False):
-                raise ValueError(f"{source}: {problem}")
-            return loaded, read_manifest(snapshot, part).get("processor")
-        return loaded, None
+        manifest = next(filter(None, manifests), None)
+        if manifest is None:
+            return loaded, None
+        snapshot = manifest.parent  # a revision of the model, with both manifests
+        if problem := find_problem(snapshot, part, names, is_complete=False):
+            raise ValueError(f"{source}: {problem}")
+        return loaded, read_manifest(snapshot, part).get("processor")
     check_folder(folder)
     for pause in (*_PAUSES, 0):
         before = _state(folder, part, names)

@@ -1,29 +1,16 @@
 """The split by year of section 4.1.1 of the paper."""
 
-import random
 from collections import Counter
 
 import pytest
+from mesh_records import labels_of, make_records
 from papers.year_split import year_split
 
 YEARS = [1999, 2003, 2004, 2004, 2005, 2010, 2015, 2016, None]
 
 
 def dated_records(count=2003):
-    """Returns records with label frequencies as unequal as those of headings."""
-    generator = random.Random(0)
-    ids = [f"D{number:06}" for number in range(101)]
-    weights = [1 / (rank + 1) for rank in range(101)]
-    records = []
-    for row in range(count):
-        chosen = sorted(set(generator.choices(ids, weights, k=generator.randint(1, 7))))
-        record = {"pmid": str(row + 1), "title": "", "abstractText": "Mice.", "year": YEARS[row % len(YEARS)]}
-        records.append(record | {"meshUI": chosen, "meshMajor": [f"name of {ui}" for ui in chosen]})
-    return records
-
-
-def labels_of(records):
-    return {label for record in records for label in record["meshUI"]}
+    return [record | {"year": YEARS[row % len(YEARS)]} for row, record in enumerate(make_records(count))]
 
 
 @pytest.fixture(params=["list", "dataset", "shuffled dataset"])
