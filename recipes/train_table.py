@@ -31,10 +31,9 @@ from hf_gile.training.task import TextTask, problem_type_of
 from hf_gile.training.units import UNITS
 
 
-@dataclass
-@add_settings(TableSource, [field.name for field in fields(TableSource)])
-class Recipe(ModelSettings, TableSource):
-    """Settings of data (`TableSource`) and models (`ModelSettings`), with a few different defaults."""
+@dataclass(kw_only=True)
+class TableModels(ModelSettings):
+    """Settings of models for a table of texts and labels, with a few different defaults."""
 
     units: list[str] = setting(
         [AUTO], f"Output layers to train: auto, see --text_encoder, {', '.join(UNITS)}.", (*UNITS, AUTO)
@@ -48,6 +47,12 @@ class Recipe(ModelSettings, TableSource):
     # Unlike in the paper: better in all comparisons, see docs/from_scratch.md.
     hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")
     min_count: int = setting(2, "Rarer words count as unknown, except words of seen labels.")
+
+
+@dataclass
+@add_settings(TableSource, [field.name for field in fields(TableSource)])
+class Recipe(TableModels, TableSource):
+    """Settings of data (`TableSource`) and models (`TableModels`)."""
 
 
 DEFAULTS = {

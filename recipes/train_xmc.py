@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from papers.xmc import load_xmc
+from train_table import DEFAULTS, TableModels
 from transformers import TrainingArguments
 
 from hf_gile.data import ReadReport
@@ -24,38 +25,24 @@ from hf_gile.data.parts import fill_parts
 from hf_gile.data.zero_shot import seen_first
 from hf_gile.publishing.trained import card_info
 from hf_gile.training.flags import parse_settings
-from hf_gile.training.model_settings import AUTO, ModelSettings
 from hf_gile.training.reporting import printer, reading
 from hf_gile.training.settings import setting
 from hf_gile.training.settings_checks import check_settings
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
-from hf_gile.training.units import UNITS
 
 
 @dataclass(kw_only=True)
-class Recipe(ModelSettings):
-    """Settings of the dataset and of the models, with the defaults of `train_table.py`."""
+class Recipe(TableModels):
+    """Settings of the dataset and of the models; those of the models are those of `train_table.py`."""
 
     data: str = setting(MISSING, "Folder of the dataset.")
     encoding: str = setting("utf-8", "Encoding of documents and labels; several datasets use latin-1.")
     on_error: Literal["raise", "skip"] = setting("raise", "Malformed lines: raise, or skip and count.")
-    units: list[str] = setting([AUTO], f"Output layers to train: auto, {', '.join(UNITS)}.", (*UNITS, AUTO))
-    text_encoder: str | None = setting(AUTO, "A pretrained encoder, a name or a folder; auto; or words.")
-    hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")
-    min_count: int = setting(2, "Rarer words count as unknown, except words of seen labels.")
-
-
-DEFAULTS = {
-    "output_dir": "runs/xmc",
-    "per_device_train_batch_size": 64,
-    "learning_rate": 5e-3,
-    "num_train_epochs": 14,
-}
 
 
 def main() -> None:
-    recipe, args = parse_settings(Recipe, DEFAULTS, check_recipe)
+    recipe, args = parse_settings(Recipe, DEFAULTS | {"output_dir": "runs/xmc"}, check_recipe)
     say, folder = printer(args), Path(recipe.data)
 
     # 1. Read documents, each with an id, a text, label ids and filtered label ids.
