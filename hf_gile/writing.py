@@ -345,9 +345,8 @@ def unescape_formula(cell: object) -> object:
         >>> [unescape_formula(cell) for cell in ("'=1+1", "-2.5", "'Ewa", "''=x", 7)]
         ['=1+1', '-2.5', "'Ewa", "'=x", 7]
     """
-    if isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell):
-        return cell[1:]
-    return cell
+    is_escaped = isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell)
+    return str(cell)[1:] if is_escaped else cell
 
 
 __all__ = [

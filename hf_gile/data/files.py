@@ -28,7 +28,9 @@ MAX_PARTS = 1 << 20
 
 _FREE = 1 << 24  # bytes that any compressed file may unpack to
 _RATIO, _IN_MEMORY_RATIO = 200, 32
-_PACKED_SUFFIXES = (".gz", ".zip", ".bz2", ".xz")
+PACKED_SUFFIXES = (".gz", ".zip", ".bz2", ".xz")
+"""Suffixes of compressed files."""
+
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _MAX_YAML_BYTES = 1 << 20
 
@@ -52,7 +54,7 @@ def data_suffix(path: Path) -> str:
                 return Path(_only_member(archive, path).filename).suffix.lower()
         except (ValueError, zipfile.BadZipFile):  # reported when it is opened
             pass
-    return (path.with_suffix("") if path.suffix.lower() in _PACKED_SUFFIXES else path).suffix.lower()
+    return (path.with_suffix("") if path.suffix.lower() in PACKED_SUFFIXES else path).suffix.lower()
 
 
 def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
@@ -149,9 +151,9 @@ def read_into_memory(path: str | os.PathLike[str]) -> bytes:
         raise ValueError(f"{path}: damaged compressed file: {error}") from error
 
 
-def unpacked_limit(path: str | os.PathLike[str]) -> int:
-    """Returns the number of bytes that a compressed file may unpack to: 16 MiB, or 200 times its size."""
-    return max(_FREE, _RATIO * Path(path).stat().st_size)
+def unpacked_limit(path: str | os.PathLike[str], ratio: int = _RATIO) -> int:
+    """Returns the number of bytes that a compressed file may unpack to: 16 MiB, or `ratio` times its size."""
+    return max(_FREE, ratio * Path(path).stat().st_size)
 
 
 def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -> list[np.ndarray[Any, Any]]:
@@ -315,7 +317,7 @@ class _LimitedStream(io.BufferedIOBase):
 
     def __init__(self, stream: Any, path: str | os.PathLike[str], ratio: int) -> None:
         self.stream, self.path, self.ratio = stream, path, ratio
-        self.limit = max(_FREE, ratio * Path(path).stat().st_size)
+        self.limit = unpacked_limit(path, ratio)
         self.damage: Exception | None = None
 
     def readable(self) -> bool:

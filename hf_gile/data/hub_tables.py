@@ -116,7 +116,7 @@ def _convert_batch(
     assert columns.labels is not None
     documents: dict[str, list[Any]] = {"id": [], "text": [], "labels": []}
     report = ReadReport(on_error)
-    needed = [*columns.text, *columns.labels.columns, *([] if columns.id is None else [columns.id])]
+    needed = [*columns.arguments]
     for number, position in enumerate(positions):
         row = {column: batch[column][number] for column in needed}
         if columns.labels.names:

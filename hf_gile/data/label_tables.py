@@ -23,7 +23,7 @@ from .loading import Piece
 from .report import ReadReport
 from .schema import clean_label, clean_text
 from .sniffing import Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, read_rows
+from .table_files import SUFFIXES, VOCABULARIES, read_rows
 from .tables import as_tuple, document_id
 
 
@@ -80,7 +80,7 @@ def load_labels(
     form.refuse(file)
     if form.kind == "text":
         return _read_names(file, form, report)
-    if form.kind in ("xml", "turtle", "ntriples"):
+    if form.kind in VOCABULARIES:
         raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
     if form.note:
         report.note(form.note)

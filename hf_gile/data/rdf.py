@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from xml.parsers import expat
 
 from ..extras import needs_extra
-from .files import data_suffix, open_binary
+from .files import PACKED_SUFFIXES, data_suffix, open_binary
 from .json_text import check_parts
 from .report import ReadReport
 from .sniffing import sniff
@@ -81,7 +81,7 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
         add(subject, predicate, value)
 
     # Relative URIs depend neither on the folder nor on compression.
-    packed = path.suffix.lower() in (".gz", ".zip", ".bz2", ".xz")
+    packed = path.suffix.lower() in PACKED_SUFFIXES
     base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
     try:
         kind = _kind(path)

@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
-# XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
-# failing disk is not a malformed file and is never skipped.
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
 _MOST_LEFT_OUT = 0.25  # share of at least this number of rows
 _REMEDIES = ('encoding="', ": no column ")  # messages with a remedy, where skipping the row would be wrong
+# XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
+# failing disk is not a malformed file and is never skipped.
 _DAMAGE = (
     ValueError,
     SyntaxError,
@@ -80,14 +80,17 @@ class ReadReport:
             f"{count:,} {noun}{'' if count == 1 else 's'}"
             for count, noun in ((self.records, "record"), (self.files, "file"))
         )
-        counts = ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
         shared = (
             f"; labels with the same text, distinguished by their descriptions: {self.homonyms:,}"
             if self.homonyms
             else ""
         )
         negatives = f", {self.without_labels:,} of them without labels" if self.without_labels else ""
-        return f"{records} from {files}{negatives}; left out: {counts or 'none'}{shared}"
+        return f"{records} from {files}{negatives}; left out: {self._reasons() or 'none'}{shared}"
+
+    def _reasons(self) -> str:
+        """Lists what was left out, by reason."""
+        return ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
 
     def add(self, other: ReadReport) -> None:
         """Adds the counts of another report.
@@ -135,11 +138,10 @@ class ReadReport:
         left_out = sum(self.left_out.values())
         total = self.records + left_out
         if self.on_error == "raise" and total >= _FEW and left_out > _MOST_LEFT_OUT * total:
-            reasons = ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
             first = next(iter(self.examples.values()), [""])[0]
             raise ValueError(
-                f"{left_out:,} of {total:,} rows would be left out: {reasons}, first {first}; fix them, or pass "
-                'on_error="skip" to skip them'
+                f"{left_out:,} of {total:,} rows would be left out: {self._reasons()}, first {first}; fix them, "
+                'or pass on_error="skip" to skip them'
             )
 
     def problem(self, reason: str, message: str) -> None:

@@ -36,6 +36,9 @@ _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but 
 _BOM = "\ufeff"
 _QUOTES = " (is a quote not closed, or not doubled in a cell?)"
 
+VOCABULARIES = ("xml", "turtle", "ntriples")
+"""Kinds of content that `read_label_file` reads, not `read_rows`."""
+
 Lines = Iterator[tuple[int, str | ValueError]]
 """Lines with their numbers; or an error for a line that cannot be decoded."""
 
@@ -77,7 +80,7 @@ def read_rows(
     if form.kind == "empty":
         report.problem("damaged file", f"{path}: empty file")
         return
-    if form.kind in _VOCABULARIES:
+    if form.kind in VOCABULARIES:
         raise ValueError(f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file")
     unit, short = {"json": ("record", ""), "parquet": ("row", "")}.get(form.kind, ("line", ""))
     if form.kind in ("jsonl", "text") and piece is not None and piece != Piece(piece.path):
@@ -335,9 +338,6 @@ def _parse_text(lines: Lines, form: Format) -> Rows:
     for number, line in lines:
         yield number, line if isinstance(line, ValueError) else {"text": line.rstrip("\r\n")}
 
-
-_VOCABULARIES = ("xml", "turtle", "ntriples")
-"""Kinds of content that `read_label_file` reads, not `read_rows`."""
 
 _PARSERS: dict[str, Callable[[Lines, Format], Rows]] = {
     "csv": parse_csv,

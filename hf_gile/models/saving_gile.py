@@ -89,10 +89,9 @@ def load_checked(
     if not folder.is_dir():
         loaded = load()
         manifests = [find_file(source, name, arguments) for name in MANIFESTS.values()]
-        manifest = next(filter(None, manifests), None)
-        if manifest is None:
+        snapshot = next((manifest.parent for manifest in manifests if manifest is not None), None)
+        if snapshot is None:
             return loaded, None
-        snapshot = manifest.parent  # a revision of the model, with both manifests
         if problem := find_problem(snapshot, part, names, is_complete=False):
             raise ValueError(f"{source}: {problem}")
         return loaded, read_manifest(snapshot, part).get("processor")
@@ -153,10 +152,8 @@ def find_file(source: str | os.PathLike[str], name: str, arguments: Mapping[str,
     options = {option: arguments[option] for option in _LOCATION if arguments.get(option) is not None}
     try:
         return Path(hf_hub_download(str(source), name, **options))
-    except EntryNotFoundError:
-        return None
-    except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):  # the loader describes them
-        return None
+    except (EntryNotFoundError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):
+        return None  # the loader describes what is wrong, if anything
 
 
 def find_problem(folder: Path, part: str, names: Collection[str] | None = None, is_complete: bool = True) -> str | None:
