@@ -34,6 +34,9 @@ Loaded = TypeVar("Loaded")
 MANIFESTS = {"model": "model_manifest.json", "processor": "processor_manifest.json"}
 """Files with the hashes of the files of each part of a saved model."""
 
+LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+"""Arguments of `from_pretrained` that say where files are."""
+
 LONGEST_JSON = 1 << 28
 """Largest size in bytes of a JSON file of a saved model."""
 
@@ -54,7 +57,6 @@ _TOKENIZER = re.compile(
     r"(added_tokens|preprocessor_config|processor_config|special_tokens_map|tokenizer|tokenizer_config|vocab)\.json"
     r"|merges\.txt|vocab\.txt|chat_template\.jinja"
 )
-_LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 _UPLOAD = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
 
 
@@ -149,7 +151,7 @@ def find_file(source: str | os.PathLike[str], name: str, arguments: Mapping[str,
     folder = Path(source, arguments.get("subfolder") or "")
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None
-    options = {option: arguments[option] for option in _LOCATION if arguments.get(option) is not None}
+    options = {option: arguments[option] for option in LOCATION if arguments.get(option) is not None}
     try:
         return Path(hf_hub_download(str(source), name, **options))
     except (EntryNotFoundError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):

@@ -17,13 +17,12 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedConfig
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, get_towers
 from ..models.configuration_gile import check_fetches_nothing
 from ..models.processing_gile import LEXICAL_BUCKETS
+from ..models.saving_gile import LOCATION
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
 from ..settings import PRETRAINED_DEFAULTS
 from .encoders import hub_name_of
 from .losses import GileLoss
-
-_HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
 def model_from_text_encoder(
@@ -64,7 +63,7 @@ def model_from_text_encoder(
     options = {"dtype": torch.float32, **(text_encoder_options or {})}
     trust = options.pop("trust_remote_code", False)
     if pretrained_model_name_or_path is not None and not {"config", "attn_implementation"} & options.keys():
-        hub = {name: options[name] for name in _HUB_OPTIONS if name in options}
+        hub = {name: options[name] for name in (*LOCATION, "proxies") if name in options}
         content, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **hub)
         check_fetches_nothing(content, "")
     transformer = AutoModel.from_pretrained(pretrained_model_name_or_path, trust_remote_code=trust, **options)
