@@ -2,13 +2,11 @@ import gzip
 
 import numpy as np
 import pytest
+from small_vectors import MISMATCHES, VECTORS, WORDS, check_read
 
 from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
 from hf_gile.data import ReadReport, WordVectors, load_word_vectors
 from hf_gile.training import set_word_vectors
-
-WORDS = ["the", "žižek", "كلمة"]
-VECTORS = np.array([[0.5, -1.0], [0.0, 2.0], [3.0, 0.25]], np.float32)
 
 
 @pytest.fixture
@@ -24,23 +22,13 @@ def write(tmp_path):
 
 def test_words_and_vectors_of_arrays_are_read(write):
     got = load_word_vectors(write(VECTORS.astype(np.float64)))
-    assert got.words == WORDS
-    assert {type(word) for word in got.words} == {str}
-    assert type(got.vectors) is np.ndarray
-    assert got.vectors.dtype == np.float32
-    assert np.array_equal(got.vectors, VECTORS)
+    check_read(got)
 
 
 @pytest.mark.parametrize(
     ("words", "vectors", "message"),
     [
-        (WORDS[:2], VECTORS, "2 words, but 3 vectors"),
-        (WORDS, [[1.0, 2.0], [3.0, float("nan")], [5.0, 6.0]], "vector 1 must be finite"),
-        (WORDS, [[1.0, 2.0], [3.0, 1e300], [5.0, 6.0]], "vector 1 must be finite"),
-        (WORDS, [["1", "2"]] * 3, "rows of numbers"),
-        (WORDS, [1.0, 2.0, 3.0], "rows of numbers"),
-        (WORDS, np.zeros((3, 2, 2)), "rows of numbers"),
-        (["the", "a", "the"], VECTORS, "'the' is word 0 and word 2"),
+        *MISMATCHES,
         (["the", "a", ""], VECTORS, "word 2 must not be empty"),
         (np.zeros(0, str), np.zeros((0, 2)), "no words"),
     ],

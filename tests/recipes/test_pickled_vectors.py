@@ -6,11 +6,9 @@ import pickle
 import numpy as np
 import pytest
 from papers.pickled_vectors import load_pickled_vectors, read_language
+from small_vectors import MISMATCHES, VECTORS, WORDS, check_read
 
 from hf_gile.data import load_word_vectors
-
-WORDS = ["the", "žižek", "كلمة"]
-VECTORS = np.array([[0.5, -1.0], [0.0, 2.0], [3.0, 0.25]], np.float32)
 
 
 @pytest.fixture
@@ -40,24 +38,14 @@ def write(tmp_path):
 )
 def test_words_and_vectors_are_read(write, words, vectors, name):
     got = load_pickled_vectors(write(words, vectors, name))
-    assert got.words == WORDS
-    assert {type(word) for word in got.words} == {str}
-    assert type(got.vectors) is np.ndarray
-    assert got.vectors.dtype == np.float32
-    assert np.array_equal(got.vectors, VECTORS)
+    check_read(got)
 
 
 @pytest.mark.parametrize(
     ("words", "vectors", "message"),
     [
-        (WORDS[:2], VECTORS, "2 words, but 3 vectors"),
+        *MISMATCHES,
         (WORDS, [[1.0, 2.0], [3.0, 4.0], [5.0]], "vector 2 has 1 numbers, previous vectors have 2"),
-        (WORDS, [[1.0, 2.0], [3.0, float("nan")], [5.0, 6.0]], "vector 1 must be finite"),
-        (WORDS, [[1.0, 2.0], [3.0, 1e300], [5.0, 6.0]], "vector 1 must be finite"),
-        (WORDS, [["1", "2"]] * 3, "rows of numbers"),
-        (WORDS, [1.0, 2.0, 3.0], "rows of numbers"),
-        (WORDS, np.zeros((3, 2, 2)), "rows of numbers"),
-        (["the", "a", "the"], VECTORS, "'the' is word 0 and word 2"),
         (["the", "a", 5], VECTORS, "word 2 must be a text, got 5"),
         (["the", "a", b"\xff"], VECTORS, "word 2 is not UTF-8"),
         ([], [], "no words"),
