@@ -87,9 +87,12 @@ class WordIdProcessor:
     def __init__(self, processor: GileProcessor) -> None:
         self.processor = processor
 
-    def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
-        """Pads documents; the language is implied by their words."""
-        return BatchFeature(self.processor.pad_documents(text))
+    def __call__(self, text: list[Any], language: str | list[str] | None = None, **_: Any) -> BatchFeature:
+        """Pads documents, and hands on their language, which a multilingual model needs."""
+        words = BatchFeature(self.processor.pad_documents(text))
+        if language is not None:
+            words["language"] = language
+        return words
 
 
 CLEAN_PROCESS = """
