@@ -1,10 +1,12 @@
-"""Script of test_processes.py: trains three steps in each process, and saves the weights of the first process.
+"""Script of test_processes.py and benchmarks/gpu.py: trains three steps in each process, and saves the weights.
 
 python processes.py OUT MODE... trains each MODE, a combination of words: single (a single process), ddp or fsdp; shared
 (labels shared by the processes); logits (no chunks); softmax or decoupled; trainer (a Trainer with an uneven last
-batch). "differ" runs steps with different inputs in the processes, and writes the errors to a file per process.
+batch); cuda (on GPUs, with NCCL); gloo (on GPUs, with Gloo, which allows several processes on a GPU). "differ" runs
+steps with different inputs in the processes, and writes the errors to a file per process.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from torch import distributed
 from torch.distributed import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -50,19 +53,31 @@ def make_loss(mode):
     )
 
 
-def train(mode):
-    model = make_model(mode)
-    rank, size, accelerator, wrapped = 0, 1, None, model
-    if "single" not in mode:
+def join_processes(mode):
+    """Joins the process group; returns the device of this process, its rank and their number."""
+    if "single" in mode:
+        return torch.device("cuda" if "cuda" in mode else "cpu"), 0, 1
+    if "cuda" not in mode:
         accelerator = Accelerator(cpu=True)
-        rank, size = accelerator.process_index, accelerator.num_processes
-        assert size == 2
+        assert accelerator.num_processes == 2
+        return accelerator.device, accelerator.process_index, 2
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    if not distributed.is_initialized():
+        distributed.init_process_group("gloo" if "gloo" in mode else "nccl")
+    return device, distributed.get_rank(), distributed.get_world_size()
+
+
+def train(mode):
+    device, rank, size = join_processes(mode)
+    model = make_model(mode).to(device)
     model.loss_function = make_loss(mode)
+    wrapped = model
     if "ddp" in mode:
-        wrapped = accelerator.prepare(model)
+        wrapped = DistributedDataParallel(model, None if device.type == "cpu" else [device])
     elif "fsdp" in mode:
         # Called by accelerate on GPUs; on CPUs it ignores the FSDP plugin and runs DDP.
-        fully_shard(model, mesh=init_device_mesh("cpu", (size,)))
+        fully_shard(model, mesh=init_device_mesh(device.type, (size,)))
         assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
     generator = torch.Generator().manual_seed(1)
@@ -72,16 +87,21 @@ def train(mode):
         gold = torch.stack([torch.randperm(len(NAMES), generator=generator)[:3] for _ in range(DOCUMENTS)])
         gold[3, 1:] = -100
         local = slice(rank * DOCUMENTS // size, (rank + 1) * DOCUMENTS // size)
-        loss = wrapped(input_ids=words[local], labels=gold[local, 0] if "softmax" in mode else gold[local]).loss
+        labels = gold[local, 0] if "softmax" in mode else gold[local]
+        loss = wrapped(input_ids=words[local].to(device), labels=labels.to(device)).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.detach() if accelerator is None else accelerator.gather(loss.detach()).mean())
+        losses.append(loss.detach())
+        if "single" not in mode:
+            distributed.all_reduce(losses[-1])
+            losses[-1] /= size
     weights = {
         name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         for name, tensor in model.state_dict().items()
     }
-    return rank, {**{name: tensor.contiguous() for name, tensor in weights.items()}, "losses": torch.stack(losses)}
+    weights["losses"] = torch.stack(losses)
+    return rank, {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
 
 
 def train_with_trainer(mode):
