@@ -35,6 +35,8 @@ def weighted_sum(vectors: Tensor, positions: Tensor, weights: Tensor) -> Tensor:
     """Computes `(R, D)` sums of rows of `(N, D)` vectors at `(R, T)` positions, with `(R, T)` weights."""
     if torch.compiler.is_compiling():  # matrix products are better supported by compilers and exports
         return (weights[:, None] @ vectors[positions]).squeeze(1)
+    if vectors.is_cuda and vectors.dtype == torch.bfloat16:  # has no gradient of the weights
+        return weighted_sum(vectors.float(), positions, weights.float()).to(vectors.dtype)
     # Never builds (R, T, D).
     return functional.embedding_bag(positions, vectors, per_sample_weights=weights, mode="sum")
 
