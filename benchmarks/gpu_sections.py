@@ -483,16 +483,17 @@ def encode_and_search(encode: Callable[[], Tensor], index: Any) -> Any:
 
 
 def compare_batches(bench: Bench, encoder: str, encode: Callable[[], Tensor], flops: float) -> None:
-    """Times an encoder with batches of several sizes: the default suits a CPU."""
-    default = text_encoders_gile.TOKENS_AT_ONCE
-    for tokens in (default, 4 * default, 16 * default):
+    """Times an encoder with batches of several sizes."""
+    limit = "GPU_TOKENS_AT_ONCE" if bench.is_gpu else "TOKENS_AT_ONCE"
+    default = getattr(text_encoders_gile, limit)
+    for tokens in (8_192, 32_768, 131_072):
         name = f"{encoder}, {tokens:,} tokens at once"
         with bench.row(name):
-            text_encoders_gile.TOKENS_AT_ONCE = tokens
+            setattr(text_encoders_gile, limit, tokens)
             duration = in_turns({"encode": encode}, bench.of(5, 1))["encode"]["median_s"]
             added = bench.added_mib(encode)
             bench.write(name, encoder_ms=1000 * duration, **shares(bench, flops, duration), added_mib=added)
-    text_encoders_gile.TOKENS_AT_ONCE = default
+    setattr(text_encoders_gile, limit, default)
 
 
 def run_texts(bench: Bench) -> None:

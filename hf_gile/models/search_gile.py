@@ -22,7 +22,7 @@ _logger = logging.get_logger(__name__)
 
 # Maximum numbers of documents and labels of a block of scores; on a CPU, a block fits into its cache.
 _CPU_BLOCK = (256, 1 << 12)
-_GPU_BLOCK = (1 << 9, 1 << 17)
+_GPU_BLOCK = (1 << 10, 1 << 17)
 
 SCORES_AT_ONCE = 1 << 24
 """Maximum number of scores in memory, or the number of labels if that is larger."""

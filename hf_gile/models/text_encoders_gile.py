@@ -269,16 +269,20 @@ def without_pooler(transformer: PreTrainedModel) -> PreTrainedModel:
 
 
 TOKENS_AT_ONCE = 8192
+"""Maximum number of tokens encoded together on a CPU."""
+
+GPU_TOKENS_AT_ONCE = 1 << 15
+"""The same on other devices, where small batches take twice the time (docs/gpu.md)."""
 
 
-def group_by_length(sizes: Sequence[int]) -> Iterator[list[int]]:
+def group_by_length(sizes: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """Groups the indices of rows of tokens into batches of about equal length, from the `sizes` of the rows.
 
-    Empty rows are omitted. A batch has at most `TOKENS_AT_ONCE` tokens, padding included, or a single row.
+    Empty rows are omitted. A batch has at most `max_tokens` tokens, padding included, or a single row.
     """
     batch: list[int] = []
     for row in sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__):
-        if batch and (len(batch) + 1) * sizes[row] > TOKENS_AT_ONCE:
+        if batch and (len(batch) + 1) * sizes[row] > max_tokens:
             yield batch
             batch = []
         batch.append(row)
@@ -390,7 +394,7 @@ class TransformerEncoder(nn.Module):
         order: list[int] = []
         pooled: list[Tensor] = []
         weights: list[Tensor] = []
-        for rows in group_by_length(sizes):
+        for rows in group_by_length(sizes, TOKENS_AT_ONCE if mask.device.type == "cpu" else GPU_TOKENS_AT_ONCE):
             width = sizes[rows[-1]]
             ids, embeds = (None if x is None else x[rows, :width] for x in (input_ids, inputs_embeds))
             vectors, row_weights, _ = self._pool_rows(ids, embeds, mask[rows, :width], language)
