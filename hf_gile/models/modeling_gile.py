@@ -28,6 +28,14 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_gile import GileConfig
+from .label_embeds_gile import (
+    EMBEDS_FILE,
+    LABELS_AT_ONCE,
+    keeps_label_embeds,
+    load_label_embeds,
+    project_label_embeds,
+    save_label_embeds,
+)
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
@@ -57,9 +65,6 @@ from .text_encoders_gile import (
 )
 
 _logger = logging.get_logger(__name__)
-
-_LABELS_AT_ONCE = 2048
-"""Number of stored labels encoded together, outside training."""
 
 
 @dataclass
@@ -265,7 +270,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             label_set.save(folder / LABELS_FILE)
 
     def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
-        return [*find_old_weights(folder, names), LABELS_FILE]
+        return [*find_old_weights(folder, names), LABELS_FILE, EMBEDS_FILE]
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
         # Missing weights are allocated next; a small configuration file must not exhaust the memory.
@@ -908,8 +913,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 
         def make() -> Tensor:
-            chunks = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(_LABELS_AT_ONCE)
+            chunks = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(LABELS_AT_ONCE)
             with torch.inference_mode(False), torch.no_grad():  # so that torch.export accepts the codes
+                if keeps_label_embeds(self.gile):
+                    return project_label_embeds(self, language)
                 return torch.cat([self.project_stored_labels(chunk, language) for chunk in chunks])
 
         if any(weight.is_meta for weight in self.gile.label_parameters()):  # offloaded until modules are called
@@ -972,7 +979,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     "to change labels of a saved model, call model.set_labels(label_set, processor) and save it"
                 )
             model.label_set = label_set
+        if folder is not None and keeps_label_embeds(model.gile):
+            model.stored_labels.embeds = load_label_embeds(folder, kwargs)
         return loaded
+
+    def _write(self, folder: Path, **kwargs: Any) -> None:
+        super()._write(folder, **kwargs)
+        if kwargs.get("is_main_process", True):
+            save_label_embeds(self, folder)
 
 
 __all__ = ["GileForSequenceClassification", "GileModel", "GileModelOutput", "GilePreTrainedModel"]

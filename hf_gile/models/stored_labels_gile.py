@@ -22,7 +22,8 @@ class StoredLabels(nn.Module):
     """Looks up stored labels, masks labels that are not candidates, and caches tensors computed from label texts.
 
     `input_ids` are their `(L, T)` words, a tensor of this module because torchao cannot load a tensor whose name has no
-    module. `label_set` is None if only the names of the labels are known.
+    module. `label_set` is None if only the names of the labels are known. `embeds` are `LabelEmbeds`
+    of these or of earlier labels, or None.
     """
 
     input_ids: Tensor
@@ -33,6 +34,7 @@ class StoredLabels(nn.Module):
         self.config = config
         self.register_buffer("input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         self.label_set: LabelSet | None = None
+        self.embeds: Any = None
         self._index: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
         # Cached tensors, their versions, the states of their inputs, and the distinct words of these.
         self._cache: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}

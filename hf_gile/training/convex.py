@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from ..metrics import ranking_metrics
 from ..models import GileConfig
+from ..models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings
 from .calibration.raising import SharedRanking
@@ -821,7 +822,7 @@ def fit_convex(
             f"languages {config.languages}, text_config {config.text_config}"
         )
     model.eval()
-    e = gile.embed_labels(**{name: one for name, one in model.stored_inputs().items() if name != "label_rows"})
+    e = embed_stored_labels(model) if keeps_label_embeds(gile) else gile.embed_labels(model.label_input_ids)
     train = _documents(model, parts, "train")
     validation = _documents(model, parts, "validation", len(train))
     one_label = config.problem_type == "single_label_classification"

@@ -1,0 +1,171 @@
+"""Vectors of stored labels from a pretrained encoder, saved with the model, so that it need not encode them again.
+
+Shapes: C labels of a batch, L labels, T tokens of a label, D size of a label vector.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from .saving_gile import find_file
+from .stored_labels_gile import compute_state, is_finite
+
+EMBEDS_FILE = "label_embeds.safetensors"
+"""File with the vectors of the stored labels."""
+
+LABELS_AT_ONCE = 2048
+"""Number of stored labels encoded together, outside training."""
+
+_UNRELATED = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache"}
+"""Fields of the configuration of an encoder that do not affect its output."""
+
+
+class LabelEmbeds(NamedTuple):
+    """Label vectors, valid while the state of the encoder is the same.
+
+    Args:
+        encoder_state: Fingerprint of the encoder.
+        input_ids: `(L, T)` padded token ids of the labels.
+        vectors: `(L, D)` vectors of these labels.
+    """
+
+    encoder_state: str
+    input_ids: Tensor
+    vectors: Tensor
+
+    def find_rows(self, input_ids: Tensor, pad_token_id: int) -> Tensor:
+        """Returns the `(C,)` rows of labels with these `(C, T)` tokens, -1 if there is none."""
+        rows = {tokens: row for row, tokens in enumerate(_list_tokens(self.input_ids, pad_token_id))}
+        return torch.tensor([rows.get(tokens, -1) for tokens in _list_tokens(input_ids, pad_token_id)])
+
+    def save(self, file: Path) -> None:
+        """Writes a safetensors file."""
+        tensors = {"input_ids": self.input_ids.cpu().contiguous(), "vectors": self.vectors.cpu().contiguous()}
+        save_file(tensors, file, {"encoder_state": self.encoder_state})
+
+    @classmethod
+    def load(cls, file: Path) -> "LabelEmbeds | None":
+        """Reads a file of `save`; returns None if its tensors do not belong together.
+
+        Raises:
+            ValueError: If it is damaged.
+        """
+        try:
+            with safe_open(file, "pt") as opened:
+                if set(opened.keys()) != {"input_ids", "vectors"}:
+                    return None
+                input_ids = opened.get_tensor("input_ids")
+                vectors = opened.get_tensor("vectors")
+                state = (opened.metadata() or {}).get("encoder_state", "")
+        except SafetensorError as error:
+            raise ValueError(f"{file} is damaged ({error!s:.200}): save the model again, or remove the file") from None
+        is_matching = input_ids.dim() == vectors.dim() == 2 and len(input_ids) == len(vectors)
+        is_matching = is_matching and not input_ids.is_floating_point() and is_finite(vectors)
+        return cls(state, input_ids, vectors) if is_matching else None
+
+
+def _list_tokens(input_ids: Tensor, pad_token_id: int) -> list[tuple[int, ...]]:
+    """Returns the tokens of each row without padding at its end."""
+    positions = torch.arange(1, input_ids.shape[1] + 1, device=input_ids.device)
+    sizes = ((input_ids != pad_token_id) * positions).amax(-1).tolist()
+    return [tuple(row[:size]) for row, size in zip(input_ids.tolist(), sizes, strict=True)]
+
+
+def keeps_label_embeds(gile: PreTrainedModel) -> bool:
+    """Checks whether label vectors are stored: those of a pretrained encoder, which take longer than their codes."""
+    config = gile.config
+    is_encoded = config.label_encoder_type == "text_encoder" and config.text_config.reads_pretrained
+    return is_encoded and not config.languages and not any(weight.is_meta for weight in gile.label_parameters())
+
+
+@torch.no_grad()
+def compute_encoder_state(gile: PreTrainedModel) -> str:
+    """Computes a fingerprint of all that affects label vectors, equal on all devices."""
+    weights = list(gile.text_encoder.parameters())
+    if gile.bag is not None:
+        weights += gile.bag.parameters()
+    types = sorted({str(weight.dtype) for weight in weights})
+    sums = [number for number in compute_state(*weights) if isinstance(number, int)]
+    text = gile.config.text_config
+    encoder = {name: value for name, value in text.text_encoder_config.to_dict().items() if name not in _UNRELATED}
+    settings = [types, sums, text.text_encoder_type, text.encoder_cell, text.pooling, encoder]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@torch.no_grad()
+def embed_stored_labels(model: PreTrainedModel) -> Tensor:
+    """Encodes the stored labels, except those whose vectors are known from before.
+
+    Args:
+        model: A classifier for which `keeps_label_embeds` is true.
+
+    Returns:
+        `(L, D)` vectors.
+    """
+    stored, gile, input_ids = model.stored_labels, model.gile, model.label_input_ids
+    state = compute_encoder_state(gile)
+    vectors = torch.empty(len(input_ids), model.config.label_size, dtype=model.dtype, device=model.device)
+    is_known = torch.zeros(len(input_ids), dtype=torch.bool)
+    if stored.embeds is not None and stored.embeds.encoder_state == state:
+        rows = stored.embeds.find_rows(input_ids, model.config.text_config.pad_token_id)
+        is_known = rows >= 0
+        vectors[is_known.to(vectors.device)] = stored.embeds.vectors[rows[is_known]].to(vectors)
+    chunks: Any = (~is_known).nonzero()[:, 0].to(input_ids.device).split(LABELS_AT_ONCE)
+    is_quick = len(chunks) == 1
+    with torch.autocast(model.device.type, enabled=False):
+        for chunk in logging.tqdm(chunks, desc="encoding labels", unit="batch", disable=is_quick or None):
+            if len(chunk):
+                vectors[chunk] = gile.embed_labels(input_ids[chunk]).to(vectors)
+    stored.embeds = LabelEmbeds(state, input_ids, vectors)
+    return vectors
+
+
+@torch.no_grad()
+def project_label_embeds(model: PreTrainedModel, language: str | None) -> Tensor:
+    """Computes `(L, J)` codes of the stored labels from their vectors; `language` is that of the documents."""
+    gile = model.gile
+    vectors = embed_stored_labels(model)
+    codes = []
+    for start in range(0, len(vectors), LABELS_AT_ONCE):
+        part = slice(start, start + LABELS_AT_ONCE)
+        rows = None if gile.label_rows is None else gile.label_rows.weight[part]
+        codes.append(gile.project_labels(label_embeds=vectors[part], language=language, label_rows=rows))
+    return torch.cat(codes)
+
+
+def load_label_embeds(folder: str | PathLike[str], arguments: Mapping[str, Any]) -> LabelEmbeds | None:
+    """Reads the label vectors of a saved model, if it has any; arguments are those of `find_file`."""
+    file = find_file(folder, EMBEDS_FILE, arguments)
+    return None if file is None else LabelEmbeds.load(file)
+
+
+def save_label_embeds(model: PreTrainedModel, folder: Path) -> None:
+    """Saves label vectors with a model, if some are known and its encoder has not changed since."""
+    embeds = model.stored_labels.embeds
+    if embeds is None or not keeps_label_embeds(model.gile):
+        return
+    if embeds.encoder_state == compute_encoder_state(model.gile):
+        embed_stored_labels(model)  # encodes labels that were added
+        model.stored_labels.embeds.save(folder / EMBEDS_FILE)
+
+
+__all__ = [
+    "EMBEDS_FILE",
+    "LABELS_AT_ONCE",
+    "LabelEmbeds",
+    "embed_stored_labels",
+    "keeps_label_embeds",
+    "load_label_embeds",
+    "project_label_embeds",
+    "save_label_embeds",
+]

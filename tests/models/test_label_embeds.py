@@ -1,0 +1,131 @@
+"""Vectors of stored labels, saved with the model, so that a loaded model does not encode its labels again."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_gile import GileForSequenceClassification, LabelSet
+from hf_gile.models.label_embeds_gile import EMBEDS_FILE
+from hf_gile.models.modeling_gile import GileModel
+from hf_gile.models.saving_gile import MANIFESTS
+
+NAMES = ["Heart", "Milk", "Iron in blood", "Breast milk", "Infants"]
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """Numbers of labels encoded by each call."""
+    numbers = []
+    embed = GileModel.embed_labels
+
+    def count(gile, label_input_ids, *arguments):
+        numbers.append(len(label_input_ids))
+        return embed(gile, label_input_ids, *arguments)
+
+    monkeypatch.setattr(GileModel, "embed_labels", count)
+    return numbers
+
+
+@pytest.fixture(params=["transformer", "hierarchical_transformer"])
+def saved(request, make_pretrained, tmp_path):
+    """Returns a model that has scored, its processor, its logits and the folder where it is saved."""
+    model, processor = make_pretrained(text_encoder_type=request.param, bag_size=3)
+    model.set_labels(LabelSet.from_names(NAMES), processor)
+    logits = score(model.eval(), processor)
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    return model, processor, logits, tmp_path / "model"
+
+
+@torch.no_grad()
+def score(model, processor):
+    return model(**processor(["milk and iron"], return_tensors="pt")).logits
+
+
+def test_a_loaded_model_scores_without_encoding_its_labels(saved, encoded):
+    _, processor, logits, folder = saved
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    assert score(loaded, processor).equal(logits)
+    assert encoded == []
+
+
+def test_only_new_labels_are_encoded(saved, encoded, tmp_path):
+    _, processor, logits, folder = saved
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    loaded.set_labels(LabelSet.from_names([*NAMES[::-1], "Milk of infants", "Iron and milk"]), processor)
+    torch.testing.assert_close(score(loaded, processor)[:, :5].flip(-1), logits)
+    assert encoded == [2]
+    loaded.save_pretrained(tmp_path / "longer")
+    longer = GileForSequenceClassification.from_pretrained(tmp_path / "longer")
+    assert score(longer, processor).equal(score(loaded, processor))
+    assert encoded == [2]
+
+
+def test_labels_added_before_the_first_score_are_saved_too(saved, encoded, tmp_path):
+    _, processor, _, folder = saved
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    loaded.set_labels(LabelSet.from_names([*NAMES, "Milk of infants"]), processor)
+    loaded.save_pretrained(tmp_path / "longer")
+    assert encoded == [1]
+    assert len(load_file(tmp_path / "longer" / EMBEDS_FILE)["vectors"]) == 6
+
+
+def test_vectors_of_another_encoder_are_not_used(saved, encoded):
+    _model, processor, _, folder = saved
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        loaded.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
+    expected = loaded.gile(**processor(["milk and iron"], label_text=NAMES, return_tensors="pt")).logits
+    encoded.clear()
+    torch.testing.assert_close(score(loaded, processor), expected)
+    assert encoded == [5]
+
+
+def test_vectors_are_not_saved_when_the_encoder_has_changed(saved, tmp_path):
+    model, *_ = saved
+    with torch.no_grad():
+        model.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
+    model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model" / EMBEDS_FILE).exists()
+
+
+def test_vectors_in_another_type_are_computed_again(saved, encoded):
+    _, processor, _, folder = saved
+    loaded = GileForSequenceClassification.from_pretrained(folder, dtype=torch.bfloat16)
+    assert score(loaded, processor).isfinite().all()
+    assert encoded == [5]
+
+
+@pytest.mark.parametrize("damage", ["fewer", "names", "types", "nan"])
+def test_a_file_whose_tensors_do_not_fit_is_not_used(saved, encoded, damage):
+    _, processor, logits, folder = saved
+    for manifest in MANIFESTS.values():
+        (folder / manifest).unlink()
+    tensors = load_file(folder / EMBEDS_FILE)
+    if damage == "fewer":
+        tensors["vectors"] = tensors["vectors"][:-1].contiguous()
+    elif damage == "names":
+        tensors["more"] = tensors["vectors"].clone()
+    elif damage == "types":
+        tensors["input_ids"] = tensors["input_ids"].float()
+    else:
+        tensors["vectors"][0] = torch.nan
+    save_file(tensors, folder / EMBEDS_FILE)
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    torch.testing.assert_close(score(loaded, processor), logits)
+    assert encoded == [5]
+
+
+def test_models_without_a_pretrained_encoder_save_no_vectors(make_model, tmp_path):
+    model, processor = make_model()
+    score(model.eval(), processor)
+    model.save_pretrained(tmp_path)
+    assert not (tmp_path / EMBEDS_FILE).exists()
+
+
+def test_a_damaged_file_is_named(saved):
+    *_, folder = saved
+    (folder / MANIFESTS["model"]).unlink()
+    (folder / EMBEDS_FILE).write_bytes(b"x" * 99)
+    with pytest.raises(ValueError, match=f"{EMBEDS_FILE} is damaged .*: save the model again, or remove the file"):
+        GileForSequenceClassification.from_pretrained(folder)
