@@ -3,7 +3,7 @@
 from .calibration import CalibrationMetrics
 from .classification import F1Metrics
 from .evaluation import evaluate_index
-from .frequency import decile_figures, propensities
+from .frequency import propensities
 from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, ranking_metrics
 
@@ -12,7 +12,6 @@ __all__ = [
     "F1Metrics",
     "LabelMetrics",
     "RankingMetrics",
-    "decile_figures",
     "evaluate_index",
     "propensities",
     "ranking_metrics",

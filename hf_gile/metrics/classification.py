@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
-from .frequency import read_deciles, require_same_deciles
 
 
 class F1Metrics:
@@ -32,19 +31,16 @@ class F1Metrics:
     Half-precision scores are converted to float32 before the sigmoid. Predictions are exactly
     `torch.sigmoid(scores) >= threshold`, in the precision of the probabilities.
 
-    With a mask of seen labels, each metric is also computed as `seen_...` and `unseen_...`. With the counts of training
-    documents, macro F1 is also computed as `decile_1_macro_f1` (the rarest tenth of the labels with training documents)
-    to `decile_10_macro_f1` (the most frequent tenth).
+    With a mask of seen labels, each metric is also computed as `seen_...` and `unseen_...`.
 
     Args:
         num_labels: Number of labels L of every batch.
         threshold: Minimum probability of a predicted label, for all labels or `(L,)` for each.
         seen: `(L,)` bool, True for the labels that were seen in training.
-        counts: `(L,)` training documents of each label.
         one_label: Whether every document has one label, as with `problem_type="single_label_classification"`.
 
     Raises:
-        ValueError: If a threshold is not in 0..1, or threshold, mask or counts do not fit the labels.
+        ValueError: If a threshold is not in 0..1, or threshold or mask do not fit the labels.
 
     Example:
         >>> metrics = F1Metrics(num_labels=3)
@@ -58,12 +54,10 @@ class F1Metrics:
         num_labels: int,
         threshold: float | Array = 0.5,
         seen: Array | Sequence[bool] | None = None,
-        counts: Array | Sequence[float] | None = None,
         one_label: bool = False,
     ) -> None:
         self.one_label = one_label
         self.groups = read_groups(num_labels, seen)
-        self.deciles = read_deciles(counts, num_labels)
         self.num_labels = num_labels
         self.threshold = read_threshold(threshold, num_labels)
         self.reset()
@@ -120,8 +114,8 @@ class F1Metrics:
         """Computes the F1 metrics.
 
         Returns:
-            `micro_f1`, `macro_f1` and `example_f1` of each group, `accuracy` with `one_label`, and `macro_f1` of each
-            decile. `macro_f1` and `accuracy` are NaN if no label of the group was gold.
+            `micro_f1`, `macro_f1` and `example_f1` of each group, and `accuracy` with `one_label`. `macro_f1` and
+            `accuracy` are NaN if no label of the group was gold.
 
         Raises:
             ValueError: If there are no documents yet.
@@ -137,8 +131,6 @@ class F1Metrics:
             result[f"{prefix}example_f1"] = self.example_sums[prefix] / self.documents
             if self.one_label:
                 result[f"{prefix}accuracy"] = (self.hits[columns].sum() / self.gold[columns].sum()).item()
-        for prefix, columns in self.deciles.items():
-            result[f"{prefix}macro_f1"] = label_f1[columns][is_measured[columns]].mean().item()
         return result
 
     def require_same(self, other: "F1Metrics") -> None:
@@ -148,10 +140,9 @@ class F1Metrics:
             other: Metrics to add.
 
         Raises:
-            ValueError: If labels, seen labels, counts, thresholds or `one_label` differ.
+            ValueError: If labels, seen labels, thresholds or `one_label` differ.
         """
         require_same_groups(self.groups, other.groups)
-        require_same_deciles(self.deciles, other.deciles)
         ours, theirs = (metrics.threshold.expand(self.num_labels) for metrics in (self, other))
         if self.one_label != other.one_label:
             raise ValueError(

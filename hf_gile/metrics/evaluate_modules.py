@@ -69,14 +69,14 @@ class LabelRanking(_LabelMetric):
     """Average precision, ranking loss, one-error, coverage, and precision, recall and nDCG at `top_k` labels."""
 
     metric = RankingMetrics
-    names = ("top_k", "propensities", "counts")
+    names = ("top_k", "propensities")
 
 
 class LabelF1(_LabelMetric):
     """Micro-, macro- and example-F1 of labels whose probability reaches `threshold`, a number or `(L,)`."""
 
     metric = F1Metrics
-    names = ("threshold", "counts", "one_label")
+    names = ("threshold", "one_label")
 
 
 class LabelCalibration(_LabelMetric):

@@ -1,10 +1,10 @@
-"""Label frequencies in training: propensities, and groups of rare and frequent labels.
+"""Label frequencies in training: propensities.
 
 Shapes: `L` labels scored.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .batch import Array
-
-DECILES = tuple(f"decile_{number}_" for number in range(1, 11))
-"""Prefixes of metrics by label frequency, from the rarest to the most frequent tenth."""
 
 
 def propensities(
@@ -57,53 +54,17 @@ def propensities(
     return 1 / (1 + scale * (frequencies + b) ** -a)
 
 
-def decile_figures(result: Mapping[str, float], prefix: str = "") -> dict[str, list[float]]:
-    """Collects metrics by label frequency, for a table or a plot.
-
-    Args:
-        result: Results of metrics with `counts`; may include other results.
-        prefix: Prefix of each name, such as "eval_" of a Trainer.
-
-    Returns:
-        Ten values for each metric, from the rarest to the most frequent tenth of the seen labels.
+def read_counts(counts: Array | Sequence[float]) -> NDArray[np.float64]:
+    """Checks `(L,)` counts of training documents, and returns a copy of them in float64.
 
     Raises:
-        ValueError: If there are no such metrics.
+        ValueError: If counts are negative, NaN or infinite.
 
     Example:
-        >>> from hf_gile.metrics import F1Metrics
-        >>> metrics = F1Metrics(num_labels=20, counts=range(1, 21))
-        >>> metrics.update(torch.tensor([[1.0] * 4 + [-1.0] * 16]), torch.tensor([[0, 1, 2, 5]]))
-        >>> decile_figures(metrics.compute())["macro_f1"][:3]
-        [1.0, 1.0, 0.0]
-    """
-    names = [name.removeprefix(prefix + DECILES[0]) for name in result if name.startswith(prefix + DECILES[0])]
-    if not names:
-        raise ValueError(
-            f"no metric starts with {prefix + DECILES[0]!r}: create the metrics with counts=, and pass the prefix of "
-            f"the names, got {', '.join(sorted(result)[:5])}..."
-        )
-    return {name: [result[prefix + decile + name] for decile in DECILES] for name in names}
-
-
-def read_counts(counts: Array | Sequence[float], num_labels: int | None = None) -> NDArray[np.float64]:
-    """Checks counts of training documents.
-
-    Args:
-        counts: `(L,)` training documents of each label.
-        num_labels: L, if known.
-
-    Returns:
-        `(L,)` float64, a copy.
-
-    Raises:
-        ValueError: If counts are negative, NaN or infinite, or their number is wrong.
-
-    Example:
-        >>> read_counts([3, 0], num_labels=2)
+        >>> read_counts([3, 0])
         array([3., 0.])
     """
-    return _check_numbers(counts, "counts", num_labels, lambda array: array >= 0, "of at least 0")
+    return _check_numbers(counts, "counts", None, lambda array: array >= 0, "of at least 0")
 
 
 def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tensor:
@@ -127,56 +88,6 @@ def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tenso
         values, "propensities", num_labels, lambda array: (array > 0) & (array <= 1), "above 0 and up to 1"
     )
     return torch.from_numpy(array)
-
-
-def read_deciles(counts: Array | Sequence[float] | None, num_labels: int) -> dict[str, Tensor]:
-    """Divides the labels with training documents into ten groups by frequency.
-
-    The sizes of groups differ by at most one. Among labels of the same frequency, the lower index counts as rarer. With
-    fewer than ten labels, the last groups are empty.
-
-    Args:
-        counts: `(L,)` training documents of each label; None returns no groups.
-        num_labels: Number of labels L.
-
-    Returns:
-        Label indices of each group by prefix of its metrics, "decile_1_" (the rarest) to "decile_10_".
-
-    Raises:
-        ValueError: As in `read_counts`, or if no label has training documents.
-
-    Example:
-        >>> read_deciles([9, 0, *range(1, 10)], num_labels=11)["decile_10_"]
-        tensor([10])
-    """
-    if counts is None:
-        return {}
-    frequencies = read_counts(counts, num_labels)
-    order = np.argsort(frequencies, kind="stable")
-    seen = order[frequencies[order] > 0]
-    if len(seen) == 0:
-        raise ValueError("counts must contain a label with training documents, got only zeros; leave counts out")
-    return dict(zip(DECILES, map(torch.from_numpy, np.array_split(seen, len(DECILES))), strict=True))
-
-
-def require_same_deciles(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    """Raises an error for metrics with different groups by frequency, which cannot be merged.
-
-    Args:
-        ours: Label indices of each group of the metrics to extend.
-        theirs: Label indices of each group of the metrics to add.
-
-    Raises:
-        ValueError: If they differ.
-
-    Example:
-        >>> require_same_deciles(read_deciles([1, 2], 2), read_deciles([3, 4], 2))
-    """
-    if ours.keys() != theirs.keys() or not all(torch.equal(ours[prefix], theirs[prefix]) for prefix in ours):
-        raise ValueError(
-            "metrics can be merged only with the same counts, got different groups of labels; create both with the "
-            "same counts"
-        )
 
 
 def _check_numbers(

@@ -35,8 +35,6 @@ class LabelMetrics(TrainerMetric):
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
         propensities: `(L,)` label propensities from `hf_gile.metrics.propensities`, for propensity-scored precision at
             k.
-        counts: `(L,)` training documents of each label, for macro recall at k, and for macro recall and macro F1 by
-            label frequency; `decile_figures` collects these.
         one_label: Whether every document has a single label. F1 then uses the label with the highest score, and
             `accuracy` is computed, see `F1Metrics`.
 
@@ -62,15 +60,14 @@ class LabelMetrics(TrainerMetric):
         chunk_size: int = 64,
         top_k: Sequence[int] = (),
         propensities: Array | Sequence[float] | None = None,
-        counts: Array | Sequence[float] | None = None,
         one_label: bool = False,
     ) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 document, got {chunk_size}; leave it out for 64")
         self.num_labels = num_labels
         self.chunk_size = chunk_size
-        self.ranking = RankingMetrics(num_labels, seen, top_k, propensities, counts)
-        self.f1 = F1Metrics(num_labels, threshold, seen, counts, one_label)
+        self.ranking = RankingMetrics(num_labels, seen, top_k, propensities)
+        self.f1 = F1Metrics(num_labels, threshold, seen, one_label)
 
     def reset(self) -> None:
         """Discards all batches."""
@@ -99,11 +96,9 @@ class LabelMetrics(TrainerMetric):
         Returns:
             `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
             `micro_f1`, `macro_f1`, `example_f1`; `accuracy` with `one_label`; for each k of `top_k`, `precision_at_k`,
-            `recall_at_k` and `ndcg_at_k`, `psp_at_k` with propensities, and `macro_recall_at_k` with counts. With seen
-            labels, each also has the prefixes `seen_` and `unseen_`, and `unseen_among_all_average_precision` ranks
-            unseen labels among all labels except the seen gold labels. With counts, `macro_f1` and `macro_recall_at_k`
-            also have the prefixes `decile_1_` (the rarest tenth of the labels with training documents) to `decile_10_`
-            (the most frequent tenth). Ranking metrics are NaN for groups without gold labels.
+            `recall_at_k` and `ndcg_at_k`, and `psp_at_k` with propensities. With seen labels, each also has the
+            prefixes `seen_` and `unseen_`, and `unseen_among_all_average_precision` ranks unseen labels among all
+            labels except the seen gold labels. Ranking metrics are NaN for groups without gold labels.
 
         Raises:
             ValueError: If there are no documents yet.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups
-from .frequency import read_deciles, read_propensities, require_same_deciles
+from .frequency import read_propensities
 
 _AMONG_ALL = "among_all_average_precision"
 
@@ -87,20 +87,11 @@ class RankingMetrics:
 
     Among gold labels with the same score, the label with the lowest p comes last.
 
-    With the counts of training documents, a mean over labels is also computed:
-
-        macro_recall_at_k = mean over labels with gold documents of the fraction of these documents with rank(l) <= k
-
-    Here labels are ranked among all labels, whatever the group. `seen_...` and `unseen_...` are means of these
-    fractions over a group of labels, and so are `decile_1_...` (the rarest tenth of the labels with training documents)
-    to `decile_10_...` (the most frequent tenth). They are NaN if no label of the group has a gold document.
-
     Args:
         num_labels: Number of labels L of every batch.
         seen: `(L,)` bool, True for the labels that were seen in training.
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
         propensities: `(L,)` label propensities from `propensities`, for `psp_at_k`.
-        counts: `(L,)` training documents of each label, for `macro_recall_at_k`.
 
     Raises:
         ValueError: If an argument does not match the labels, or a k is below 1.
@@ -120,11 +111,9 @@ class RankingMetrics:
         seen: Array | Sequence[bool] | None = None,
         top_k: Sequence[int] = (),
         propensities: Array | Sequence[float] | None = None,
-        counts: Array | Sequence[float] | None = None,
     ) -> None:
         _check_top_k(top_k)
         self.groups = read_groups(num_labels, seen)
-        self.deciles = read_deciles(counts, num_labels)
         self.gains = None if propensities is None else 1 / read_propensities(propensities, num_labels)
         self.num_labels = num_labels
         self.top_k = tuple(dict.fromkeys(top_k))  # distinct
@@ -141,8 +130,6 @@ class RankingMetrics:
             self.sums["unseen_"][_AMONG_ALL] = 0.0
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
-        self.gold = torch.zeros(self.num_labels if self.deciles else 0, dtype=torch.long)
-        self.label_hits = {k: torch.zeros_like(self.gold) for k in self.top_k}
 
     def update(self, scores: Array, labels: Array) -> None:
         """Adds a batch.
@@ -178,12 +165,6 @@ class RankingMetrics:
             for name, value in result.items():
                 self.sums[prefix][name] += value[counted].sum().item()
             self.counted[prefix] += int(counted.sum())
-        if self.deciles:
-            is_gold = gold != IGNORE
-            self.gold += gold[is_gold].cpu().bincount(minlength=self.num_labels)
-            for k, label_hits in self.label_hits.items():
-                among = is_gold & (ranks[""][0] <= k) & ~at_gold.isneginf()
-                label_hits += gold[among].cpu().bincount(minlength=self.num_labels)
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
@@ -191,8 +172,7 @@ class RankingMetrics:
 
         Returns:
             For each group, the means and the numbers of `documents` and of `skipped` documents. Means are NaN if all
-            documents were skipped. Also `psp_at_k` with propensities, and `macro_recall_at_k` with counts, including
-            deciles.
+            documents were skipped. Also `psp_at_k` with propensities.
 
         Raises:
             ValueError: If there are no documents yet.
@@ -208,12 +188,6 @@ class RankingMetrics:
                 result[prefix + name] = value / counted if counted else float("nan")
             result[f"{prefix}documents"] = counted
             result[f"{prefix}skipped"] = self.documents - counted
-        if self.deciles:
-            has_gold = self.gold > 0
-            for k, label_hits in self.label_hits.items():
-                recall = label_hits.double() / self.gold.clamp(min=1)
-                for prefix, columns in {**self.groups, **self.deciles}.items():
-                    result[f"{prefix}macro_recall_at_{k}"] = recall[columns][has_gold[columns]].mean().item()
         return result
 
     def require_same(self, other: "RankingMetrics") -> None:
@@ -223,10 +197,9 @@ class RankingMetrics:
             other: Metrics to add.
 
         Raises:
-            ValueError: If labels, seen labels, `top_k`, propensities or counts differ.
+            ValueError: If labels, seen labels, `top_k` or propensities differ.
         """
         require_same_groups(self.groups, other.groups)
-        require_same_deciles(self.deciles, other.deciles)
         if set(self.top_k) != set(other.top_k):
             raise ValueError(f"top_k must be the same in both, got {self.top_k} and {other.top_k}")
         ours, theirs = ([] if metrics.gains is None else metrics.gains.tolist() for metrics in (self, other))
@@ -246,9 +219,6 @@ class RankingMetrics:
             ValueError: As in `require_same`; nothing is added then.
         """
         self.require_same(other)
-        self.gold += other.gold
-        for k, label_hits in self.label_hits.items():
-            label_hits += other.label_hits[k]
         for prefix in self.groups:
             for name, value in other.sums[prefix].items():
                 self.sums[prefix][name] += value

@@ -338,17 +338,20 @@ def label_metrics(
         threshold: Lowest probability at which a label is assigned.
         unseen_threshold: Threshold of unseen labels, by default that of seen labels.
         top_k: Numbers of labels for precision, recall and nDCG.
-        num_documents: Number of training documents; adds metrics of rare labels.
+        num_documents: Number of training documents; adds propensity-scored precision.
         one_label: Whether each document has a single label.
     """
     seen = [label_set[column].seen for column in columns]
     of_unseen = threshold if unseen_threshold is None else unseen_threshold
     counts = np.array([label_set[column].count for column in columns])
-    rare: dict[str, Any] = {}
-    if num_documents is not None:
-        rare = {"counts": counts, "propensities": propensities(counts, num_documents)}
-    groups, thresholds = None if all(seen) else seen, np.where(seen, threshold, of_unseen)
-    metrics = LabelMetrics(len(columns), groups, thresholds, top_k=top_k, one_label=one_label, **rare)
+    metrics = LabelMetrics(
+        len(columns),
+        None if all(seen) else seen,
+        np.where(seen, threshold, of_unseen),
+        top_k=top_k,
+        propensities=None if num_documents is None else propensities(counts, num_documents),
+        one_label=one_label,
+    )
     return OnColumns(metrics, columns)
 
 
@@ -395,7 +398,7 @@ class Experiment:
         held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
             unseen labels are not candidates in validation.
         one_label: Whether each document has a single label.
-        num_documents: Number of training documents; adds metrics of rare labels.
+        num_documents: Number of training documents; adds propensity-scored precision.
         top_k: Numbers of labels for precision, recall and nDCG; the test also uses 1 and 3.
         test_curve: Whether to evaluate the test documents after every epoch.
         optimizer: The optimizer; by default that of the arguments.

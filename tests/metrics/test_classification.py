@@ -98,17 +98,6 @@ def test_groups_equal_scikit_learn_on_their_columns():
         assert result == pytest.approx(expected, abs=1e-12)
 
 
-def test_macro_f1_by_frequency_equals_scikit_learn_on_the_columns():
-    for seed in range(5):
-        scores, gold = batch(seed, num_labels=43)
-        counts = np.random.default_rng(seed).integers(0, 9, 43)
-        order = np.argsort(counts, kind="stable")
-        result = streamed(scores, sparse(gold), counts=counts)
-        for number, columns in enumerate(np.array_split(order[counts[order] > 0], 10), start=1):
-            expected = sklearn_f1(scores[:, columns], gold[:, columns])["macro_f1"]
-            assert result[f"decile_{number}_macro_f1"] == pytest.approx(expected, abs=1e-12)
-
-
 def test_batch_sizes_do_not_change_the_metrics():
     scores, gold = batch(seed=1)
     for seed in range(5):

@@ -1,11 +1,8 @@
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 
-from hf_gile.metrics import F1Metrics, LabelMetrics, decile_figures, propensities
-from hf_gile.metrics.frequency import DECILES, read_deciles
+from hf_gile.metrics import propensities
 
 
 def test_propensities_equal_the_formula_of_the_paper():
@@ -43,38 +40,3 @@ def test_propensities_are_probabilities_that_rise_with_the_count():
 def test_invalid_counts_and_constants_are_refused(counts, options, message):
     with pytest.raises(ValueError, match=message):
         propensities(counts, **{"num_documents": 100, **options})
-
-
-@pytest.mark.parametrize("labels", [40, 47, 10, 7])
-def test_deciles_have_equal_sizes_and_contain_each_label_once(labels):
-    counts = np.random.default_rng(labels).integers(1, 4, labels + 5)
-    counts[::3] = 0
-    groups = read_deciles(counts, len(counts))
-    assert tuple(groups) == DECILES
-    columns = torch.cat(list(groups.values())).tolist()
-    assert sorted(columns) == np.flatnonzero(counts).tolist()
-    assert (np.diff(counts[columns]) >= 0).all()
-    assert all(left < right or counts[left] < counts[right] for left, right in pairwise(columns))
-    sizes = [len(group) for group in groups.values()]
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_an_empty_decile_has_no_metrics():
-    metrics = LabelMetrics(3, counts=[5, 0, 1], top_k=[1])
-    metrics.update(torch.tensor([[1.0, -1.0, 2.0]]), torch.tensor([[0, 2]]))
-    figures = decile_figures(metrics.compute())
-    assert figures["macro_f1"][:2] == [1.0, 1.0]
-    assert figures["macro_recall_at_1"][:2] == [1.0, 0.0]
-    assert np.isnan([values[2:] for values in figures.values()]).all()
-
-
-def test_decile_metrics_are_read_under_a_prefix():
-    metrics = F1Metrics(10, counts=range(1, 11))
-    gold = torch.stack([torch.arange(10) < 2, torch.arange(10) >= 2])
-    metrics.update(torch.tensor([[1.0] * 2 + [-1.0] * 8, [-1.0] * 10]), gold)
-    expected = {"macro_f1": [1.0, 1.0, *[0.0] * 8]}
-    result = metrics.compute()
-    assert decile_figures(result) == expected
-    assert decile_figures({f"eval_{name}": value for name, value in result.items()}, "eval_") == expected
-    with pytest.raises(ValueError, match="no metric starts with 'eval_decile_1_': create the metrics with counts="):
-        decile_figures(result, "eval_")

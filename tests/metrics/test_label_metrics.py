@@ -18,7 +18,6 @@ PLAIN = {
     "macro_f1",
     "example_f1",
 }
-TAIL = ("psp", "macro_recall")
 SEEN = np.arange(17) % 5 != 2
 
 
@@ -96,16 +95,14 @@ def test_a_refused_batch_adds_nothing():
 
 def test_tail_metrics_are_computed_with_the_required_arguments():
     scores, gold = batch()
-    propensities, counts = np.linspace(0.1, 1, 17), np.arange(17)
-    ranking = RankingMetrics(17, SEEN, [1, 5], propensities, counts)
-    f1 = F1Metrics(17, 0.5, SEEN, counts)
+    propensities = np.linspace(0.1, 1, 17)
+    ranking = RankingMetrics(17, SEEN, [1, 5], propensities)
+    f1 = F1Metrics(17, 0.5, SEEN)
     ranking.update(scores, gold)
     f1.update(scores, gold)
-    result = full(scores, gold, seen=SEEN, top_k=[1, 5], propensities=propensities, counts=counts)
+    result = full(scores, gold, seen=SEEN, top_k=[1, 5], propensities=propensities)
     assert result == pytest.approx(ranking.compute() | f1.compute(), abs=1e-12, nan_ok=True)
-    tails = {f"decile_{number}_" for number in range(1, 11)}
-    names = {prefix + name for prefix in tails for name in ("macro_f1", "macro_recall_at_1", "macro_recall_at_5")}
-    names |= {f"{prefix}{name}_at_{k}" for prefix in ("", "seen_", "unseen_") for k in (1, 5) for name in TAIL}
+    names = {f"{prefix}psp_at_{k}" for prefix in ("", "seen_", "unseen_") for k in (1, 5)}
     assert set(result) - set(full(scores, gold, seen=SEEN, top_k=[1, 5])) == names
 
 
@@ -114,10 +111,9 @@ def test_tail_metrics_are_computed_with_the_required_arguments():
     [
         ({"threshold": 0.3}, "only at the same threshold"),
         ({"top_k": [5]}, "top_k must be the same"),
-        ({"counts": range(17)}, "only with the same counts"),
         ({"propensities": np.ones(17)}, "only with the same propensities"),
     ],
-    ids=["threshold", "top_k", "counts", "propensities"],
+    ids=["threshold", "top_k", "propensities"],
 )
 def test_a_refused_merge_adds_nothing(options, message):
     first, second = LabelMetrics(17), LabelMetrics(17, **options)
@@ -164,10 +160,10 @@ def test_a_refused_batch_resets_the_evaluation():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_an_accelerator_gives_the_same_metrics():
     scores, gold = batch()
-    tails = {"top_k": [1, 5], "propensities": torch.linspace(0.1, 1, 17), "counts": torch.arange(17)}
+    tails = {"top_k": [1, 5], "propensities": torch.linspace(0.1, 1, 17)}
     expected = pytest.approx(full(scores, gold, seen=SEEN, **tails), abs=1e-12, nan_ok=True)
     scores = torch.tensor(scores, device="cuda")
-    tails |= {name: tails[name].cuda() for name in ("propensities", "counts")}
+    tails["propensities"] = tails["propensities"].cuda()
     for labels in (torch.tensor(gold, device="cuda"), gold):
         assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda"), **tails) == expected
 

@@ -93,22 +93,6 @@ def test_invalid_thresholds_are_refused(make, threshold, message):
         make(5, threshold=threshold)
 
 
-COUNTS = {
-    "too few": ([1, 2, 3], r"counts must have shape \(5,\), a number for each label, got int64 of shape \(3,\)"),
-    "negative": ([1, 2, -3, 4, 5], "counts must be numbers of at least 0, got -3 for label 2"),
-    "infinite": ([1, np.inf, 3, 4, 5], "got inf for label 1"),
-    "of nothing": (torch.zeros(5), "counts must contain a label with training documents, got only zeros; leave counts"),
-    "a mask": (np.ones(5, bool), "got bool of shape"),
-}
-
-
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-@pytest.mark.parametrize(("counts", "message"), COUNTS.values(), ids=COUNTS)
-def test_invalid_counts_are_refused(make, counts, message):
-    with pytest.raises(ValueError, match=message):
-        make(5, counts=counts)
-
-
 @pytest.mark.parametrize("make", [RankingMetrics, LabelMetrics])
 @pytest.mark.parametrize("wrong", [0.0, -0.1, 1.5, float("nan")])
 def test_invalid_propensities_are_refused(make, wrong):

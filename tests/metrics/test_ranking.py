@@ -6,7 +6,6 @@ from sklearn.metrics import (
     label_ranking_average_precision_score,
     label_ranking_loss,
     ndcg_score,
-    recall_score,
 )
 
 from hf_gile.metrics import RankingMetrics, ranking_metrics
@@ -417,52 +416,14 @@ def test_other_metrics_do_not_depend_on_propensities():
     assert set(result) - set(plain) == {"psp_at_5"}
 
 
-def test_without_gold_labels_propensity_scored_precision_and_macro_recall_are_nan():
-    result = streamed(torch.zeros(2, 3), torch.zeros(2, 3), 3, top_k=[1], propensities=[1, 1, 1], counts=[1, 2, 3])
+def test_without_gold_labels_propensity_scored_precision_is_nan():
+    result = streamed(torch.zeros(2, 3), torch.zeros(2, 3), 3, top_k=[1], propensities=[1, 1, 1])
     assert np.isnan(result["psp_at_1"])
-    assert np.isnan(result["macro_recall_at_1"])
-
-
-def deciles(counts):
-    """Divides labels with training documents into ten groups, by count and then by column, rarest first."""
-    order = [column for column in sorted(range(len(counts)), key=lambda column: counts[column]) if counts[column]]
-    return np.array_split(order, 10)
-
-
-@pytest.mark.parametrize("ties", [True, False])
-def test_macro_recall_is_the_mean_recall_over_labels(ties):
-    for seed in range(7):
-        scores, gold = batch(seed, documents=31, num_labels=40, ties=ties, gold_share=0.05)
-        scores[np.random.default_rng(seed).random(scores.shape) < 0.1] = -np.inf
-        seen = COUNTS > 0
-        result = streamed(scores, sparse(gold), 40, seen=seen, counts=COUNTS, top_k=[1, 5, 53])
-        for k in (1, 5, 53):
-            rank = (scores[:, None] >= scores[:, :, None]).sum(axis=-1)
-            is_hit = (rank <= k) & (scores > -np.inf)
-            recall = [is_hit[gold[:, label], label].mean() if gold[:, label].any() else np.nan for label in range(40)]
-            groups = {"": range(40), "seen_": np.flatnonzero(seen), "unseen_": np.flatnonzero(~seen)}
-            groups |= {f"decile_{number}_": columns for number, columns in enumerate(deciles(COUNTS), start=1)}
-            for prefix, columns in groups.items():
-                values = [recall[column] for column in columns if not np.isnan(recall[column])]
-                expected = np.mean(values) if values else np.nan
-                assert result[f"{prefix}macro_recall_at_{k}"] == pytest.approx(expected, abs=1e-12, nan_ok=True)
-
-
-def test_macro_recall_without_ties_equals_scikit_learn():
-    scores, gold = batch(2, documents=60, num_labels=40, ties=False)
-    assert gold.any(axis=0).all()
-    best = np.zeros_like(gold)
-    np.put_along_axis(best, np.argsort(-scores, axis=1)[:, :5], True, axis=1)
-    result = streamed(scores, gold, 40, counts=COUNTS, top_k=[5])
-    assert result["macro_recall_at_5"] == pytest.approx(recall_score(gold, best, average="macro"), abs=1e-12)
-    for number, columns in enumerate(deciles(COUNTS), start=1):
-        expected = recall_score(gold[:, columns], best[:, columns], average="macro")
-        assert result[f"decile_{number}_macro_recall_at_5"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_split_and_merged_tail_metrics_equal_those_of_a_single_worker():
     scores, gold = batch(seed=2)
-    options = {"seen": np.arange(17) < 11, "top_k": [1, 5], "propensities": PROPENSITIES, "counts": np.arange(17)}
+    options = {"seen": np.arange(17) < 11, "top_k": [1, 5], "propensities": PROPENSITIES}
     expected = pytest.approx(streamed(scores, gold, **options), abs=1e-12, nan_ok=True)
     first, second = RankingMetrics(17, **options), RankingMetrics(17, **options)
     for rows in (slice(0, 3), slice(3, 3), slice(3, 7)):
@@ -480,9 +441,8 @@ def test_split_and_merged_tail_metrics_equal_those_of_a_single_worker():
     [
         ({"propensities": [0.5, 0.5, 1.0]}, "only with the same propensities"),
         ({}, "only with the same propensities"),
-        ({"propensities": [0.5, 1.0, 1.0], "counts": [1, 2, 3]}, "only with the same counts"),
     ],
-    ids=["other propensities", "no propensities", "counts"],
+    ids=["other propensities", "no propensities"],
 )
 def test_tail_metrics_with_different_settings_are_not_merged(options, message):
     with pytest.raises(ValueError, match=message):
