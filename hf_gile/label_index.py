@@ -428,28 +428,29 @@ class LabelIndex:
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Saves the index as `label_index.json` and the files of labels and codes that it names.
 
-        `label_index.json` is replaced last, so an earlier index in the folder can be loaded until the new one is
-        complete. An approximate search is saved separately, by `ApproximateSearch.save`.
+        The names contain a checksum, so that the same index is saved in the same files. `label_index.json` is replaced
+        last, so an earlier index in the folder can be loaded until the new one is complete. An approximate search is
+        saved separately, by `ApproximateSearch.save`.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        stem = f"label_index-{secrets.token_hex(4)}"
-        with whole_file(folder / f"{stem}.safetensors") as written:
+        files = {name: folder / f"label_index-{secrets.token_hex(4)}.{name}" for name in ("safetensors", "jsonl")}
+        with whole_file(files["safetensors"]) as written:
             words = {} if self.postings is None else self.postings._asdict()
             save_file({"codes": self.codes.contiguous(), **words}, written, metadata={"format": "pt"})
-        with whole_file(folder / f"{stem}.jsonl") as written:
+        with whole_file(files["jsonl"]) as written:
             self.label_set.save(written)
-        head = {
-            "format_version": FORMAT_VERSION,
-            "codes": f"{stem}.safetensors",
-            "labels": f"{stem}.jsonl",
-        } | {name: getattr(self, name) for name in _HEAD}
-        files = {name: _checksum(folder / f"{stem}.{name}") for name in ("safetensors", "jsonl")}
-        head["checksums"] = files | {"head": checksum_of_head(head)}
+        checksums = {name: _checksum(file) for name, file in files.items()}
+        names = {name: f"label_index-{checksum}.{name}" for name, checksum in checksums.items()}
+        for name, file in files.items():
+            file.replace(folder / names[name])
+        head = {"format_version": FORMAT_VERSION, "codes": names["safetensors"], "labels": names["jsonl"]}
+        head |= {name: getattr(self, name) for name in _HEAD}
+        head["checksums"] = checksums | {"head": _checksum_of_head(head)}
         with whole_file(folder / INDEX_FILE) as written:
             written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
         for file in folder.iterdir():  # files of an earlier or incomplete save
-            if _FILES.fullmatch(file.name) and file.stem != stem:
+            if _FILES.fullmatch(file.name) and file.name not in names.values():
                 file.unlink(missing_ok=True)
 
     @classmethod
@@ -477,7 +478,7 @@ class LabelIndex:
             if version == FORMAT_VERSION:
                 codes_file, labels_file = (_check_file(Path(folder), head[name]) for name in ("codes", "labels"))
                 checksums = head.pop("checksums")
-                if checksums["head"] != checksum_of_head(head):
+                if checksums["head"] != _checksum_of_head(head):
                     raise ValueError("its checksum does not match")
                 settings = {name: head[name] for name in _HEAD}
                 for name, value in settings.items():
@@ -653,13 +654,9 @@ def _checksum(file: Path) -> str:
     return f"{checksum:08x}"
 
 
-def checksum_of_head(head: dict[str, Any]) -> str:
-    """Computes the checksum of `label_index.json`.
-
-    Args:
-        head: Its content without `checksums`.
-    """
+def _checksum_of_head(head: dict[str, Any]) -> str:
+    """Computes the checksum of `label_index.json` from its content without `checksums`."""
     return f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}"
 
 
-__all__ = ["INDEX_FILE", "LabelIndex", "checksum_of_head", "leads_out"]
+__all__ = ["INDEX_FILE", "LabelIndex", "leads_out"]

@@ -172,12 +172,6 @@ class Evaluation(Documents):
     ] = None
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the dataset, for the report.")] = None
     split: Annotated[str, typer.Option(metavar="NAME", help="Name of the split, for the report.")] = "test"
-    example_texts: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="NUMBER", help="Example texts to store for each label on a model card; check their licence."
-        ),
-    ] = 0
     num_training_documents: Annotated[
         int | None,
         typer.Option(min=1, metavar="NUMBER", help="Number of training documents; adds propensity-scored precision."),
@@ -189,8 +183,7 @@ def evaluate(options: Evaluation) -> None:
     """Evaluate a model on labelled documents.
 
     Prints a table of the main metrics to standard error and writes the full JSON report to standard output or a file.
-    `hf-gile card` shows the report if it is results.json in the folder of the model. There, a new report
-    retains the learning curve of the report that it replaces.
+    `hf-gile card` shows the report if it is results.json in the folder of the model.
 
     hf-gile evaluate MODEL test.jsonl --text title --text abstract --labels subjects --output MODEL/results.json
     hf-gile evaluate MODEL test.csv --labels tags --separator ";" > report.json
@@ -202,7 +195,6 @@ def evaluate(options: Evaluation) -> None:
     output = options.output
     if output is not None and output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
-    history = _history(output, options.model)
     loaded, processor = load(options.model, options.revision, options.device)
     rows = options.read(loaded.label_set)
     rows = options.select_known(rows, loaded.label_set)
@@ -211,8 +203,6 @@ def evaluate(options: Evaluation) -> None:
         processor,
         rows["text"],
         rows["labels"],
-        history=history,
-        example_texts=options.example_texts,
         batch_size=options.batch_size,
         bf16=options.bf16,
         dataset=options.dataset,
@@ -305,18 +295,6 @@ def calibrate(options: Calibration) -> None:
         else:
             note(f"written to {folder}{save_changes(folder, loaded, processor, loaded.label_set)}")
             note_old_card(folder)
-
-
-def _history(output: Path | None, model: str) -> list[dict[str, Any]]:
-    """Reads the learning curve of the report that is replaced, since evaluation cannot reproduce it."""
-    from hf_gile.publishing import Report
-
-    if output is None or not output.is_file() or output.resolve().parent != Path(model).resolve():
-        return []
-    try:
-        return Report.load(output).history
-    except ValueError as error:
-        raise ValueError(f"{output} would be replaced, but cannot be read: move it away ({error})") from None
 
 
 def _quiet_datasets() -> None:

@@ -53,14 +53,10 @@ class Card:
         typer.Option("--limit", metavar="TEXT", help="Limitation or out-of-scope use; repeat for several."),
     ] = None
     citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Citation of your work.")] = None
-    show_examples: Annotated[
-        bool,
-        typer.Option("--show-examples", help="Show example texts of the report; check that their licence allows it."),
-    ] = False
 
 
 def card(options: Card) -> None:
-    """Write a model card (README.md) with figures, and a table of the labels (labels.csv).
+    """Write a model card (README.md) with a plot of the calibration, and a table of the labels (labels.csv).
 
     The card describes the model and its labels, and shows results.json if training or `hf-gile evaluate` has written
     it to the folder. Everything else comes from the options or from a file of options. They are saved as card.yaml for
@@ -111,8 +107,9 @@ def push(
 ) -> None:
     """Upload a saved model to the Hub in one atomic commit.
 
-    Prints each new, changed or deleted file with its size. Pickles, checkpoints and logs are not uploaded. Outdated
-    files of an earlier version of the model are deleted; other files in the repository stay.
+    Prints each new, changed or deleted file with its size. Only the files of a model are uploaded, no pickles,
+    checkpoints, logs or data. Outdated files of an earlier version of the model are deleted; other files in the
+    repository stay.
 
     hf-gile push MODEL user/gile-mesh --private --dry-run
     hf-gile push MODEL user/gile-mesh --create-pr --message "Calibrated"
@@ -132,18 +129,16 @@ def push(
     for file in publication.changes:
         row = {"status": file.status, "size": file.size, "path": file.path}
         write_row(row, f"{file.status:9}  {file.size:14,}  {file.path}", as_json)
-    for path, reason in publication.left_out:
-        note(f"left out: {path}, {reason}")
+    for path in publication.left_out:
+        note(f"left out: {path}, not a file of a model")
+    changes = counted(len(publication.changes), "change")
     unchanged = len(publication.files) - len(publication.changes)
-    changes = counted(len(publication.changes), "change") + (
-        f", {counted(unchanged, 'file')} unchanged" if unchanged else ""
-    )
+    if unchanged:
+        changes += f", {counted(unchanged, 'file')} unchanged"
     if dry_run:
-        kinds = {None: "private or public by its owner's settings", True: "private", False: "public"}
         if publication.is_new:
-            note(f"{repo_id} does not exist or is not visible with this token: it would be created, {kinds[private]}")
-        elif publication.is_new is None:
-            note(f"offline mode is on: {repo_id} is not compared, so all files count as new")
+            kind = {None: "private or public by its owner's settings", True: "private", False: "public"}[private]
+            note(f"{repo_id} does not exist or is not visible with this token: it would be created, {kind}")
         note(f"dry run: {changes}{', as a pull request' if create_pr else ''}: {publication.url}")
     elif publication.commit is None:
         note(f"nothing has changed: {publication.url}")

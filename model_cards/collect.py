@@ -1,4 +1,4 @@
-"""Copies the card of a trained model, with its figures, to this folder: what others may read of it, and no data.
+"""Copies the card of a trained model, with its figure, to this folder: what others may read of it, and no data.
 
 python model_cards/collect.py runs/bioasq/gile/model gile-medline
 """
@@ -7,7 +7,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from hf_gile.publishing.card import FIGURES
+from hf_gile.publishing.card import FIGURE
 from hf_gile.publishing.label_table import LABEL_TABLE
 
 
@@ -23,9 +23,8 @@ def main() -> None:
     # The table of all labels is data of others: it goes with the weights, not with this project.
     card = card.replace(f"[{LABEL_TABLE}]({LABEL_TABLE})", f"`{LABEL_TABLE}`, beside the weights")
     (target / "README.md").write_text(card, encoding="utf-8")
-    for figure in FIGURES.values():
-        if f"]({figure})" in card:
-            shutil.copy(given.model / figure, target / figure)
+    if f"]({FIGURE})" in card:
+        shutil.copy(given.model / FIGURE, target / FIGURE)
 
 
 if __name__ == "__main__":

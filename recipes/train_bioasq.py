@@ -18,6 +18,9 @@ all flags can be set in a file: `--config mine.yaml`. `--resume_from_checkpoint 
 complete checkpoint.
 """
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,7 +33,7 @@ from transformers import TrainingArguments
 from hf_gile.data.records import SUFFIXES
 from hf_gile.data.zero_shot import ZeroShotSplit
 from hf_gile.publishing.markdown import one_line
-from hf_gile.publishing.trained import card_info, score_without_package
+from hf_gile.publishing.trained import card_info
 from hf_gile.training.flags import parse_settings
 from hf_gile.training.model_settings import AUTO, ModelSettings
 from hf_gile.training.reporting import printer, reading
@@ -117,6 +120,32 @@ def score_test_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: li
     others = "some example labels" if candidate_labels == EXAMPLES else "the labels of --candidate_labels"
     print(f"  the ten best stored labels, then {others}:", flush=True)
     score_without_package(folder, document_text(row), candidate_labels)
+
+
+CLEAN_PROCESS = """
+import json, sys
+sys.modules["hf_gile"] = None  # only the folder may be used, even if hf_gile is installed
+from transformers import pipeline
+request = json.load(sys.stdin)
+pipe = pipeline("zero-shot-classification", model=request["folder"], trust_remote_code=True)
+for labels in (None, request["labels"]):
+    answer = pipe(request["text"], candidate_labels=labels, top_k=10)
+    for name, score in zip(answer["labels"], answer["scores"]):
+        print(f"  {score:8.4f}  {''.join(sign if sign.isprintable() else ' ' for sign in name)}")
+    print()
+"""
+
+
+def score_without_package(folder: Path, text: str, labels: list[str]) -> None:
+    """Loads a saved folder in a process without hf_gile, and prints scores of its stored labels and of other labels.
+
+    Args:
+        folder: The folder.
+        text: The text to score.
+        labels: The other labels.
+    """
+    request = json.dumps({"folder": str(folder), "text": text, "labels": labels})
+    subprocess.run([sys.executable, "-c", CLEAN_PROCESS], input=request, text=True, check=True)
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:

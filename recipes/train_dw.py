@@ -19,10 +19,10 @@ from typing import Any
 
 from news_models import LIMITS, TEXT_FIELDS, make_model, make_trainer, measure, model_fields, table
 from papers.news import read_news
-from transformers import TrainingArguments, set_seed
+from transformers import BatchFeature, TrainingArguments, set_seed
 
-from hf_gile import GileConfig, GileTextConfig
-from hf_gile.publishing.trained import WordIdProcessor, add_card, card_info
+from hf_gile import GileConfig, GileProcessor, GileTextConfig
+from hf_gile.publishing.trained import add_card, card_info
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
 from hf_gile.training.flags import parse_settings, saved_settings
 from hf_gile.training.model_settings import ReportSettings
@@ -121,6 +121,24 @@ def main() -> None:
     say(f"ranking metrics, separately for seen and unseen labels: {folder / 'results.json'}")
 
 
+class WordIdProcessor:
+    """A processor for documents that are already word ids.
+
+    Args:
+        processor: The processor.
+    """
+
+    def __init__(self, processor: GileProcessor) -> None:
+        self.processor = processor
+
+    def __call__(self, text: list[Any], language: str | list[str] | None = None, **_: Any) -> BatchFeature:
+        """Pads documents, and hands on their language, which a multilingual model needs."""
+        words = BatchFeature(self.processor.pad_documents(text))
+        if language is not None:
+            words["language"] = language
+        return words
+
+
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Reports conflicting settings and missing files before any file is read."""
     recipe.check_problem_type(recipe.problem_type)
@@ -133,8 +151,7 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
             raise FileNotFoundError(f"data: no file {data / part} (in {Path.cwd()}){hint}")
     for language in recipe.languages:
         check_choice("languages", language, sorted(file.stem for file in (data / "train").glob("*.json")))
-    if card_info(recipe.card).show_examples:
-        raise ValueError(f"{recipe.card}: show_examples needs texts, but this recipe reads word ids: remove it")
+    card_info(recipe.card)
     for unit in recipe.units:
         UNITS[unit].config(**model_fields(recipe))
 

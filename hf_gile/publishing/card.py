@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..extras import needs_extra
@@ -16,19 +15,18 @@ from ..models import GileForSequenceClassification, unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
 from . import card_sections as sections
-from .card_info import EMISSIONS, CardInfo
-from .contents import TEXTS_HEADING, UNKNOWN_REPOSITORY
-from .label_map import MAX_LABELS, project, select_labels
+from .card_info import CardInfo
+from .contents import UNKNOWN_REPOSITORY
 from .label_table import LABEL_TABLE, write_label_table
 from .markdown import escaped, python_text
-from .plots import calibration_plot, label_map, learning_curve
+from .plots import calibration_plot
 from .report import Report, stored_labels
 
 TEMPLATE = "model_cards/model_card.md.jinja"
 """Template of the card, a resource of the project."""
 
-FIGURES = {name: f"figures/{name}.png" for name in ("calibration", "label_map", "learning_curve")}
-"""Figures of a card by content."""
+FIGURE = "figures/calibration.png"
+"""Figure of a card, in the folder of the model."""
 
 _NAMED_METRICS = {
     "accuracy": ("accuracy", "Accuracy"),
@@ -64,8 +62,8 @@ def make_card(
         label_set: Labels of the model; None for its stored labels.
         info: Information about the model.
         report: Evaluation report from `make_report`.
-        folder: Folder for the figures and the table of all labels, `labels.csv`, which the card refers to. Outdated
-            figures of an earlier card are removed. To write the card itself, call `card.save(folder / "README.md")`.
+        folder: Folder for the plot of the calibration and the table of all labels, `labels.csv`, which the card refers
+            to. An outdated plot is removed. To write the card itself, call `card.save(folder / "README.md")`.
 
     Returns:
         The card, with its metadata in `data`.
@@ -94,30 +92,29 @@ def make_card(
     labels = stored_labels(model) if label_set is None else label_set
     figures = {} if report is None else {row["id"]: row for row in report.labels}
     thresholds = _thresholds(model, labels, figures)
-    images: dict[str, str] = {}
+    has_plot = False
     if folder is not None:
-        images = _draw(Path(folder), model, labels, report)
-        write_label_table(Path(folder) / LABEL_TABLE, labels, thresholds, figures)
-    data = _metadata(model, info, report)
+        has_plot = report is not None and calibration_plot(report.reliability, Path(folder, FIGURE))
+        if not has_plot:
+            Path(folder, FIGURE).unlink(missing_ok=True)
+        write_label_table(Path(folder, LABEL_TABLE), labels, thresholds, figures)
     page = {
         "md": lambda text: escaped(str(text)),
-        "title": escaped(info.name),
         "info": info,
         "report": report,
         "repo": python_text(info.repo_id or UNKNOWN_REPOSITORY),
-        "place": info.repo_id or UNKNOWN_REPOSITORY,
-        "images": images,
-        "num_mapped": f"{min(MAX_LABELS, len(labels)):,}",
+        "repo_id": info.repo_id or UNKNOWN_REPOSITORY,
+        "figure": FIGURE if has_plot else None,
         "label_table": None if folder is None else LABEL_TABLE,
-        "texts_heading": TEXTS_HEADING,
         "can_add": model.config.output_layer != "linear",
         "one_label": model.config.problem_type == "single_label_classification",
-        **sections.overview(model, labels, info),
-        **sections.label_tables(labels, figures, thresholds, report if info.show_examples else None),
+        **sections.overview(model, labels),
+        **sections.label_tables(labels, figures, thresholds),
         **sections.results(report, labels),
         **sections.calibration(model, labels, report),
-        "limits": [*sections.limits(model, labels, info, report), *info.limits],
+        "limits": [*sections.limits(model, info, report), *info.limits],
     }
+    data = _metadata(model, info, report)
     card = ModelCard.from_template(data, template_path=str(resource(TEMPLATE)), **page)
     return ModelCard(re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n")
 
@@ -127,7 +124,8 @@ def _thresholds(
 ) -> dict[str, float | None]:
     if model.config.problem_type == "single_label_classification":
         return dict.fromkeys(labels.ids)
-    values = model.stored_labels.thresholds(None if labels is model.label_set or model.label_set is None else labels)
+    is_stored = model.label_set is None or labels is model.label_set
+    values = model.stored_labels.thresholds(None if is_stored else labels)
     stored = {label.id: round(value, 6) for label, value in zip(labels, values.tolist(), strict=True)}
     return {**stored, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in stored}}
 
@@ -135,45 +133,42 @@ def _thresholds(
 def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Report | None) -> ModelCardData:
     one_label = model.config.problem_type == "single_label_classification"
     is_linear = model.config.output_layer == "linear"
-    tags = ["gile", "label-scoring", "single-label" if one_label else "multi-label", *info.tags]
     results = [] if report is None else _eval_results(info, report)
-    types = dict.fromkeys(result.metric_type for result in results)
-    emissions = {name: _to_python(info.energy[name]) for name in EMISSIONS if name in (info.energy or {})}  # type: ignore[index]
-    optional: dict[str, Any] = {"co2_eq_emissions": emissions} if "emissions" in emissions else {}
+    types = {result.metric_type for result in results}
     return ModelCardData(
         language=info.language or None,
         license=info.license,
         library_name="transformers",
         pipeline_tag="text-classification" if is_linear else "zero-shot-classification",
-        tags=tags,
+        tags=["gile", "label-scoring", "single-label" if one_label else "multi-label", *info.tags],
         datasets=info.datasets or None,
         base_model=info.base_model,
-        metrics=[name for name in types if name in ("accuracy", "f1")] or None,
+        metrics=[name for name in ("accuracy", "f1") if name in types] or None,
         model_name=info.name if results else None,
         eval_results=results or None,
-        **optional,
     )
 
 
 def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
-    name = report.dataset or info.dataset_name or next(iter(info.datasets), None)
+    dataset_id = next(iter(info.datasets), None)
+    name = report.dataset or info.dataset_name or dataset_id
     if name is None:
         return []
+    if dataset_id is None:
+        dataset_id = re.sub(r"[^\w.-]+", "-", name.lower()).strip("-") or "data"
     eval_results = []
     groups = {"": "text-classification", "seen_": "text-classification", "unseen_": "zero-shot-classification"}
     for prefix, task in groups.items():
+        group = f" ({prefix[:-1]} labels)" if prefix else ""
         for metric, (kind, title) in _NAMED_METRICS.items():
             value = report.metrics.get(prefix + metric)
             # For single-label models, these equal the accuracy.
             if value is None or ("accuracy" in report.metrics and metric in ("micro_f1", "precision_at_1")):
                 continue
-            group = f" ({prefix[:-1]} labels)" if prefix else ""
             eval_results.append(
                 EvalResult(
                     task_type=task,
-                    dataset_type=next(iter(info.datasets), None)
-                    or re.sub(r"[^\w.-]+", "-", name.lower()).strip("-")
-                    or "data",
+                    dataset_type=dataset_id,
                     dataset_name=name,
                     dataset_split=report.split,
                     metric_type=kind,
@@ -184,59 +179,4 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
     return eval_results
 
 
-def _to_python(value: object) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
-@torch.no_grad()
-def _draw(
-    folder: Path, model: GileForSequenceClassification, labels: LabelSet, report: Report | None
-) -> dict[str, str]:
-    paths = {name: folder / path for name, path in FIGURES.items()}
-    drawn: dict[str, str] = {}
-    if report is not None and calibration_plot(report.reliability, paths["calibration"]):
-        drawn["calibration"] = FIGURES["calibration"]
-    if report is not None and learning_curve(report.history, paths["learning_curve"]):
-        drawn["learning_curve"] = FIGURES["learning_curve"]
-    projection = _draw_map(paths["label_map"], model, labels, report)
-    if projection:
-        drawn |= {"label_map": FIGURES["label_map"], "projection": projection}
-    for name, path in paths.items():
-        if name not in drawn:
-            path.unlink(missing_ok=True)
-    return drawn
-
-
-def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> str | None:
-    """Draws a map of the labels; returns the projection method, or None for too few labels."""
-    columns = torch.arange(len(labels)) if model.label_set is None else model.stored_labels.find_columns(labels)
-    stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]
-    if len(stored) < 3:
-        return None
-    chosen = torch.tensor(select_labels(stored))
-    was_training, languages = model.training, model.config.languages
-    model.eval()
-    try:
-        label_indices = columns[columns >= 0][chosen].to(model.device)
-        codes = model.project_stored_labels(label_indices, languages[0] if languages else None)
-    finally:
-        model.train(was_training)
-    positions, projection = project(codes.float())
-    supports = {} if report is None else {row["id"]: row["support"] for row in report.labels}
-    ranked = sorted(
-        range(len(chosen)),
-        key=lambda index: (-stored[chosen[index]].count, -supports.get(stored[chosen[index]].id, 0)),
-    )
-    # Alternate names of three frequent labels with the name of an unseen label.
-    seen = [index for index in ranked if stored[chosen[index]].seen]
-    unseen = [index for index in ranked if not stored[chosen[index]].seen]
-    order: list[int] = []
-    while seen or unseen:
-        order += [*seen[:3], *unseen[:1]]
-        seen, unseen = seen[3:], unseen[1:]
-    ordered = [stored[chosen[index]] for index in order]
-    label_map(positions[order], [label.name for label in ordered], [label.seen for label in ordered], path)
-    return projection
-
-
-__all__ = ["FIGURES", "TEMPLATE", "make_card"]
+__all__ = ["FIGURE", "TEMPLATE", "make_card"]

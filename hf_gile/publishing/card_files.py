@@ -1,7 +1,6 @@
 """Reads and writes the files of a model card: `README.md`, and `card.yaml` with information from the author."""
 
 import difflib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from os import PathLike
@@ -55,7 +54,7 @@ def write_card(
     info: CardInfo | None = None,
     report: Report | None = None,
 ) -> None:
-    """Writes the card of a saved model with its figures, and `info` for later cards.
+    """Writes the card of a saved model with its figure, and `info` for later cards.
 
     Args:
         folder: Folder of the model; an earlier card is replaced.
@@ -78,7 +77,6 @@ def write_card(
     if info is not None:
         defaults = asdict(CardInfo())
         content = {name: value for name, value in asdict(replace(info)).items() if value != defaults[name]}
-        content = json.loads(json.dumps(content, default=lambda number: number.item()))  # numpy scalars
         with whole_file(folder / CARD_FILE) as staged:
             staged.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
 

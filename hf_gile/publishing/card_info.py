@@ -2,16 +2,13 @@
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Literal
 
 from huggingface_hub import ModelCard
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from ..masking import masked_in
-
-EMISSIONS = ("emissions", "source", "training_type", "geographical_location", "hardware_used")
-"""Fields of the Hub about the energy used in training."""
 
 LANGUAGE_CODE = r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code"
 LICENSE_ID = r"[a-z0-9][a-z0-9.-]*"
@@ -40,17 +37,11 @@ class CardInfo:
         tags: Additional tags.
         training_command: Command that trains the model.
         training_data: Description of the training data.
-        energy: Energy used in training: `energy_consumed` (kWh), and the fields of the Hub, `emissions` (grams of CO2
-            equivalent), `source`, `training_type`, `geographical_location`, `hardware_used`.
         limits: Limitations and out-of-scope uses, a sentence each.
         citation: BibTeX of your work, in addition to that of GILE.
-        show_examples: Whether the card shows example texts of the report. Their licence must allow it.
-        example_text: Text in the code example; by default a sentence with names of labels.
-        example_labels: Names and descriptions of unknown labels in the code example.
 
     Raises:
-        ValueError: If a field has the wrong type, the Hub would not accept an id, a language or a licence, or `energy`
-            has an unknown field.
+        ValueError: If a field has the wrong type, or the Hub would not accept an id, a language or a licence.
 
     Example:
         >>> CardInfo(repo_id="somebody/news", language="en").language
@@ -69,36 +60,14 @@ class CardInfo:
     tags: list[str] = field(default_factory=list)
     training_command: str | None = None
     training_data: str | None = None
-    energy: dict[str, Any] | None = None
     limits: list[str] = field(default_factory=list)
     citation: str | None = None
-    show_examples: bool = False
-    example_text: str | None = None
-    example_labels: dict[str, str] = field(
-        default_factory=lambda: {
-            "Weather": "rain, snow, wind and sunshine",
-            "Cooking": "how food is made",
-        }
-    )
 
     def __post_init__(self) -> None:
-        for name in _LISTS:
-            value = getattr(self, name)
-            value = [value] if isinstance(value, str) else value
-            if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-                raise ValueError(f"{name} must be a list of texts, got {value!r:.200}; in YAML, quote words such as no")
-            setattr(self, name, list(value))
         for declared in fields(self):
-            name, value = declared.name, getattr(self, declared.name)
-            kind, expected = {
-                "show_examples": (bool, "true or false"),
-                "energy": (dict | None, "fields with values"),
-                "example_labels": (dict, "names with descriptions"),
-            }.get(name, (list if name in _LISTS else str | None, "a text"))
-            is_described = name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
-            if not isinstance(value, kind) or not is_described:
-                raise ValueError(f"{name} must be {expected}, got {value!r:.200}")
-            setattr(self, name, masked_in(value))
+            name = declared.name
+            read = _read_list if name in _LISTS else _read_text
+            setattr(self, name, masked_in(read(name, getattr(self, name))))
         for code in self.language:
             if not re.fullmatch(LANGUAGE_CODE, code):
                 raise ValueError(
@@ -109,21 +78,10 @@ class CardInfo:
                 f"license must be the id of a licence on the Hub, such as 'apache-2.0' or 'other', got "
                 f"{self.license!r:.200}"
             )
-        ids: dict[str, list[str | None]] = {
-            "repo_id": [self.repo_id],
-            "base_model": [self.base_model],
-            "datasets": [*self.datasets],
-        }
-        for name, values in ids.items():
-            for value in values:
-                try:
-                    validate_repo_id("none" if value is None else value)
-                except HFValidationError as error:
-                    raise ValueError(f"{name} must be an id on the Hub, got {value!r:.200} ({error})") from None
-        unknown = set(self.energy or ()) - {"energy_consumed", *EMISSIONS}
-        if unknown:
-            names = ", ".join(("energy_consumed", *EMISSIONS))
-            raise ValueError(f"energy has no field {sorted(unknown)[0]!r}; its fields are {names}")
+        _check_id("repo_id", self.repo_id)
+        _check_id("base_model", self.base_model)
+        for dataset in self.datasets:
+            _check_id("datasets", dataset)
 
     @property
     def name(self) -> str:
@@ -131,7 +89,28 @@ class CardInfo:
         return self.model_name or (self.repo_id or "GILE model").rpartition("/")[2]
 
 
+def _read_list(name: str, value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{name} must be a list of texts, got {value!r:.200}; in YAML, quote words such as no")
+    return list(value)
+
+
+def _read_text(name: str, value: object) -> str | None:
+    if not isinstance(value, str | None):
+        raise ValueError(f"{name} must be a text, got {value!r:.200}")
+    return value
+
+
+def _check_id(name: str, value: str | None) -> None:
+    try:
+        validate_repo_id("none" if value is None else value)
+    except HFValidationError as error:
+        raise ValueError(f"{name} must be an id on the Hub, got {value!r:.200} ({error})") from None
+
+
 Card = CardInfo | ModelCard | str | Literal[False] | None
 """Information for a card, or an existing card; False for no card."""
 
-__all__ = ["EMISSIONS", "Card", "CardInfo"]
+__all__ = ["Card", "CardInfo"]

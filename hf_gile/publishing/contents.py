@@ -1,12 +1,9 @@
-"""Classifies the files of a published model: required, never uploaded, or replaced by a new version."""
+"""Classifies the files of a published model: required, uploaded, or replaced by a new version."""
 
 import re
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
-
-from numpy.lib import format as npy
+from typing import Any
 
 from ..label_index import leads_out
 from ..models.configuration_gile import read_json_object
@@ -14,9 +11,6 @@ from ..models.labels_gile import LABELS_FILE
 
 UNKNOWN_REPOSITORY = "path/to/this/model"
 """Placeholder for the name of the repository on a card, while it is unknown."""
-
-TEXTS_HEADING = "Texts that have these labels"
-"""Heading above example texts on a card; without it, a report is uploaded without its texts."""
 
 MODEL_TYPES = ("gile", "gile_published")
 """Values of `model_type` in config.json for GILE models; the second is for converted ones."""
@@ -33,22 +27,18 @@ _MANAGED = re.compile(
     r"|(added_tokens|preprocessor_config|processor_config|special_tokens_map|tokenizer|tokenizer_config|vocab)\.json"
     r"|merges\.txt|vocab\.txt|chat_template\.jinja"
     r"|labels\.(jsonl|csv)|results\.json|card\.yaml"
-    r"|figures/(calibration|label_map|learning_curve)\.png"
+    r"|figures/calibration\.png"
 )
+# Files that a push may add, but never deletes.
+_ADDED = re.compile(r"config\.json|README\.md|(LICENSE|NOTICE)(\.md|\.txt)?|[\w-]+\.safetensors|figures/[\w-]+\.png")
 _SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)
-
-_PICKLE = "a pickle, which runs code when it is loaded"
-_LOGS = "training logs"
-_PICKLED = re.compile(r".+\.(bin|ckpt|distcp|joblib|pickle|pkl|pt|pth)(\.(bz2|gz|lz4|xz|zst))?")
-# First bytes of files of torch.save before it wrote zip archives.
-_LEGACY_TORCH_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF"
 
 
 def is_managed(path: str) -> bool:
     """Returns whether every upload of a model rewrites or deletes a file of the repository.
 
     Example:
-        >>> paths = ("model-00001-of-00002.safetensors", "figures/label_map.png", "notebook.ipynb")
+        >>> paths = ("model-00001-of-00002.safetensors", "labels.csv", "notebook.ipynb")
         >>> [is_managed(path) for path in paths]
         [True, True, False]
     """
@@ -65,115 +55,44 @@ def is_loaded(path: str) -> bool:
     return _LOADED.fullmatch(path) is not None
 
 
-def select_files(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
-    """Selects the files of a folder to upload to the Hub.
+def select_files(folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """Selects the files of a folder to upload to the Hub: those of a model, by their names.
 
     Args:
         folder: A saved model.
 
     Returns:
-        The files by their paths in the repository, and the paths left out with the reasons; a folder includes its
-        content. Both are sorted by path.
+        The files by their paths in the repository, and the paths left out; a folder includes its content. Both are
+        sorted.
 
     Raises:
         ValueError: If a file is a link to a file outside of the folder.
     """
+    inner: list[Path] = []
+    for name in ("figures", "index"):
+        _refuse_links(folder / name, folder)
+        inner += (folder / name).rglob("*")
+    code = referenced_code(folder)
     files: dict[str, Path] = {}
-    left_out: list[tuple[str, str]] = []
-    root = folder
-
-    def walk(folder: Path, prefix: str) -> None:
-        for path in sorted(folder.iterdir()):
-            name = prefix + path.name
-            if path.is_dir():
-                reason = _reason_to_skip_folder(path)
-                if reason is None:
-                    walk(path, f"{name}/")
-                else:
-                    left_out.append((f"{name}/", reason))
-            else:
-                reason = _reason_to_skip_file(path)
-                if reason is None and leads_out(path, root):
-                    raise ValueError(
-                        f"{path} is a link to {path.resolve()}, outside of the folder: replace the link with the file "
-                        "to upload it"
-                    )
-                if reason is None:
-                    files[name] = path
-                else:
-                    left_out.append((name, reason))
-
-    walk(folder, "")
-    return dict(sorted(files.items())), sorted(left_out)
+    left_out: list[str] = []
+    for path in sorted([*folder.iterdir(), *inner]):
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir():
+            if path.parent == folder and name not in ("figures", "index"):
+                left_out.append(f"{name}/")
+        elif path.is_file() and (is_managed(name) or _ADDED.fullmatch(name) or name in code):
+            _refuse_links(path, folder)
+            files[name] = path
+        else:
+            left_out.append(name)
+    return files, left_out
 
 
-def _reason_to_skip_folder(path: Path) -> str | None:
-    if path.name.startswith("."):
-        return "hidden"
-    if path.name == "__pycache__":
-        return "a cache"
-    if re.fullmatch(r"checkpoint-\d+", path.name):
-        return "a training checkpoint"
-    if path.name in ("logs", "mlruns", "runs", "wandb"):
-        return _LOGS
-    return "a link to a folder" if path.is_symlink() else None
-
-
-def _reason_to_skip_file(path: Path) -> str | None:
-    if path.name.startswith("."):
-        return "hidden"
-    if not path.is_file():
-        return "not a file"
-    if _PICKLED.fullmatch(path.name) or _is_pickle(path):
-        return _PICKLE
-    if path.suffix in (".pyc", ".pyo"):
-        return "a cache"
-    if path.suffix == ".log" or path.name.startswith("events.out.tfevents"):
-        return _LOGS
-    if path.name == "trainer_state.json":
-        return "a training state"
-    if path.suffix in (".arrow", ".parquet"):
-        return "data, which does not belong to a model"
-    return None
-
-
-def _is_pickle(path: Path) -> bool:
-    """Returns whether a file contains a pickle, by its first bytes."""
-    if path.suffix == ".safetensors":  # starts with an arbitrary number
-        return False
-    with path.open("rb") as file:
-        first = file.read(8)
-        if first == _LEGACY_TORCH_MAGIC:
-            return True
-        if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-            file.seek(-1, 2)
-            return file.read(1) == b"."
-        if first.startswith(b"\x93NUMPY"):
-            return _has_objects(file)
-    if first.startswith(b"PK\x03\x04"):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return any(_is_pickled(archive, name) for name in archive.namelist())
-        except (ValueError, zipfile.BadZipFile):
-            return True  # an unreadable archive is not uploaded either
-    return False
-
-
-def _is_pickled(archive: zipfile.ZipFile, name: str) -> bool:
-    if name.endswith(".npy"):
-        with archive.open(name) as file:
-            return _has_objects(file)
-    return _PICKLED.fullmatch(Path(name).name) is not None
-
-
-def _has_objects(file: IO[bytes]) -> bool:
-    file.seek(0)
-    try:
-        version = npy.read_magic(file)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        return bool(read_header(file)[2].hasobject)
-    except ValueError:
-        return True
+def _refuse_links(path: Path, folder: Path) -> None:
+    if leads_out(path, folder):
+        raise ValueError(
+            f"{path} is a link to {path.resolve()}, outside of the folder: replace the link with the file to upload it"
+        )
 
 
 def missing_parts(folder: Path) -> list[str]:

@@ -1,20 +1,18 @@
 """Saves a model as published on the Hub: weights, code, processor, labels, index, results and card."""
 
-import hashlib
-import json
 from contextlib import suppress
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub import ModelCard
 
-from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
+from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import LabelSet
 from ..writing import new_files
-from .card_info import Card
+from .card_info import Card, CardInfo
 from .contents import is_loaded, missing_parts, referenced_code
 from .report import REPORT_FILE, Report
 
@@ -46,8 +44,7 @@ def save(
         label_set: Labels to store; by default those of the model. Different labels are stored in the saved copy, as by
             `set_labels`.
         index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
-        report: Evaluation report from `make_report`, saved as `results.json` and shown on the card. Its example texts
-            are included only if `card.show_examples` is set, which their licence must allow.
+        report: Evaluation report from `make_report`, saved as `results.json` and shown on the card.
         card: Information for a card as a `CardInfo`, which is also saved as `card.yaml`; or a card, as a `ModelCard` or
             text. By default, a card without further information. False keeps an existing card.
 
@@ -72,7 +69,8 @@ def save(
         ['README.md', 'config.json', 'labels.jsonl', 'model.safetensors', 'model_manifest.json',
          'processor_config.json', 'processor_manifest.json', 'tokenizer.json', 'tokenizer_config.json']
     """
-    folder, model = Path(folder), unwrapped(model)
+    folder = Path(folder)
+    model = unwrapped(model)
     check_saveable(model, label_set, report, card)
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,8 +107,7 @@ def check_saveable(
         raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; use load_labels(file)")
     if report is not None and not hasattr(report, "reliability"):
         raise ValueError(f"report must be a Report, got {type(report).__name__}; use make_report(...)")
-    is_card = isinstance(card, str) or hasattr(card, "content") or hasattr(card, "show_examples")
-    if card is not None and card is not False and not is_card:
+    if card is not None and card is not False and not isinstance(card, CardInfo | ModelCard | str):
         raise ValueError(f"card must be a CardInfo, a ModelCard or the text of a card, got {type(card).__name__}")
     if any(".lora_" in name for name, _ in model.named_parameters()):
         raise ValueError("a model with adapters cannot be published: call merge_lora(model) first")
@@ -137,12 +134,10 @@ def _write(
     if index is not False:
         _write_index(folder / INDEX_FOLDER, model, index)
     if report is not None:
-        if not getattr(card, "show_examples", False):
-            report = replace(report, examples={})
         report.save(folder / REPORT_FILE)
     if card is False:
         return
-    if isinstance(card, str) or hasattr(card, "content"):
+    if isinstance(card, str | ModelCard):
         (folder / "README.md").write_text(str(card), encoding="utf-8")
     else:
         from .card_files import write_card  # plotting libraries are not needed to keep an existing card
@@ -170,31 +165,14 @@ def _write_index(folder: Path, model: GileForSequenceClassification, index: Lite
     languages = model.config.languages
     if index is not True:
         index.check_fits(model)
-        _save_index(folder, index)
+        index.save_pretrained(folder)
     elif len(languages) < 2:
-        _save_index(folder, LabelIndex.build(model, dtype=torch.float16))
+        LabelIndex.build(model, dtype=torch.float16).save_pretrained(folder)
     else:
         for language in languages:
             if not model.config.language_labels or language in model.config.language_labels:
-                _save_index(folder / language, LabelIndex.build(model, language=language, dtype=torch.float16))
-
-
-def _save_index(folder: Path, index: LabelIndex) -> None:
-    """Saves an index in files named by their hash, so that an unchanged index has the same files."""
-    index.save_pretrained(folder)
-    index_head = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-    digest = hashlib.sha256()
-    for part in ("codes", "labels"):
-        with (folder / index_head[part]).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    for part in ("codes", "labels"):
-        old = folder / index_head[part]
-        index_head[part] = f"label_index-{digest.hexdigest()[:8]}{old.suffix}"
-        old.replace(folder / index_head[part])
-    checksums = index_head.pop("checksums")
-    index_head["checksums"] = checksums | {"head": checksum_of_head(index_head)}
-    (folder / INDEX_FILE).write_text(json.dumps(index_head, indent=2) + "\n", encoding="utf-8")
+                built = LabelIndex.build(model, language=language, dtype=torch.float16)
+                built.save_pretrained(folder / language)
 
 
 def find_outdated(folder: Path, written: set[str]) -> list[str]:

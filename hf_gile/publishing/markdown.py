@@ -51,29 +51,6 @@ def shortened(text: str, length: int) -> str:
     return line[:cut].rstrip(" ,;:.") + "…"
 
 
-def cut_at_front(text: str, length: int) -> str:
-    """Returns a text in one line, cut at the front: long ids often differ only at the end.
-
-    Args:
-        text: Any text.
-        length: Maximum number of characters of the result.
-
-    Returns:
-        The text, with an ellipsis character if it was cut.
-
-    Example:
-        >>> cut_at_front("http://example.org/thesaurus/c1117", 12)
-        '…aurus/c1117'
-    """
-    line = one_line(text)
-    if len(line) <= length:
-        return line
-    start = len(line) - length + 1
-    while start < len(line) - 1 and unicodedata.combining(line[start]):
-        start += 1
-    return f"…{line[start:]}"
-
-
 def escaped(text: str, length: int | None = None) -> str:
     r"""Escapes an untrusted text as Markdown that shows it literally, in one line.
 
@@ -129,4 +106,4 @@ def python_text(text: str) -> str:
     return json.dumps(one_line(text), ensure_ascii=False)
 
 
-__all__ = ["cut_at_front", "escaped", "is_right_to_left", "one_line", "python_text", "shortened"]
+__all__ = ["escaped", "is_right_to_left", "one_line", "python_text", "shortened"]

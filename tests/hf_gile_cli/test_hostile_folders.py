@@ -197,4 +197,4 @@ def test_commands_that_write_change_only_the_model(model, tmp_path, limit, comma
     for name in before:
         if name.startswith((".saving", ".bashrc", "a\n", "loop")):
             assert after[name] == before[name]
-    assert set(after) - set(before) <= {"README.md", "labels.csv", "figures", "figures/label_map.png", "card.yaml"}
+    assert set(after) - set(before) <= {"README.md", "labels.csv", "card.yaml"}

@@ -67,22 +67,6 @@ def test_the_table_says_what_is_ranked_and_leaves_out_groups_without_documents(r
     assert f"{ranked} Accuracy and F1 are of the label with the highest score of all labels." in result
 
 
-def test_a_new_report_keeps_the_learning_curve_of_the_previous_report(run, saved_model, table, columns, tmp_path):
-    path, curve = saved_model / "results.json", [{"step": 3, "loss": 0.5}]
-    for file in (path, tmp_path / "other.json"):
-        Report(metrics={"micro_f1": 0.5}, labels=[], history=curve, documents=7).save(file)
-    run("evaluate", saved_model, table, *columns, "--output", path)
-    assert (Report.load(path).documents, Report.load(path).history) == (4, curve)
-    run("evaluate", saved_model, table, *columns, "--output", tmp_path / "other.json")
-    assert Report.load(tmp_path / "other.json").history == []  # of an unknown model
-    path.write_text("{}")
-    assert (
-        "would be replaced, but cannot be read"
-        in run("evaluate", saved_model, table, *columns, "--output", path, ends=1).stderr
-    )
-    assert path.read_text() == "{}"
-
-
 def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     message = run("evaluate", saved_model, table, *columns, ends=1).stderr

@@ -36,10 +36,8 @@ INFO = CardInfo(
     tags=["medicine"],
     training_command="python train.py",
     training_data="Three abstracts.",
-    energy={"energy_consumed": 0.5, "emissions": np.float64(12.5), "hardware_used": "one core"},
     limits=["Not for patients."],
     citation="@misc{own, title = {Own}}",
-    show_examples=True,
 )
 HOSTILE = [
     "a | b || c",
@@ -73,7 +71,7 @@ def _leave_figures_empty_by_default(request, monkeypatch):
 def make_reported():
     """Creates a random model with seen and unseen labels, its processor, and a report on 31 documents."""
 
-    def make(labels=None, calibration=None, history=(), **fields):
+    def make(labels=None, calibration=None, **fields):
         if labels is None:
             names = {"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Infant": 0, "Blood": 0}
             labels = [
@@ -97,9 +95,7 @@ def make_reported():
             chosen.choice(labels.ids, 1 if is_single else min(row % 4, len(labels)), replace=False).tolist()
             for row in range(31)
         ]
-        report = make_report(
-            model.eval(), processor, texts, gold, history=history, example_texts=3, dataset="Abstracts", command="eval"
-        )
+        report = make_report(model.eval(), processor, texts, gold, dataset="Abstracts", command="eval")
         return model, processor, report
 
     return make
@@ -148,7 +144,6 @@ def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
         "metrics": ["f1"],
         "pipeline_tag": "zero-shot-classification",
         "tags": ["gile", "label-scoring", "multi-label", "medicine"],
-        "co2_eq_emissions": {"emissions": 12.5, "hardware_used": "one core"},
     }
     [index] = results
     assert index["name"] == "hearts-and-milk"
@@ -177,16 +172,15 @@ def test_metrics_on_an_unnamed_dataset_stay_out_of_the_metadata(make_reported):
 
 @pytest.mark.usefixtures("draws_figures")
 def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
-    history = [{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}]
     calibration = {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}}
     names = [f"{WORDS[n % 11]} {WORDS[n // 11]}" for n in range(37)]
     labels = [Label(f"D{n}", name, "diet", seen=n < 30, count=max(0, 30 - n)) for n, name in enumerate(names)]
-    model, _, report = make_reported(labels, calibration, history)
+    model, _, report = make_reported(labels, calibration)
     model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
     card = make_card(model, None, INFO, report, tmp_path)
     assert headings(card) == [
-        "hearts-and-milk", "Use", "Labels", "Results", "Rare and frequent labels", "Confused labels",
-        "Probabilities and thresholds", "Add a label", "Training", "Limits", "Citation",
+        "hearts-and-milk", "Use", "Labels", "Results", "Probabilities and thresholds", "Add a label", "Training",
+        "Limits", "Citation",
     ]  # fmt: skip
     text = " ".join(card.text.split())
     for sentence in (
@@ -199,14 +193,13 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
         "from a probability of 0.31 (seen labels), or 0.2 (unseen labels).",
         "Training started from [somebody/encoder](https://huggingface.co/somebody/encoder).",
         "Data: Abstracts (licence: CC0).",
-        "Training took 0.5 kWh, 12.5 g of CO2 equivalent, on one core.",
         "- Not for patients.",
         "@misc{own, title = {Own}}",
         "It reads the first 300 words of a text",
     ):
         assert sentence in text
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert files == {"labels.csv", "figures/calibration.png", "figures/label_map.png", "figures/learning_curve.png"}
+    assert files == {"labels.csv", "figures/calibration.png"}
     assert set(re.findall(r"\]\(((?:figures|labels)[^)]*)\)", card.text)) == files
     for image, target in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", card.text):
         assert len(image) > 30, "an image needs a descriptive alternative text"
@@ -222,19 +215,19 @@ def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
     assert set(card.data.to_dict()) == {"library_name", "pipeline_tag", "tags"}
     for placeholder in ("None", "nan", "TBD", "[More", "Undefined", "{{", "{%"):
         assert placeholder not in card.text
-    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["label_map.png", "labels.csv"]
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["labels.csv"]
     assert "labels.csv" not in make_card(model, None, CardInfo()).text
 
 
 def test_outdated_figures_of_an_earlier_card_are_removed(make_reported, tmp_path):
-    model, _, report = make_reported(history=[{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}])
+    model, _, report = make_reported()
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
     make_card(model, None, CardInfo(), report, tmp_path)
-    assert (tmp_path / "figures" / "learning_curve.png").is_file()
-    report.history = []
-    assert "learning_curve" not in make_card(model, None, CardInfo(), report, tmp_path).text
-    assert not (tmp_path / "figures" / "learning_curve.png").exists()
+    assert (tmp_path / "figures" / "calibration.png").is_file()
+    report.reliability = {}
+    assert "calibration.png" not in make_card(model, None, CardInfo(), report, tmp_path).text
+    assert not (tmp_path / "figures" / "calibration.png").exists()
     assert (tmp_path / "figures" / "mine.png").is_file()
 
 
@@ -246,9 +239,7 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
     ]
     model, _, report = make_reported(labels, problem_type=problem_type)
     report.dataset = HOSTILE[0] + HOSTILE[1]
-    report.examples = {label.id: HOSTILE for label in labels}
-    info = CardInfo(model_name="# <b>|", show_examples=True, example_text=HOSTILE[3], example_labels={HOSTILE[5]: "x"})
-    card = make_card(model, None, info, report, tmp_path)
+    card = make_card(model, None, CardInfo(model_name="# <b>|"), report, tmp_path)
     page = render(card)
     for table in tables(page):
         assert len({len(row) for row in table}) == 1
@@ -257,22 +248,14 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
     clean = {" ".join(re.sub("[\u202e\u2066]", "", label.name).split()) for label in labels}
     assert set(names) == clean
     outside = re.sub(r"<code.*?</code>", "", page, flags=re.DOTALL)
-    allowed = "p|h1|h2|h3|table|thead|tbody|tr|th|td|ul|li|strong|em|pre|details|summary"
+    allowed = "p|h1|h2|h3|table|thead|tbody|tr|th|td|ul|li|strong|em|pre"
     for tag in re.findall(r"<[^>]*>", outside):
         plain = re.fullmatch(rf'</?({allowed})( style="text-align:(left|right)")?>', tag)
         assert plain or re.fullmatch(r'<img src="figures/\w+\.png" alt="[^"<>]*" />|<a href="labels.csv">|</a>', tag), (
             tag
         )
-    assert page.count("<details>") == page.count("</details>") == 1
     for program in re.findall(r"^```python$(.*?)^```$", card.text, flags=re.DOTALL | re.MULTILINE):
         compile(program, "card", "exec")
-
-
-def test_example_texts_are_shown_only_with_permission(make_reported):
-    model, _, report = make_reported()
-    text = next(iter(report.examples.values()))[0]
-    assert text in make_card(model, None, CardInfo(show_examples=True), report).text
-    assert text not in make_card(model, None, CardInfo(), report).text
 
 
 KINDS = {
@@ -370,13 +353,6 @@ def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     assert "threshold=" not in card.text
 
 
-def test_labels_with_equal_counts_are_not_split_by_frequency(make_reported):
-    for count, is_split in ((lambda n: 7, False), (lambda n: 7 + n, True)):
-        labels = [Label(f"D{n}", f"{WORDS[n % 11]} {WORDS[n // 11]}", seen=True, count=count(n)) for n in range(23)]
-        model, _, report = make_reported(labels)
-        assert ("Rare and frequent labels" in headings(make_card(model, None, INFO, report))) == is_split
-
-
 def test_the_card_describes_calibration_and_its_error(make_reported):
     platt = {"method": "platt", "scale": 0.7, "offset": 0.3}
     spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
@@ -427,13 +403,13 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     assert "not trained on" not in limits
 
 
-def test_long_ids_are_cut_at_the_front(make_reported):
+def test_ids_are_shown_completely(make_reported):
     labels = [Label(f"http://example.org/thesaurus/c11{n}", f"name {n}", seen=n < 3) for n in range(10, 15)]
     model, _, report = make_reported(labels)
     report.dataset = report.split = "test"
     card = make_card(model, None, CardInfo(), report)
     rows = next(table for table in tables(render(card)) if "id" in table[0])[1:]
-    assert sorted(row[0] for row in rows) == [f"…example.org/thesaurus/c11{n}" for n in range(10, 15)]
+    assert sorted(row[0] for row in rows) == [label.id for label in labels]
     assert "On 31 documents of test, in percent:" in card.text
 
 
@@ -456,7 +432,6 @@ def test_the_card_shows_the_labels_passed_in(make_reported, tmp_path):
     labels = model.label_set.retire("D0").add(Label("new", "Diet", "what rats eat"))
     card = make_card(model, labels, INFO, report, tmp_path)
     assert [row[0] for row in tables(render(card))[0][1:]] == ["D1", "D2", "D3", "D4", "new"]
-    assert (tmp_path / "figures" / "label_map.png").is_file()
     assert LabelSet(model.label_set) == model.label_set
 
 
@@ -466,16 +441,11 @@ def test_making_a_card_does_not_change_the_model(make_reported, tmp_path):
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     first = str(make_card(model, None, INFO, report, tmp_path))
-    image = (tmp_path / "figures" / "label_map.png").read_bytes()
+    image = (tmp_path / "figures" / "calibration.png").read_bytes()
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert str(make_card(model, None, INFO, report, tmp_path)) == first
-    assert (tmp_path / "figures" / "label_map.png").read_bytes() == image
-
-
-def test_the_card_of_two_labels_has_no_map(make_reported, tmp_path):
-    model, _, _ = make_reported([Label("a", "iron"), Label("b", "milk")])
-    assert "Map of the labels" not in make_card(model, None, CardInfo(), None, tmp_path).text
+    assert (tmp_path / "figures" / "calibration.png").read_bytes() == image
 
 
 def test_the_card_of_a_single_label_uses_the_singular(make_reported):
@@ -502,10 +472,6 @@ def test_a_command_with_code_fences_stays_in_its_block(make_reported):
         ({"language": False}, "language must be a list of texts, got False; in YAML, quote"),
         ({"limits": [3]}, "limits must be a list of texts"),
         ({"license": 2.0}, "license must be a text, got 2.0"),
-        ({"show_examples": "yes"}, "show_examples must be true or false, got 'yes'"),
-        ({"example_labels": {}}, "example_labels must be names with descriptions"),
-        ({"example_labels": {"a": 1}}, "example_labels must be names with descriptions"),
-        ({"energy": {"kwh": 3}}, "energy has no field 'kwh'; its fields are energy_consumed, emissions"),
     ],
 )
 def test_card_fields_invalid_for_the_hub_are_refused_at_once(fields, message):

@@ -22,7 +22,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.publishing import CardInfo, Report, push_folder, save
+from hf_gile.publishing import Report, push_folder, save
 from hf_gile.training import add_lora, merge_lora, model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
@@ -262,17 +262,6 @@ def test_a_card_passed_to_save_is_written(tmp_path, make_model):
     card = ModelCard("---\nlicense: apache-2.0\n---\n# Hearts\n")
     save(tmp_path / "saved", model, processor, card=card)
     assert ModelCard.load(tmp_path / "saved" / "README.md").data.license == "apache-2.0"
-
-
-def test_example_texts_are_saved_only_with_permission(tmp_path, make_model):
-    model, processor = make_model()
-    report = Report({"micro_f1": 0.5}, [], examples={"Iron": ["A text of somebody."]})
-    for card in ("# Iron", CardInfo()):
-        save(tmp_path / "saved", model, processor, report=report, card=card)
-        assert Report.load(tmp_path / "saved" / "results.json").examples == {}
-        assert all(b"of somebody" not in data for data in contents(tmp_path / "saved").values())
-    save(tmp_path / "saved", model, processor, report=report, card=CardInfo(show_examples=True))
-    assert Report.load(tmp_path / "saved" / "results.json") == report
 
 
 def test_saved_files_contain_no_local_paths(tmp_path, save_text_encoder):

@@ -7,7 +7,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from hf_gile.publishing.markdown import cut_at_front, escaped, one_line, python_text, shortened
+from hf_gile.publishing.markdown import escaped, one_line, python_text, shortened
 
 HOSTILE = [
     "a | b || c",
@@ -76,7 +76,6 @@ def test_a_shortened_text_never_exceeds_the_limit(length):
         cut = shortened(text, length)
         assert len(cut) <= length
         assert cut == one_line(text) or cut.endswith("…")
-        assert len(cut_at_front(text, length)) <= length
 
 
 def test_texts_are_shortened_between_words():

@@ -50,7 +50,6 @@ def test_the_documented_card_fields_are_valid(tmp_path):
     (tmp_path / "card.yaml").write_text(fields)
     info = CardInfo(**read_card_fields(tmp_path / "card.yaml"))
     assert info.repo_id == "user/gile-notes"
-    assert info.show_examples
 
 
 @pytest.mark.parametrize(

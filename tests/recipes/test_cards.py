@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hf_gile.publishing.trained import card_info
+
 RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-import train_dw  # noqa: E402
-
-from hf_gile.publishing.trained import card_info  # noqa: E402
 
 
 @pytest.mark.parametrize("script", ["train_table.py", "../recipes/train_table.py", str(RECIPES / "train_table.py")])
@@ -26,14 +23,3 @@ def test_a_card_file_overrides_the_facts_of_the_recipe(tmp_path):
     info = card_info(str(tmp_path / "card.yaml"), dataset_name="News", tags=["news"], training_command="python x.py")
     assert (info.dataset_name, info.license, info.tags) == ("Notes", "mit", ["news"])
     assert info.training_command == "python x.py"
-
-
-def test_the_news_recipe_refuses_show_examples_before_reading(tmp_path, monkeypatch, capsys):
-    (tmp_path / "card.yaml").write_text("show_examples: true\n")
-    for part in ("train", "dev", "test"):
-        (tmp_path / part).mkdir()
-    arguments = ["--data", str(tmp_path), "--output_dir", str(tmp_path / "out"), "--use_cpu"]
-    monkeypatch.setattr(sys, "argv", ["train_dw.py", *arguments, "--card", str(tmp_path / "card.yaml")])
-    with pytest.raises(SystemExit):
-        train_dw.main()
-    assert "card.yaml: show_examples needs texts" in capsys.readouterr().err
