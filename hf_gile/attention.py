@@ -119,14 +119,14 @@ def _article(record: AttentionRecord) -> str:
         )
     predicted = {name for name, _ in record["tags"]}
     missed = " · ".join(f"<span dir=auto>{escape(name)}</span>" for name in gold if name not in predicted)
-    sentences = render_words(record)
+    sentences = _render_words(record)
     parts = ["<ul>", *labels, "</ul>"]
     if missed:
         parts.append(f"<p class=missed>Missed: {missed}</p>")
     return "\n".join(["<article>", *parts, sentences or "<p class=note>No words.</p>", "</article>"])
 
 
-def render_words(record: AttentionRecord) -> str:
+def _render_words(record: AttentionRecord) -> str:
     """Draws the words of a record as HTML for a page with a style for it; `heat_map` has one.
 
     Args:

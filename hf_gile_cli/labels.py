@@ -53,7 +53,6 @@ def add_to(app: typer.Typer) -> None:
     add_command(group, "add", add)
     add_command(group, "rename", rename)
     add_command(group, "retire", retire)
-    add_command(group, "remove", retire, hidden=True)
     add_command(group, "import", import_)
 
 

@@ -14,7 +14,7 @@ from .running import add_command, check_new_folder, note
 from .saved_model import GENERAL, is_hub_name
 
 if TYPE_CHECKING:
-    from gradio import Blocks
+    from gradio import Interface
 
     from hf_gile import LabelSet
 
@@ -49,14 +49,13 @@ class Space(LabelColumns):
 
 
 def space(options: Space) -> None:
-    """Show a demo page: enter a text and any labels, and see probabilities and a heat map.
+    """Show a demo page: enter a text and any labels, and see probabilities.
 
-    The page is available on this machine only. Type or paste labels, or search and add labels of the model. The names
-    of their parents are shown above them.
+    The page is available on this machine only. Without typed labels, it scores those of the model.
 
         hf-gile space
         hf-gile space runs/mesh/auto/model
-        hf-gile space MODEL --label-file thesaurus.ttl --label-description broader
+        hf-gile space MODEL --label-file thesaurus.ttl
         hf-gile space user/model --output page && hf upload user/page page --repo-type space
     """
     out = options.output
@@ -73,12 +72,10 @@ def space(options: Space) -> None:
     labels = options.read(options.label_file) if options.label_file else None
     general = options.model == GENERAL and not Path(GENERAL).is_dir()
     title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
-    if out is not None and (general or is_hub_name(options.model)):
-        if not general:
-            _check_on_hub(options.model, options.revision)
-        model_arguments = (
-            {} if general else {"model": repr(options.model), "revision": repr(options.revision or "main")}
-        )
+    if out is not None and general:
+        model_arguments = {}
+    elif out is not None and is_hub_name(options.model):
+        model_arguments = {"model": repr(options.model), "revision": repr(options.revision or "main")}
     else:
         model, processor = load(options.model, options.revision, options.device, labels.names if labels else ())
         pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
@@ -91,26 +88,11 @@ def space(options: Space) -> None:
     note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
 
 
-def _check_on_hub(model: str, revision: str | None) -> None:
-    """Checks that a model exists if the Hub answers soon, and prints a note otherwise."""
-    import huggingface_hub
-    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-
-    from hf_gile.publishing.hub_errors import explain_read_error
-
-    try:
-        huggingface_hub.model_info(model, revision=revision, timeout=_SECONDS)
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise FileNotFoundError(f"{model}: {explain_read_error(error)}") from error
-    except Exception:  # it cannot be reached, or does not answer in time
-        note(f"the Hub does not answer: it was not checked that {model} exists")
-
-
-def serve(page: "Blocks", port: int | None) -> None:
+def serve(page: "Interface", port: int | None) -> None:
     """Serves a page on this machine until it is interrupted.
 
     Args:
-        page: The `Blocks` of Gradio.
+        page: The page.
         port: Port; by default 7860 or the next free port.
     """
     options: dict[str, Any] = {"share": False, "ssr_mode": False, "footer_links": [], "quiet": True}
@@ -135,8 +117,6 @@ def _write(folder: Path, title: str, gradio: str, model_arguments: dict[str, str
     lines = [f"{name}: {json.dumps(value)}" for name, value in settings.items()]  # JSON is YAML
     (folder / "README.md").write_text("\n".join(["---", *lines, "---", "", _README]), "utf-8")
 
-
-_SECONDS = 3.0  # timeout for a response of the Hub
 
 _APP = """\
 from pathlib import Path

@@ -6,12 +6,8 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from unittest.mock import Mock
 
-import httpx
-import huggingface_hub
 import pytest
-from huggingface_hub.errors import RepositoryNotFoundError
 from markdown_it import MarkdownIt
 
 from hf_gile import Label, LabelSet
@@ -63,37 +59,22 @@ def address_of(process):
 
 
 @pytest.mark.slow
-def test_a_visitor_types_text_and_labels_and_adds_a_label(start, saved_model, thesaurus, tab):
-    labels = ("--label-file", thesaurus)
-    address = address_of(start("space", saved_model, *labels))
+def test_a_visitor_types_text_and_labels(start, saved_model, thesaurus, tab):
+    address = address_of(start("space", saved_model, "--label-file", thesaurus))
     tab.goto(address)
-    # Without a text, the vocabulary is listed and can be searched.
-    tab.wait_for_selector("#bars li:has-text('Heart Failure'):has(small:text-is('Diseases'))")
-    tab.fill("#search :is(input, textarea)", "dropsy")
-    tab.wait_for_selector("#bars:not(:has(li:has-text('Iron'))) li:has-text('Heart Failure')")
-    tab.fill("#search :is(input, textarea)", "")
-    # Typed labels get bars, and words are shaded.
     tab.fill("#text textarea", f"{ATTACK} Breast milk for infants.")
+    tab.click("button:has-text('Score')")
+    tab.wait_for_selector("#scores :text('Heart Failure')")
     tab.fill("#labels textarea", f"Milk, Human: breast milk\n{ATTACK}: {ATTACK}")
-    tab.click("#score")
-    tab.wait_for_selector("#bars li:has(i):has-text('Milk, Human')")
-    tab.wait_for_selector("#heat span:text-is('infants')")
-    assert len(tab.query_selector_all("#bars li:has(i)")) == 5
-    # A label is added while the page is open.
-    tab.fill("#name :is(input, textarea)", "Infant")
-    tab.fill("#description :is(input, textarea)", "a child")
-    tab.click("#add")
-    tab.wait_for_selector("#bars li[title='a child']:has(i):has-text('Infant')")
-    assert tab.input_value("#labels textarea").endswith("\nInfant: a child")
-    # Excessive input is refused with a message.
-    tab.fill("#text textarea", "milk " * 5_000)
-    tab.click("#score")
-    tab.wait_for_selector("#bars [role=alert]:has-text('25,000 characters, more than 20,000')")
+    tab.click("button:has-text('Score')")
+    tab.wait_for_selector("#scores :text('Milk, Human')")
+    # Wrong input is refused with a message.
+    tab.fill("#labels textarea", f"{ATTACK}: a\n{ATTACK}: b")
+    tab.click("button:has-text('Score')")
+    tab.wait_for_selector(":text('two descriptions')")
     assert tab.errors == []
     assert tab.evaluate("window.attacked") is None
     assert [url for url in tab.requests if not url.startswith((address, "data:"))] == []
-    tab.set_viewport_size({"width": 390, "height": 844})  # the width of a phone
-    assert tab.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def written(run, folder, *arguments):
@@ -117,24 +98,10 @@ def test_a_space_contains_its_model_and_labels(run, saved_model, thesaurus, tmp_
     assert "not empty" in run("space", saved_model, "--output", tmp_path / "page", ends=1).stderr
 
 
-def test_a_space_may_name_a_hub_model_or_use_the_general_scorer(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: None)
+def test_a_space_may_name_a_hub_model_or_use_the_general_scorer(run, tmp_path):
     code = written(run, tmp_path / "page", "ada/milk", "--revision", "v1")
     assert "pipeline(task=\"label-scoring\", model='ada/milk', revision='v1')" in code
     assert 'pipeline(task="label-scoring")' in written(run, tmp_path / "general")
-
-
-def test_a_space_checks_the_name_of_a_hub_model_if_the_hub_answers(run, tmp_path, monkeypatch):
-    pytest.importorskip("gradio")
-    response = httpx.Response(404, request=httpx.Request("GET", "https://huggingface.co"))
-    for number, (error, ends, message) in enumerate(
-        [
-            (RepositoryNotFoundError("absent", response=response), 1, "ada/milk: it does not exist or is not visible"),
-            (httpx.ConnectError("no"), 0, "the Hub does not answer: it was not checked that ada/milk exists"),
-        ]
-    ):
-        monkeypatch.setattr(huggingface_hub, "model_info", Mock(side_effect=error))
-        assert message in run("space", "ada/milk", "--output", tmp_path / str(number), ends=ends).stderr
 
 
 @pytest.mark.slow
