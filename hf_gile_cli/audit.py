@@ -45,8 +45,8 @@ class Auditing(Documents):
 def audit(options: Auditing) -> None:
     """List labels of a collection that are probably wrong or missing, for manual review.
 
-    The folder gets tables (wrong.csv, missing.csv, documents.csv), a page (audit.html) and tasks for Label Studio
-    (label_studio.json, with the labelling interface label_studio.xml). Use a model that was not trained on these
+    The folder gets tables (wrong.csv, missing.csv, documents.csv) and tasks for Label Studio (label_studio.json, with
+    the labelling interface label_studio.xml). Use a model that was not trained on these
     documents, because it reproduces the labels it was trained on. To audit a whole collection, train on each half and
     audit the other.
 
@@ -89,5 +89,5 @@ def audit(options: Auditing) -> None:
     note(
         f"{counted(len(findings.wrong), 'least probable assigned label')}, "
         f"{counted(len(findings.missing), 'most probable missing label')}, in "
-        f"{counted(len(findings.documents()), 'document')}: {options.output / 'audit.html'}"
+        f"{counted(len(findings.documents()), 'document')}: {options.output}"
     )

@@ -1,18 +1,16 @@
-"""Writes the results of an audit for manual review: tables, a page, and tasks for Label Studio.
+"""Writes the results of an audit for manual review: tables, and tasks for Label Studio.
 
 | file | |
 | --- | --- |
 | `wrong.csv`, `missing.csv` | labels, most suspicious first, with an empty column `verdict` |
 | `documents.csv` | documents with such labels, most expected corrections first |
 | `drift.csv` | labels that two collections use differently |
-| `audit.html` | the same documents in the same order, with their labels |
 | `label_studio.json`, `label_studio.xml` | the same documents as tasks to import, and the labelling interface |
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +81,8 @@ def write_audit(
         ValueError: If the number of ids, texts or label lists differs from the number of audited documents.
         OSError: If a file cannot be written.
     """
-    audited, folder = _Collection(audit, label_set, ids, texts, labels), Path(folder)
+    folder = Path(folder)
+    audited = _Collection(audit, label_set, ids, texts, labels)
     documents = [
         [
             rank + 1,
@@ -110,7 +109,6 @@ def write_audit(
     for name, (heading, lines) in tables.items():
         write_csv(folder / name, [heading, *lines], encoding="utf-8-sig")
     files = {
-        "audit.html": _page(audited),
         "label_studio.json": json.dumps(_tasks(audited), ensure_ascii=False, indent=1),
         "label_studio.xml": INTERFACE,
     }
@@ -140,7 +138,8 @@ def _rows(audited: _Collection, findings: Iterable[Finding]) -> list[list[Any]]:
 
 def _tasks(audited: _Collection) -> list[dict[str, Any]]:
     """Converts documents to Label Studio tasks, with candidate labels and a prediction."""
-    names, tasks = audited.label_set.id2label(), []
+    names = audited.label_set.id2label()
+    tasks = []
     for document, findings in audited.by_document().items():
         assigned = audited.label_set.columns(dict.fromkeys(audited.labels[document]))
         missing = [finding.column for finding in findings if not finding.assigned]
@@ -157,76 +156,3 @@ def _tasks(audited: _Collection) -> list[dict[str, Any]]:
         result = {"from_name": "headings", "to_name": "text", "type": "choices", "value": value}
         tasks.append({"data": data, "predictions": [{"model_version": "hf-gile audit", "result": [result]}]})
     return tasks
-
-
-def _page(audited: _Collection) -> str:
-    names, articles = audited.label_set.id2label(), []
-    for document, findings in audited.by_document().items():
-        wrong = {finding.column: finding for finding in findings if finding.assigned}
-        missing = [finding for finding in findings if not finding.assigned]
-        rows = [_row(names[finding.column], "wrong", finding.probability) for finding in wrong.values()]
-        rows += [_row(names[finding.column], "missing", finding.probability) for finding in missing]
-        assigned = audited.label_set.columns(dict.fromkeys(audited.labels[document]))
-        undisputed = " · ".join(
-            f"<span dir=auto>{escape(names[column])}</span>" for column in assigned if column not in wrong
-        )
-        text = audited.texts[document]
-        title = shortened(text.partition("\n")[0], _LENGTH)
-        articles.append(
-            f"<article><h2 dir=auto>{escape(title)}</h2><p class=soft>{escape(str(audited.ids[document]))} · "
-            f"expected corrections: {audited.audit.corrections[document]:.1f}</p><ul>{''.join(rows)}</ul>"
-            + (f"<p class=soft>Other labels: {undisputed}</p>" if undisputed else "")
-            + f"<details><summary>Text</summary><p dir=auto>{escape(text)}</p></details></article>"
-        )
-    counts = (
-        f"Assigned labels, least probable first: {len(audited.audit.wrong):,}. "
-        f"Missing labels, most probable first: {len(audited.audit.missing):,}"
-    )
-    return _PAGE.format(style=_STYLE, counts=counts, body="\n".join(articles))
-
-
-def _row(name: str, kind: str, probability: float) -> str:
-    return (
-        f"<li class={kind}><label><input type=checkbox> <b>{kind}?</b> <span dir=auto>{escape(name)}</span> "
-        f"<small>{probability:.1%}</small></label></li>"
-    )
-
-
-_PAGE = """<!doctype html>
-<html lang="">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Audit</title>
-<style>
-{style}</style>
-</head>
-<body>
-<h1>Audit</h1>
-<p class=soft>{counts}. Percentages are the probabilities of labels for a text.</p>
-{body}
-</body>
-</html>
-"""
-
-_STYLE = """:root {
-  color-scheme: light dark;
-  --ink: #222; --soft: #666; --line: #ddd; --wrong: #b3372b; --missing: #14804a;
-}
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #eee; --soft: #999; --line: #444; --wrong: #ff8d7e; --missing: #5fcf92; }
-}
-body {
-  margin: 0 auto; padding: 2rem 1.5rem; max-width: 52rem; color: var(--ink);
-  font: 1rem/1.5 system-ui, sans-serif;
-}
-h1 { font-size: 1.5rem; }
-h2 { font-size: 1.05rem; margin: 0; overflow-wrap: anywhere; }
-article { border-top: 1px solid var(--line); padding: 1rem 0; }
-ul { list-style: none; margin: .5rem 0; padding: 0; }
-.wrong b { color: var(--wrong); }
-.missing b { color: var(--missing); }
-.soft, small, summary { color: var(--soft); font-size: .875rem; margin: .2rem 0; }
-details p { white-space: pre-wrap; overflow-wrap: anywhere; }
-li:has(:checked) { opacity: .5; }
-"""

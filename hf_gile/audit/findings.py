@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from ..label_index import LabelIndex
 from ..metrics.batch import Array, read_batch
+from ..metrics.calibration import make_gold_mask
 from ..metrics.evaluation import encode_texts
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet, unwrapped
 from ..models.losses_gile import IGNORE
@@ -24,8 +25,11 @@ from ..models.search_gile import calibrated
 PER_DOCUMENT = 20
 """Maximum number of missing labels per document."""
 
-SHARE, MOST = 0.05, 1000
-"""Default number of findings of each kind: a share of the number of assigned labels, and an upper limit."""
+SHARE = 0.05
+"""Default number of findings of each kind, as a share of the number of assigned labels."""
+
+MOST = 1000
+"""Upper limit of the default number of findings of each kind."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ class Auditor:
     def __init__(self, num_labels: int, most: int | None = None) -> None:
         if most is not None and most < 1:
             raise ValueError(f"most must be at least 1, got {most}")
-        self.num_labels, self.most = num_labels, most
+        self.num_labels = num_labels
+        self.most = most
         # Rows of probabilities, documents and columns, for assigned and for missing labels.
         self._findings = {assigned: torch.empty(3, 0, dtype=torch.double) for assigned in (True, False)}
         self.corrections: list[Tensor] = []
@@ -113,9 +118,8 @@ class Auditor:
             ValueError: If probabilities and labels do not match; nothing is added then.
         """
         values, gold = read_batch(probabilities, labels, self.num_labels)
-        values, gold = values.double().cpu(), gold.cpu()
-        assigned = torch.zeros(len(values), self.num_labels + 1, dtype=torch.bool)
-        assigned = assigned.scatter_(1, gold.masked_fill(gold == IGNORE, self.num_labels), True)[:, :-1]
+        values = values.double().cpu()
+        assigned = make_gold_mask(gold.cpu(), self.num_labels)
         rows, columns = assigned.nonzero(as_tuple=True)
         self._add(True, values[rows, columns], rows, columns)
         best, columns = values.masked_fill(assigned, -1).topk(min(PER_DOCUMENT, self.num_labels))
@@ -195,9 +199,11 @@ def audit(
         index.check_fits(model, (language, language))
         if index.label_set.ids != label_set.ids:
             raise ValueError("the index and the model have different labels or label orders: build the index again")
-    config, seen = model.config, model.stored_labels.seen()
+    config = model.config
+    seen = model.stored_labels.seen()
     one_label = config.problem_type == "single_label_classification"
-    auditor, was_training = Auditor(config.num_labels, most), model.training
+    auditor = Auditor(config.num_labels, most)
+    was_training = model.training
     model.eval()
     try:
         for start in tqdm(range(0, len(texts), batch_size), desc="documents", unit="batch", disable=not progress):

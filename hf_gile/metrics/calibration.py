@@ -94,7 +94,7 @@ class CalibrationMetrics(TrainerMetric):
             chunk = scores[start : start + self.chunk_size]
             candidate = chunk > torch.finfo(chunk.dtype).min
             probabilities = widened(chunk).sigmoid()
-            is_gold = _make_gold_mask(gold[start : start + self.chunk_size], self.num_labels)
+            is_gold = make_gold_mask(gold[start : start + self.chunk_size], self.num_labels)
             for prefix, columns in self.groups.items():
                 selected = slice(None) if columns.all() else columns.nonzero().flatten().to(chunk.device)
                 cells = probabilities[:, selected], is_gold[:, selected], candidate[:, selected]
@@ -231,7 +231,12 @@ def calibration_error(counts: Tensor, probabilities: Tensor, gold: Tensor) -> fl
     return float((probabilities - gold).abs().sum()) / number if number else float("nan")
 
 
-def _make_gold_mask(gold: Tensor, num_labels: int) -> Tensor:
-    """Returns a `(N, L)` bool mask of gold labels."""
+def make_gold_mask(gold: Tensor, num_labels: int) -> Tensor:
+    """Returns a `(N, L)` bool mask of gold labels.
+
+    Args:
+        gold: `(N, P)` gold label indices, padded with -100.
+        num_labels: Number of labels L.
+    """
     mask = torch.zeros(len(gold), num_labels + 1, dtype=torch.bool, device=gold.device)
     return mask.scatter_(1, gold.masked_fill(gold == IGNORE, num_labels), True)[:, :num_labels]

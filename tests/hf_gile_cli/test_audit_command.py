@@ -28,7 +28,6 @@ def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path
         "missing.csv",
         "documents.csv",
         "drift.csv",
-        "audit.html",
         "label_studio.json",
         "label_studio.xml",
     }

@@ -74,7 +74,7 @@ def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
     assert added.stdout == "+ M1  Rats: rats were fed\n"
     assert "1 added, 0 removed, 0 changed" in added.stderr
     assert run("labels", "rename", saved_model, "Iron", "Iron Diet").stdout == "~ Iron  Iron -> Iron Diet\n"
-    assert run("labels", "remove", saved_model, "Infant", "--dry_run").stdout == "- Infant  Infant\n"
+    assert run("labels", "retire", saved_model, "Infant", "--dry_run").stdout == "- Infant  Infant\n"
     assert run("labels", "retire", saved_model, "Infant").stdout == "- Infant  Infant\n"
     model, processor = load(saved_model)
     assert model.label_set.ids == ["Heart Failure", "Milk, Human", "Iron", "Blood", "M1"]
