@@ -4,7 +4,7 @@ from .card import make_card
 from .card_files import read_card_fields, write_card
 from .card_info import CardInfo
 from .folder import save
-from .hub import PlannedFile, Publication, publish, push_folder
+from .hub import PlannedFile, Publication, push_folder
 from .report import Report, make_report
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Report",
     "make_card",
     "make_report",
-    "publish",
     "push_folder",
     "read_card_fields",
     "save",

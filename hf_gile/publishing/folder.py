@@ -30,7 +30,7 @@ def save(
     report: Report | None = None,
     card: Card = None,
 ) -> list[Path]:
-    """Saves a model with all its parts, as `publish` uploads them.
+    """Saves a model with all its parts, as `push_folder` uploads them.
 
     The save is atomic: all files are written first and then moved to their destination, and on an error nothing
     changes. If the process is killed, either nothing has changed, or the model refuses to load until the next save or

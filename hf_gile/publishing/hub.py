@@ -1,30 +1,24 @@
 """Uploads saved models to the Hub in one atomic commit."""
 
 import re
-import shlex
-import shutil
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi, hf_hub_url
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from huggingface_hub.utils.sha import git_hash
 
 from .. import __version__
-from ..label_index import LabelIndex
-from ..models import GileForSequenceClassification, GileProcessor
-from ..models.labels_gile import LABELS_FILE, LabelSet
+from ..models.labels_gile import LABELS_FILE
 from ..models.saving_gile import check_folder, compute_digest
 from ..writing import check_files
-from .card_info import Card, CardInfo
 from .contents import UNKNOWN_REPOSITORY, is_managed, missing_parts, select_files
-from .folder import check_saveable, save
 from .hub_errors import explain_hub_errors
-from .report import Report
 
 Status = Literal["new", "changed", "unchanged", "deleted"]
 
@@ -70,73 +64,6 @@ class Publication:
         return [file for file in self.files if file.status != "unchanged"]
 
 
-def publish(
-    model: GileForSequenceClassification,
-    processor: GileProcessor,
-    label_set: LabelSet | None,
-    repo_id: str,
-    *,
-    report: Report | None = None,
-    card: Card = None,
-    index: bool | LabelIndex = True,
-    private: bool | None = None,
-    revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str | None = None,
-    token: str | bool | None = None,
-    dry_run: bool = False,
-) -> Publication:
-    """Uploads a model to the Hub in one atomic commit: weights, code, processor, labels, index, results and card.
-
-    The model is first saved to a temporary folder. If the upload fails, this folder is not removed, and the error names
-    it for `hf-gile push FOLDER REPO` or `push_folder`.
-
-    Args:
-        model: A `GileForSequenceClassification`. It is not changed.
-        processor: The `GileProcessor` of the model.
-        label_set: As in `save`; None for the labels stored with the model.
-        repo_id: `"user/name"` or `"organisation/name"`; created if missing.
-        report: As in `save`.
-        card: As in `save`.
-        index: As in `save`.
-        private: As in `push_folder`.
-        revision: As in `push_folder`.
-        create_pr: As in `push_folder`.
-        commit_message: As in `push_folder`.
-        token: As in `push_folder`.
-        dry_run: As in `push_folder`.
-
-    Raises:
-        ValueError: As in `save` and `push_folder`.
-        PermissionError: As in `push_folder`.
-        FileNotFoundError: As in `push_folder`.
-        ConnectionError: As in `push_folder`.
-        OSError: As in `push_folder`.
-
-    Example:
-        ```python
-        published = publish(model, processor, None, "user/gile-mesh", private=True, dry_run=True)
-        for file in published.files:
-            print(file.status, file.size, file.path)
-        ```
-    """
-    target = _Target(repo_id, revision, create_pr, private, token)
-    check_saveable(model, label_set, report, card)
-    folder = Path(tempfile.mkdtemp(prefix="hf_gile-"))
-    keep = False
-    try:
-        card = _for_repository(card, repo_id)
-        save(folder, model, processor, label_set, index=index, report=report, card=card)
-        keep = not dry_run
-        hint = f"the model is saved in {folder}: {target.command(folder)}" if keep else ""
-        publication = target.push(folder, commit_message, dry_run, hint)
-        keep = False
-    finally:
-        if not keep:
-            shutil.rmtree(folder)
-    return publication
-
-
 def push_folder(
     folder: str | PathLike[str],
     repo_id: str,
@@ -178,6 +105,37 @@ def push_folder(
         OSError: If the branch was changed meanwhile, or the Hub refused the files.
     """
     folder = Path(folder)
+    _check_model(folder)
+    _check_target(repo_id, revision, token)
+    files, left_out = select_files(folder)
+    api = HfApi(token=token)
+    with explain_hub_errors(repo_id), tempfile.TemporaryDirectory() as scratch:
+        _name_repository(files, repo_id, Path(scratch))
+        head = _find_head(api, repo_id, revision, private)
+        is_new = head is None
+        if is_new and not dry_run:
+            head = _create(api, repo_id, revision, private)
+        plan = _plan(files, {} if head is None else _list_files(api, repo_id, head))
+        publication = Publication(f"{api.endpoint}/{repo_id}", None, None, plan, left_out, is_new)
+        if head is None or dry_run:
+            return publication
+        if revision is not None and not revision.startswith("refs/") and not create_pr:
+            api.create_branch(repo_id, branch=revision, revision=head, exist_ok=True)
+        if not publication.changes:
+            return publication
+        # Not upload_folder, which may split a commit into several.
+        info = api.create_commit(
+            repo_id,
+            _operations(files, plan),
+            commit_message=commit_message or _describe(folder),
+            revision=revision,
+            create_pr=create_pr,
+            parent_commit=head,
+        )
+        return replace(publication, commit=info.oid, pull_request=info.pr_url)
+
+
+def _check_model(folder: Path) -> None:
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: pass the folder of a saved model")
     check_folder(folder)
@@ -185,139 +143,70 @@ def push_folder(
     if missing:
         raise ValueError(f"{folder} is not a complete saved GILE model: it lacks {'; '.join(missing)}")
     check_files(folder)
-    return _Target(repo_id, revision, create_pr, private, token).push(folder, commit_message, dry_run)
 
 
-def _for_repository(card: Card, repo_id: str) -> Card:
-    """Adds the repository to the information about a model; an existing card is not changed."""
-    if card is not None and not isinstance(card, CardInfo):
-        return card
-    card = CardInfo() if card is None else card
-    return card if card.repo_id else replace(card, repo_id=repo_id)
+def _check_target(repo_id: str, revision: str | None, token: str | bool | None) -> None:
+    """Checks what the Hub would refuse without advice, before any request."""
+    if not isinstance(repo_id, str) or repo_id.count("/") != 1:
+        raise ValueError(f"repo_id must be 'user/name' or 'organisation/name', got {repo_id!r}")
+    validate_repo_id(repo_id)
+    if revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise ValueError(f"revision {revision} is a commit, which cannot be changed: pass a branch")
+    if isinstance(token, str) and not re.fullmatch(r"[!-~]+", token):
+        # The HTTP library would report it too, but show the token.
+        raise ValueError("token must not contain spaces or line breaks: pass the token alone")
 
 
-@dataclass(frozen=True)
-class _Target:
-    """A branch of a repository to push to."""
-
-    repo_id: str
-    revision: str | None
-    create_pr: bool
-    private: bool | None
-    token: str | bool | None = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.repo_id, str) or self.repo_id.count("/") != 1:
-            raise ValueError(f"repo_id must be 'user/name' or 'organisation/name', got {self.repo_id!r}")
-        hf_hub_url(self.repo_id, "README.md")  # raises an error for an invalid name
-        if self.revision is not None and re.fullmatch(r"[0-9a-f]{40}", self.revision):
-            raise ValueError(f"revision {self.revision} is a commit, which cannot be changed: pass a branch")
-        if isinstance(self.token, str) and not re.fullmatch(r"[!-~]+", self.token):
-            # The HTTP library would report it too, but show the token.
-            raise ValueError("token must not contain spaces or line breaks: pass the token alone")
-
-    @property
-    def api(self) -> HfApi:
-        return HfApi(token=self.token)
-
-    def command(self, folder: Path) -> str:
-        """Returns the shell command that pushes a folder to this target."""
-        words = ["hf-gile", "push", str(folder), self.repo_id]
-        if self.private is not None:
-            words.append("--private" if self.private else "--public")
-        if self.revision is not None:
-            words += ["--revision", self.revision]
-        if self.create_pr:
-            words.append("--create-pr")
-        return shlex.join(words)
-
-    def push(self, folder: Path, message: str | None, dry_run: bool, hint: str = "") -> Publication:
-        files, left_out = select_files(folder)
-        if message is None:
-            labels = (folder / LABELS_FILE).read_bytes().count(b"\n")
-            message = f"GILE model with {labels:,} labels, by hf_gile {__version__}"
-        url = f"{self.api.endpoint}/{self.repo_id}"
-        commit = pull_request = None
-        with explain_hub_errors(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
-            _name_repository(files, self.repo_id, Path(scratch))
-            head = self._find_head()
-            is_new = head is None
-            if is_new and not dry_run:
-                self.api.create_repo(self.repo_id, private=self.private, exist_ok=True)
-                head = self._find_head()
-                if head is None:
-                    raise FileNotFoundError(
-                        f"repository {self.repo_id} exists, but is not visible with this token: use another token or "
-                        "another name"
-                    )
-            plan = _plan(files, self._list_files(head))
-            if head is not None and not dry_run:
-                self._create_branch(head)
-                if any(file.status != "unchanged" for file in plan):
-                    info = self._commit(head, files, plan, message)
-                    commit = info.oid
-                    pull_request = info.pr_url
-        return Publication(url, commit, pull_request, plan, left_out, is_new)
-
-    def _find_head(self) -> str | None:
-        """Returns the commit of the branch, or its starting point; None if no repository is visible."""
-        try:
-            info = self.api.model_info(self.repo_id)
-        except HfHubHTTPError as error:
-            # Without a token, the Hub gives the same answer for private and missing repositories.
-            is_hidden = error.response.status_code == 401 and "Invalid credentials" not in str(error.server_message)
-            if isinstance(error, RepositoryNotFoundError) or is_hidden:
-                return None
-            raise
-        if self.private is not None and bool(info.private) != self.private:
-            actual = "private" if info.private else "public"
-            requested = "private" if self.private else "public"
-            raise ValueError(
-                f"{self.repo_id} exists and is {actual}, not {requested} as requested: change its settings on the Hub, "
-                "or do not set the visibility (private=None, or without --private and --public)"
-            )
-        if self.revision is None:
-            return str(info.sha)
-        if self.revision.startswith("refs/"):
-            return str(self.api.model_info(self.repo_id, revision=self.revision).sha)
-        refs = self.api.list_repo_refs(self.repo_id)
-        if any(tag.name == self.revision for tag in refs.tags):
-            raise ValueError(
-                f"revision {self.revision!r} is a tag of {self.repo_id}, which cannot be changed: pass a branch"
-            )
-        heads = {branch.name: branch.target_commit for branch in refs.branches}
-        return heads.get(self.revision, str(info.sha))
-
-    def _create_branch(self, head: str) -> None:
-        """Creates the branch if it is missing, but not as the target of a pull request."""
-        if self.revision is not None and not self.revision.startswith("refs/") and not self.create_pr:
-            self.api.create_branch(self.repo_id, branch=self.revision, revision=head, exist_ok=True)
-
-    def _list_files(self, head: str | None) -> dict[str, RepoFile]:
-        if head is None:
-            return {}
-        tree = self.api.list_repo_tree(self.repo_id, recursive=True, revision=head)
-        files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-        if ".gitignore" in files:
-            raise ValueError(f"{self.repo_id} has a .gitignore, so the Hub may leave out files: delete it there")
-        return files
-
-    def _commit(self, head: str, files: dict[str, Path], plan: list[PlannedFile], message: str) -> CommitInfo:
-        operations: list[CommitOperationAdd | CommitOperationDelete] = []
-        for file in plan:
-            if file.status == "deleted":
-                operations.append(CommitOperationDelete(file.path))
-            elif file.status != "unchanged":
-                operations.append(CommitOperationAdd(file.path, files[file.path]))
-        # Not upload_folder, which may split a commit into several.
-        return self.api.create_commit(
-            self.repo_id,
-            operations,
-            commit_message=message,
-            revision=self.revision,
-            create_pr=self.create_pr,
-            parent_commit=head,
+def _find_head(api: HfApi, repo_id: str, revision: str | None, private: bool | None) -> str | None:
+    """Returns the commit of the branch, or its starting point; None if no repository is visible."""
+    try:
+        info = api.model_info(repo_id)
+    except HfHubHTTPError as error:
+        # Without a token, the Hub gives the same answer for private and missing repositories.
+        is_hidden = error.response.status_code == 401 and "Invalid credentials" not in str(error.server_message)
+        if isinstance(error, RepositoryNotFoundError) or is_hidden:
+            return None
+        raise
+    if private is not None and bool(info.private) != private:
+        kinds = {True: "private", False: "public"}
+        raise ValueError(
+            f"{repo_id} exists and is {kinds[not private]}, not {kinds[private]} as requested: change its settings on "
+            "the Hub, or do not set the visibility (private=None, or without --private and --public)"
         )
+    if revision is None:
+        return str(info.sha)
+    if revision.startswith("refs/"):
+        return str(api.model_info(repo_id, revision=revision).sha)
+    refs = api.list_repo_refs(repo_id)
+    if any(tag.name == revision for tag in refs.tags):
+        raise ValueError(f"revision {revision!r} is a tag of {repo_id}, which cannot be changed: pass a branch")
+    heads = {branch.name: branch.target_commit for branch in refs.branches}
+    return heads.get(revision, str(info.sha))
+
+
+def _create(api: HfApi, repo_id: str, revision: str | None, private: bool | None) -> str:
+    """Creates a repository; returns its first commit."""
+    api.create_repo(repo_id, private=private, exist_ok=True)
+    head = _find_head(api, repo_id, revision, private)
+    if head is None:
+        raise FileNotFoundError(
+            f"repository {repo_id} exists, but is not visible with this token: use another token, or another name"
+        )
+    return head
+
+
+def _list_files(api: HfApi, repo_id: str, revision: str) -> dict[str, RepoFile]:
+    tree = api.list_repo_tree(repo_id, recursive=True, revision=revision)
+    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+    if ".gitignore" in files:
+        raise ValueError(f"{repo_id} has a .gitignore, so the Hub may leave out files: delete it there")
+    return files
+
+
+def _describe(folder: Path) -> str:
+    """Returns the default commit message."""
+    labels = (folder / LABELS_FILE).read_bytes().count(b"\n")
+    return f"GILE model with {labels:,} labels, by hf_gile {__version__}"
 
 
 def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> None:
@@ -357,3 +246,16 @@ def _is_same(file: Path, remote: RepoFile) -> bool:
     if remote.lfs is None:
         return git_hash(file.read_bytes()) == remote.blob_id
     return compute_digest(file) == remote.lfs.sha256
+
+
+def _operations(files: dict[str, Path], plan: list[PlannedFile]) -> list[CommitOperationAdd | CommitOperationDelete]:
+    operations: list[CommitOperationAdd | CommitOperationDelete] = []
+    for file in plan:
+        if file.status == "deleted":
+            operations.append(CommitOperationDelete(file.path))
+        elif file.status != "unchanged":
+            operations.append(CommitOperationAdd(file.path, files[file.path]))
+    return operations
+
+
+__all__ = ["PlannedFile", "Publication", "push_folder"]

@@ -8,9 +8,6 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, Revisio
 
 from ..masking import masked
 
-# Errors of this package, and of local files.
-_LOCAL_ERRORS = (FileNotFoundError, PermissionError, ValueError)
-
 _CONFLICT = OSError, "somebody else has pushed to {repo_id} meanwhile{response}: review the changes and push again"
 _REFUSALS: dict[int, tuple[type[Exception], str]] = {
     401: (
@@ -34,33 +31,27 @@ _REFUSALS: dict[int, tuple[type[Exception], str]] = {
 
 
 @contextmanager
-def explain_hub_errors(repo_id: str, hint: str = "") -> Iterator[None]:
+def explain_hub_errors(repo_id: str) -> Iterator[None]:
     """Converts errors of the Hub and of the connection to a sentence, with the original error as the cause.
 
     Args:
         repo_id: The requested repository.
-        hint: Additional advice, such as the location of the files.
 
     Raises:
         PermissionError: If the token is missing, invalid or lacks permission.
         FileNotFoundError: If the repository or branch does not exist or is not visible with this token.
         ConnectionError: If the Hub cannot be reached, is not available or limits the rate; or in offline mode.
         OSError: If the branch was changed meanwhile, or the Hub refused the request for another reason.
-        ValueError: If raised in the context; the hint is added.
     """
-    suffix = f"; {hint}" if hint else ""
     try:
         yield
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(f"interrupted{suffix}") from error
-    except _LOCAL_ERRORS as error:
-        kind = next(local for local in _LOCAL_ERRORS if isinstance(error, local))
-        raise kind(f"{error}{suffix}") from error
+    except (FileNotFoundError, PermissionError, ValueError):  # of this package, and of local files
+        raise
     except Exception as error:
         # Errors in uploads of large files are wrapped, with the actual error as the cause.
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ is not None else error
-        category, sentence = _explain(cause, repo_id)
-        raise category(masked(f"{sentence}{suffix}")) from error
+        kind, sentence = _explain(cause, repo_id)
+        raise kind(masked(sentence)) from error
 
 
 def _explain(error: BaseException, repo_id: str) -> tuple[type[Exception], str]:

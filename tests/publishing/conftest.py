@@ -7,7 +7,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import close_session
 from loopback_hub import LoopbackHub, Token, serve
 
-from hf_gile.publishing import save
+from hf_gile.publishing import push_folder, save
 
 TOKENS = {
     "hf_ada": Token("ada", organisations=("engines",)),
@@ -31,6 +31,18 @@ def hub(monkeypatch):
         yield hub
         close_session()
         assert hub.unknown == []
+
+
+@pytest.fixture
+def publish(tmp_path):
+    """Saves a model, and uploads it."""
+
+    def run(model, processor, label_set, repo_id, card="# A model\n", **options):
+        folder = tmp_path / "published"
+        save(folder, model, processor, label_set, card=card)
+        return push_folder(folder, repo_id, **options)
+
+    return run
 
 
 @pytest.fixture

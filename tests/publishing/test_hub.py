@@ -1,25 +1,17 @@
 """Uploads to the Hub in a single commit, and their errors."""
 
-import shutil
 import traceback
 
 import pytest
 from huggingface_hub import constants
 from loopback_hub import Fault
 
-from hf_gile import LabelIndex, LabelSet
-from hf_gile.publishing import PlannedFile, publish, push_folder
+from hf_gile.publishing import PlannedFile, push_folder
 
 # huggingface_hub sends files by a deprecated option of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
 
 REPO = "ada/gile"
-
-
-def kept_folder(error):
-    """Returns the folder with the saved model, which an error of `publish` names."""
-    words = str(error.value).split("the model is saved in ")[1]
-    return words.split(":")[0]
 
 
 def statuses(publication):
@@ -46,18 +38,6 @@ def test_all_files_of_a_folder_are_uploaded_in_a_single_commit(hub, make_saved):
     assert published.changes == published.files
 
 
-def test_publishing_a_model_removes_its_temporary_folder(hub, make_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model, processor = make_model()
-    published = publish(model, processor, LabelSet.from_names(["Iron"]), REPO, card="# Iron", commit_message="Iron")
-    repository = hub.repositories[REPO]
-    assert repository.history() == ["Iron", "initial commit"]
-    assert repository.files()["README.md"] == b"# Iron"
-    assert repository.files()["labels.jsonl"] == b'{"id": "Iron", "name": "Iron"}\n'
-    assert published.commit == repository.branches["main"]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_uploading_writes_the_repository_name_into_the_card(hub, make_saved):
     folder = make_saved(card='# A model\n\npipeline(model="path/to/this/model")\n')
     before = (folder / "README.md").read_bytes()
@@ -75,11 +55,11 @@ def test_a_card_that_is_not_utf_8_is_named(hub, make_saved):
     assert hub.requests == []
 
 
-def test_an_unchanged_model_makes_no_commit(hub, make_model):
+def test_an_unchanged_model_makes_no_commit(hub, make_model, publish):
     model, processor = make_model()
-    publish(model, processor, None, REPO)
+    publish(model, processor, None, REPO, card=None)
     assert f'model="{REPO}"' in hub.repositories[REPO].files()["README.md"].decode()
-    repeated = publish(model, processor, None, REPO)
+    repeated = publish(model, processor, None, REPO, card=None)
     assert repeated.commit is None
     assert repeated.changes == []
     assert len(hub.repositories[REPO].history()) == 2
@@ -114,8 +94,7 @@ def test_a_new_version_deletes_only_files_of_the_old_version(hub, make_saved, ma
     assert len(hub.repositories[REPO].history()) == 6
 
 
-def test_dry_runs_only_report_planned_changes(hub, make_saved, make_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_dry_runs_only_report_planned_changes(hub, make_saved):
     folder = make_saved()
     first = push_folder(folder, REPO, dry_run=True)
     assert set(statuses(first).values()) == {"new"}
@@ -131,10 +110,6 @@ def test_dry_runs_only_report_planned_changes(hub, make_saved, make_model, tmp_p
     assert second.commit is None
     assert second.is_new is False
     assert all(request.startswith("GET ") for request in hub.requests[before:])
-    model, processor = make_model()
-    third = publish(model, processor, None, REPO, card="# A model\n", dry_run=True)
-    assert third.changes == [PlannedFile("results.json", 2, "deleted")]
-    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
 def test_a_dry_run_needs_no_token(hub, make_saved, monkeypatch):
@@ -302,26 +277,20 @@ def test_a_concurrent_push_is_not_overwritten(hub, make_saved):
     ],
     ids=lambda value: f"{value.request} {value.status or 'cut'}" if isinstance(value, Fault) else "",
 )
-def test_a_failed_push_changes_nothing_and_can_be_repeated(
-    hub, make_model, tmp_path, monkeypatch, fault, kind, message
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model, processor = make_model()
+def test_a_failed_push_changes_nothing_and_can_be_repeated(hub, make_saved, fault, kind, message):
+    folder = make_saved()
     repository = hub.create(REPO, files={"notes.md": b"mine"})
     before = repository.branches["main"]
     hub.faults = [fault]
     with pytest.raises(kind, match=message) as error:
-        publish(model, processor, None, REPO, card="# A model")
+        push_folder(folder, REPO)
     assert error.value.__cause__ is not None
     assert repository.branches == {"main": before}
     hub.faults = []
-    folder = kept_folder(error)
-    assert f"hf-gile push {folder} {REPO}" in str(error.value)
     published = push_folder(folder, REPO)
     assert published.commit == repository.branches["main"]
     assert repository.commits[published.commit].parent == before
     assert repository.files()["notes.md"] == b"mine"
-    shutil.rmtree(folder)
 
 
 def test_temporary_failures_are_retried(hub, make_saved):
@@ -383,27 +352,3 @@ def test_only_a_branch_can_be_pushed_to(hub, make_saved):
     with pytest.raises(FileNotFoundError, match="or this branch of it, does not exist"):
         push_folder(folder, REPO, revision="next", create_pr=True)
     assert repository.branches.keys() == {"main"}
-
-
-def test_a_model_that_cannot_be_saved_leaves_no_files(hub, make_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model, processor = make_model()
-    with pytest.raises(ValueError, match="GileModel does not store"):
-        publish(model.gile, processor, None, REPO)
-    with pytest.raises(ValueError, match="computed by another model"):
-        publish(model, processor, None, REPO, card="", index=LabelIndex.build(make_model(joint_size=3)[0]))
-    assert list(tmp_path.iterdir()) == []
-    assert hub.requests == []
-
-
-def test_an_interrupted_push_names_the_folder_of_the_model(hub, make_model, monkeypatch):
-    def interrupt(hub):
-        raise KeyboardInterrupt
-
-    model, processor = make_model()
-    monkeypatch.setattr("huggingface_hub.HfApi.create_commit", lambda *args, **options: interrupt(hub))
-    with pytest.raises(KeyboardInterrupt, match="interrupted; the model is saved in") as error:
-        publish(model, processor, None, REPO, card="", private=True, revision="next", create_pr=False)
-    folder = kept_folder(error)
-    assert str(error.value).endswith(f": hf-gile push {folder} {REPO} --private --revision next")
-    shutil.rmtree(folder)

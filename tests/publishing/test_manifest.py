@@ -7,7 +7,6 @@ from transformers.utils import hub as transformers_hub
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.models.saving_gile import MANIFESTS, find_problem, read_manifest
-from hf_gile.publishing import publish
 
 # huggingface_hub sends files by a deprecated option of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
@@ -91,7 +90,7 @@ def test_the_hub_has_the_manifests_of_both_parts(hub, load, make_model, tmp_path
         GileProcessor.from_pretrained(REPO, trust_remote_code=False, **options)
 
 
-def test_a_published_model_has_a_manifest(hub, load, make_model, tmp_path):
+def test_a_published_model_has_a_manifest(hub, load, make_model, publish, tmp_path):
     model, processor = make_model()
     publish(model, processor, None, REPO)
     assert manifest_of(hub, tmp_path / "parts").keys() == {"model", "processor"}

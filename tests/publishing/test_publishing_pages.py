@@ -28,8 +28,9 @@ def names(make_model):
 
 
 @pytest.mark.parametrize("is_dry", [True, False], ids=["dry run", "published"])
-def test_the_publishing_example_runs(is_dry, names, hub):
-    (code,) = re.findall(r"```python\n((?:(?!```).)*?publish\((?:(?!```).)*?)```", PAGE, re.DOTALL)
+def test_the_publishing_example_runs(is_dry, names, hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n((?:(?!```).)*?push_folder\((?:(?!```).)*?)```", PAGE, re.DOTALL)
     assert "dry_run=True" in code
     code = code.replace("user/gile-notes", "ada/gile-notes")
     code = code if is_dry else code.replace("dry_run=True", "private=True")

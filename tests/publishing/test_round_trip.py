@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import pipeline
 
 from hf_gile import Label, LabelIndex
-from hf_gile.publishing import publish, push_folder
+from hf_gile.publishing import push_folder
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
@@ -72,7 +72,7 @@ def scores_of(model, processor):
 
 
 @pytest.mark.slow
-def test_scores_are_the_same_from_every_revision_on_the_hub(hub, tmp_path, make_model, save_text_encoder):
+def test_scores_are_the_same_from_every_revision_on_the_hub(hub, publish, tmp_path, make_model, save_text_encoder):
     first, processor = make_model("han")
     published = publish(first, processor, None, "ada/gile")
     # Loaded by commit, since main changes; then a branch with an additional label.
