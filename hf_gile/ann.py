@@ -35,11 +35,14 @@ _SAMPLES_PER_LIST = 40
 _FEWEST = 32
 _CHUNK = 1 << 16
 # By default, x' has enough dimensions for this share of the trace of C, at least _SIZE.
-_SHARE, _SIZE = 0.95, 64
+_SHARE = 0.95
+_SIZE = 64
 # faiss reads 8-bit codes many times faster if their size is a multiple of this, so x' is padded with zeros.
 _MULTIPLE = 16
 # By default, enough lists are read for this recall@10 on some documents of the sample, unless more lists hardly help.
-_RECALL, _LEAST_GAIN, _TRIALS = 0.95, 0.01, 256
+_RECALL = 0.95
+_LEAST_GAIN = 0.01
+_TRIALS = 256
 # Documents searched together: each needs the scores of all lists.
 _DOCUMENTS = 1 << 12
 
@@ -118,7 +121,8 @@ class ApproximateSearch:
         is_used = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
         if not bool(is_used.any()):
             raise ValueError("text_codes are all zero: encode documents with project_texts to build a search")
-        eigenvectors, scale = eigenvectors[:, -size:][:, is_used], eigenvalues[-size:][is_used].sqrt()
+        eigenvectors = eigenvectors[:, -size:][:, is_used]
+        scale = eigenvalues[-size:][is_used].sqrt()
         padding = (0, -eigenvectors.shape[1] % _MULTIPLE)
         into_label, into_text = (pad((eigenvectors * power).float(), padding) for power in (scale, 1 / scale))
 
@@ -131,7 +135,9 @@ class ApproximateSearch:
             faiss.METRIC_INNER_PRODUCT,
         )
         # Centres are means, not directions. The minimum avoids a warning for very few labels.
-        lists.cp.spherical, lists.cp.min_points_per_centroid, lists.cp.niter = False, 1, 10
+        lists.cp.spherical = False
+        lists.cp.min_points_per_centroid = 1
+        lists.cp.niter = 10
         generator = torch.Generator().manual_seed(0)
         chosen = torch.randperm(len(index), generator=generator)[: num_lists * _SAMPLES_PER_LIST].sort().values
         lists.train(_product(index.codes[chosen.to(index.codes.device)], into_label).numpy())
@@ -155,10 +161,12 @@ class ApproximateSearch:
             hits = ((scores >= least) & (columns >= 0)).sum(1)  # may exceed ten, because of equal scores
             return hits.clamp(max=best.shape[1]).double().mean().item() / best.shape[1]
 
-        current, before = recall(), -1.0
+        current = recall()
+        before = -1.0
         while current < _RECALL and current >= before + _LEAST_GAIN and self.probes < self.num_lists:
             self.probes *= 2
-            current, before = recall(), current
+            before = current
+            current = recall()
         if current < before + _LEAST_GAIN:
             self.probes //= 2
 

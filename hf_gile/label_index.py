@@ -182,7 +182,8 @@ class LabelIndex:
         if not hasattr(batch_size, "__index__") or getattr(batch_size, "ndim", False) or batch_size < 1:
             raise ValueError(f"batch_size must be a whole number, at least 1, got {batch_size!r}")
         _check_dtype(dtype)
-        model, gile = unwrapped(model), get_towers(model)
+        gile = get_towers(model)
+        model = unwrapped(model)
         language = check_language(gile.config, language)
         label_language = label_language or language
         was_training = model.training
@@ -196,7 +197,8 @@ class LabelIndex:
                     codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
                 build = getattr(model, "build_postings", lambda labels, _: gile.postings(labels))
                 postings = build(label_set, label_language)
-            bias, model_hash = get_bias(gile, language), fingerprint(gile)
+            bias = get_bias(gile, language)
+            model_hash = fingerprint(gile)
             index = cls(label_set, codes, bias, language, model_hash, label_language, postings)
         finally:
             if was_training:
@@ -258,7 +260,8 @@ class LabelIndex:
 
     def _bias(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Any:
         """Returns the `Bias` of the scores of documents."""
-        postings, ids = self.postings, lexical_ids
+        postings = self.postings
+        ids = lexical_ids
         if postings is None:
             return self.bias
         if ids is None or len(ids) != len(text_codes):
@@ -284,7 +287,8 @@ class LabelIndex:
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # for equal scores, the lower index comes first
-        answers, size = [], _CANDIDATES // columns.shape[1]
+        answers = []
+        size = _CANDIDATES // columns.shape[1]
         if callable(bias):  # it computes the biases of all labels
             size = min(size, SCORES_AT_ONCE // len(self))
         for rows in torch.arange(len(columns), device=columns.device).split(max(1, size)):
@@ -588,7 +592,9 @@ def _expand_features(postings: Postings) -> Tensor:
 
 def _checked(postings: Postings, labels: int) -> Postings:
     """Checks that all indices in postings are in range."""
-    entries, texts, starts = len(postings.texts), len(postings.labels), postings.starts
+    entries = len(postings.texts)
+    texts = len(postings.labels)
+    starts = postings.starts
     limits = [(postings.features, 1 << 31), (postings.texts, texts), (postings.labels, labels)]
     checks = [
         len(postings.values) == entries,
@@ -610,7 +616,8 @@ def leads_out(file: Path, folder: Path) -> bool:
         file: The file.
         folder: Folder of the model.
     """
-    folder, file = folder.resolve(), file.resolve()
+    folder = folder.resolve()
+    file = file.resolve()
     blobs = [parent.parent / "blobs" for parent in folder.parents if parent.name == "snapshots"]
     return not any(file.is_relative_to(home) for home in (folder, *blobs))
 

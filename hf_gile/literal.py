@@ -35,7 +35,8 @@ def literal_scores(
         weight, bias = select_module(layer.classifier, language)()
         return text_embeds @ weight.T + bias
     assert label_embeds is not None
-    text, label = layer.split_parts(text_embeds), layer.split_parts(label_embeds, label_rows)
+    text = layer.split_parts(text_embeds)
+    label = layer.split_parts(label_embeds, label_rows)
     scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + layer.bias(language)
     zeros = torch.zeros_like(label["vector"][:, :1])
     columns = {name: (zeros + layer.weights(name, label)).T for name in TERMS}  # (1, L)

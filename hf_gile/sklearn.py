@@ -103,7 +103,9 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         """Declares that inputs are texts."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.string = False, True, True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.string = True
         tags.classifier_tags.multi_label = True
         return tags
 
@@ -140,7 +142,8 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             study = Study(settings, args, TextTask(parts, labels))
             experiment = study.experiment(settings.units[0])
             study.train(settings.units[0], experiment)
-        self.model_, self.processor_ = experiment.model.cpu().eval(), experiment.processor
+        self.model_ = experiment.model.cpu().eval()
+        self.processor_ = experiment.processor
         # Columns keep the order of `known`, as indicator matrices need.
         ordered = [self.model_.label_set[labels.column(label_id)] for label_id in known]
         self.model_.set_labels(LabelSet(ordered), self.processor_)
@@ -165,13 +168,16 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             classes: list[Any] = names
             self._form = "sparse" if issparse(y) else "table"
         elif table is not None and _see_cells(table).form == "plain":
-            classes, gold, self._form = np.unique(table).tolist(), [[str(label)] for label in table.tolist()], "single"
+            classes = np.unique(table).tolist()
+            gold = [[str(label)] for label in table.tolist()]
+            self._form = "single"
             if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
                 raise ValueError(f"y has only one class, {classes}: at least two classes are needed")
         else:
             cells = list(y)
             column = _see_cells(cells)
-            gold, self._form = [column.read({"y": _as_list(cell)}) for cell in cells], "lists"
+            gold = [column.read({"y": _as_list(cell)}) for cell in cells]
+            self._form = "lists"
             classes = sorted(set(chain.from_iterable(gold)))
         if isinstance(self.labels, LabelSet):
             for label in classes:
@@ -227,7 +233,8 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
     def _logits(self, X: Sequence[str]) -> torch.Tensor:
         """Computes `(N, L)` calibrated logits."""
         check_is_fitted(self)
-        texts, model = _check_texts(X), self.model_
+        texts = _check_texts(X)
+        model = self.model_
         batches = (texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
         logits = [model(**self.processor_(text=list(batch), return_tensors="pt")).logits for batch in batches]
         return calibrated(torch.cat(logits), model.stored_labels.seen(), model.config.calibration)
@@ -361,10 +368,12 @@ def _select_validation(gold: Sequence[Sequence[str]], share: float, seed: int) -
     if not 0 < share < 1:
         raise ValueError(f"validation must be a fraction between 0 and 1, got {share}")
     remaining = Counter(chain.from_iterable(gold))
-    selected, missing = np.zeros(len(gold), bool), max(1, round(share * len(gold)))
+    selected = np.zeros(len(gold), bool)
+    missing = max(1, round(share * len(gold)))
     for row in np.random.default_rng(seed).permutation(len(gold)):
         if missing and all(remaining[label_id] > 1 for label_id in gold[row]):
-            selected[row], missing = True, missing - 1
+            selected[row] = True
+            missing -= 1
             remaining.subtract(gold[row])
     if not any(gold[row] for row in np.flatnonzero(selected).tolist()):
         raise ValueError(f"{len(gold)} documents are too few for a validation part: no label has two documents")

@@ -6,7 +6,9 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
+PAD = "[PAD]"
+UNK = "[UNK]"
+NUM = "NUM"
 
 # A standalone number. Numbers in names (interleukin-2, HLA-A1, 1976-1980) are kept because they are meaningful.
 _NUMBER = r"(?<![\w\-.,])[+-]?\d+(?:[.,]\d+)*%?(?![\w\-]|[.,]\d)"

@@ -130,7 +130,9 @@ def _complete(folder: Path) -> bool:
         return False
     try:
         record = json.loads(_record(folder).read_bytes())
-        staging, files, stale = folder / record["staging"], record["files"], record["stale"]
+        staging = folder / record["staging"]
+        files = record["files"]
+        stale = record["stale"]
     except (LookupError, RecursionError, TypeError, ValueError):
         raise ValueError(f"{_record(folder)}, the record of an interrupted save, is damaged: remove it") from None
     if not _is_folder(staging):

@@ -49,7 +49,7 @@ def index(options: Index) -> None:
 
     from .saved_model import load, note_unknown_labels
 
-    labels = options.read(options.label_file) if options.label_file else None
+    labels = options.read(options.label_file)
     loaded, processor = load(options.model, options.revision, options.device)
     if labels is not None:
         note_unknown_labels(loaded, processor, labels, options.language)

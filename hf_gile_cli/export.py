@@ -123,7 +123,7 @@ def vectors(options: Vectors) -> None:
 
     from .saved_model import load
 
-    labels = options.read(options.label_file) if options.label_file else None
+    labels = options.read(options.label_file)
     loaded, processor = load(options.model, options.revision, "cpu")
     _check_words(loaded, options.without_words)
     label_index = LabelIndex.build(loaded, processor, labels)

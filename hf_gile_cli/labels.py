@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import (
-    Json,
-    LabelColumns,
-    LabelSynonyms,
-    OnError,
-    Revision,
-    check_on_error,
-)
+from .options import DryRun, Json, LabelColumns, LabelSynonyms, OnError, Revision, check_on_error
 from .running import add_command, counted, new_group, note, visible, write_json
 from .saved_model import is_hub_name
 
@@ -26,7 +19,6 @@ if TYPE_CHECKING:
 Target = Annotated[
     str, typer.Argument(metavar="MODEL_OR_FILE", help="The folder of a saved model, or a label file (.jsonl, .csv).")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 
 _MAX_WIDTH = 60
 
@@ -206,7 +198,8 @@ def import_(options: Import) -> None:
     from hf_gile import LabelSet
     from hf_gile.data import ReadReport
 
-    target, source = options.target, options.source
+    target = options.target
+    source = options.source
     report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
     imported = options.read(source, synonyms=options.label_synonyms or [], report=report)
     if not (report.left_out or report.notes):

@@ -13,6 +13,7 @@ import typer
 from .options import (
     BatchSize,
     Device,
+    DryRun,
     IdColumn,
     Language,
     Layout,
@@ -141,7 +142,8 @@ class Documents(Layout):
         from hf_gile.data.label_columns import separator_hint
         from hf_gile.data.table_source import describe_near_forms
 
-        model, action = self.model, self.on_unknown_label
+        model = self.model
+        action = self.on_unknown_label
         if action not in ("raise", "drop"):
             raise typer.BadParameter(f"must be raise or drop, got {action!r}", param_hint="--on-unknown-label")
         if label_set is None:
@@ -247,7 +249,7 @@ class Calibration(Documents):
             help="Objective of the thresholds; recall@0.8 guarantees an expected recall of 0.8.",
         ),
     ] = "micro_f1"
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the metrics without writing anything.")] = False
+    dry_run: DryRun = False
 
 
 def calibrate(options: Calibration) -> None:

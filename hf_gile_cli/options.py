@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from hf_gile.data.sniffing import Requested
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model: a folder or a name on the Hub.")]
+ModelOrGeneral = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL]",
+        show_default=False,
+        help="A saved model: a folder or a name on the Hub; `general`, the default, needs no training.",
+    ),
+]
 Revision = Annotated[str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a model on the Hub.")]
 Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="Device, such as cpu or cuda:1.  [default: a GPU if available]")
@@ -22,6 +30,7 @@ TextColumns = Annotated[
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column with the ids.")]
 OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do with malformed lines.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row, instead of a table.")]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of texts scored together.")]
 
@@ -93,16 +102,18 @@ class LabelColumns(Layout):
     label_description: LabelDescription = None
     label_language: LabelLanguage = None
 
-    def read(self, path: str, **options: Any) -> Any:
+    def read(self, path: str | None, **options: Any) -> Any:
         """Reads labels, and notes what was left out or read otherwise than expected.
 
         Args:
-            path: The label file.
+            path: The label file, if any.
             options: Further arguments of `read_label_file`.
 
         Returns:
-            A `LabelSet`.
+            A `LabelSet`; None without a file.
         """
+        if path is None:
+            return None
         from hf_gile.data import ReadReport, read_label_file
 
         report = options.setdefault("report", ReadReport())

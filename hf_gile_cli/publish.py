@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Model, Revision
+from .options import DryRun, Json, Model, Revision
 from .running import add_command, counted, note, write_row
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
@@ -70,7 +70,8 @@ def card(options: Card) -> None:
 
     from .saved_model import load
 
-    folder, info = options.folder, options.info
+    folder = options.folder
+    info = options.info
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
     if info is None and (folder / CARD_FILE).is_file():
@@ -102,7 +103,7 @@ def push(
         str | None,
         typer.Option(metavar="TOKEN", help="Access token.  [default: from HF_TOKEN or `hf auth login`]"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without uploading anything.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Upload a saved model to the Hub in one atomic commit.

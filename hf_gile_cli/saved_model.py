@@ -54,7 +54,8 @@ def load(
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"this machine has no device {device!r}: {str(error).splitlines()[0]}") from None
-    folder, device = Path(model), device or ("cuda" if torch.cuda.is_available() else "cpu")
+    folder = Path(model)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if model == GENERAL and not folder.is_dir():
         from hf_gile.training.general import general_scorer
 
@@ -137,7 +138,8 @@ def note_unknown_labels(
         labels: `Label`s. Stored labels with learned weights are not affected.
         language: Language of labels without a language.
     """
-    config, labels = model.config, list(labels)
+    config = model.config
+    labels = list(labels)
     if config.output_layer == "linear" or config.text_config.reads_pretrained:
         return  # does not read labels, or reads subwords
     if len(config.languages) == 1:
@@ -269,7 +271,8 @@ def _update_index(
     renamed = [id for id in after if id in before and before[id].text != after[id].text]
     if any(before[id].description != after[id].description for id in renamed):
         return rebuilt
-    removed, added = [id for id in before if id not in after], [label for label in new if label.id not in before]
+    removed = [id for id in before if id not in after]
+    added = [label for label in new if label.id not in before]
     if len(removed) == len(before):
         return rebuilt
     if removed:

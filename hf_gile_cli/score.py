@@ -21,6 +21,7 @@ from .options import (
     IdColumn,
     LabelColumns,
     Language,
+    ModelOrGeneral,
     OnError,
     Revision,
     TextColumns,
@@ -46,14 +47,7 @@ def add_to(app: typer.Typer) -> None:
 class Scoring(FolderOptions, LabelColumns):
     """Options of `hf-gile score`."""
 
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="[MODEL]",
-            show_default=False,
-            help="A saved model: a folder or a name on the Hub; `general`, the default, needs no training.",
-        ),
-    ] = GENERAL
+    model: ModelOrGeneral = GENERAL
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -135,7 +129,8 @@ class Scoring(FolderOptions, LabelColumns):
 
     def pipeline_options(self) -> dict[str, Any]:
         """Returns the keyword arguments of a pipeline call; None stands for its default."""
-        threshold, top_k = self.threshold, self.top_k
+        threshold = self.threshold
+        top_k = self.top_k
         try:
             min_probability = threshold if threshold in (None, "stored") else float(threshold)
         except ValueError:
@@ -181,8 +176,6 @@ class Scoring(FolderOptions, LabelColumns):
         """Reads the label file, if any."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
             raise typer.BadParameter("pass only one of --label, --label-file and --index")
-        if self.label_file is None:
-            return None
         return self.read(self.label_file, requested=self.requested()._replace(columns=()))
 
     def candidates(
@@ -236,11 +229,13 @@ def _score_into_folder(options: Scoring, output: Path) -> None:
     for name in ("evidence", "parents", "shortlist"):
         if getattr(options, name):
             raise typer.BadParameter("cannot be combined with --output", param_hint=f"--{name}")
-    shard, call = parse_shard(options.shard), options.pipeline_options()
+    shard = parse_shard(options.shard)
+    call = options.pipeline_options()
     model, processor, labels = options.load()
     batching: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
     scorer = GileScorer(model, labels, processor=processor, **batching, **call)
-    text, size = options.text or ["text"], int(options.part_size * (1 << 20))
+    text = options.text or ["text"]
+    size = int(options.part_size * (1 << 20))
     reading = Reading(text, options.id, options.format, options.requested(), options.with_text, size)
     write_folder(output, options.files, scorer, reading, shard, options.workers)
 

@@ -122,7 +122,8 @@ def write_folder(
     from hf_gile.scoring import number_of_workers, score_parts, start_run
 
     run = start_run(output, files, scorer, reading)
-    remaining, totals = run.left(*shard), {"rows": 0, "rejected": 0}
+    remaining = run.left(*shard)
+    totals = {"rows": 0, "rejected": 0}
     scored = score_parts(run, remaining, scorer, number_of_workers(workers, len(remaining)))
     for counts in tqdm(scored, total=len(remaining), unit=" parts", disable=None):
         totals = {name: count + counts[name] for name, count in totals.items()}

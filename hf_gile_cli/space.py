@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, LabelColumns, LabelFile, Revision
+from .options import Device, LabelColumns, LabelFile, ModelOrGeneral, Revision
 from .running import add_command, check_new_folder, note
 from .saved_model import GENERAL, is_hub_name
 
@@ -28,14 +28,7 @@ def add_to(app: typer.Typer) -> None:
 class Space(LabelColumns):
     """Options of `hf-gile space`."""
 
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="[MODEL]",
-            show_default=False,
-            help="A saved model: a folder or a name on the Hub; `general`, the default, needs no training.",
-        ),
-    ] = GENERAL
+    model: ModelOrGeneral = GENERAL
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write a folder for a Space on the Hub instead.")
     ] = None
@@ -69,7 +62,7 @@ def space(options: Space) -> None:
 
     with needs_extra("space", "hf-gile space"):
         gradio = version("gradio")
-    labels = options.read(options.label_file) if options.label_file else None
+    labels = options.read(options.label_file)
     general = options.model == GENERAL and not Path(GENERAL).is_dir()
     title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
     if out is not None and general:

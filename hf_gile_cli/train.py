@@ -128,7 +128,8 @@ def run_recipe(name: str, arguments: list[str]) -> None:
 
     path = resource(f"recipes/train_{name}.py")
     original = sys.argv, sys.path
-    sys.argv, sys.path = [str(path), *arguments], [str(path.parent), *sys.path]
+    sys.argv = [str(path), *arguments]
+    sys.path = [str(path.parent), *sys.path]
     try:
         runpy.run_path(str(path), run_name="__main__")
     except SystemExit as error:  # from argparse, or with an error message

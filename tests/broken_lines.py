@@ -191,8 +191,22 @@ MUTATIONS = [
         "elif new != old:",
         "hf_gile_cli/test_labels_command.py",
     ),
+    Mutation(
+        "hf_gile/publishing/contents.py",
+        "(is_managed(name) or _ADDED.fullmatch(name) or name in code)",
+        "True",
+        "publishing/test_contents.py",
+    ),
+    Mutation(
+        "hf_gile/publishing/contents.py",
+        "    if leads_out(path, folder):",
+        "    if False:",
+        "publishing/test_links.py",
+    ),
 ]
-"""Score formula, masks, losses, search, calibration, pipeline, label set, save, sampling, metrics, readers, command."""
+"""Score formula, masks, losses, search, calibration, pipeline, label set, save, sampling, metrics, readers, command,
+publishing.
+"""
 
 
 def detects(copy: Path, tests: list[str]) -> bool:

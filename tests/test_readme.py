@@ -12,7 +12,7 @@ from hf_gile.training.encoders import FoundEncoder
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "README.md": ("no model", "your model"),
-    "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index", "attention"),
+    "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index"),
     "docs/paper.md": ("family", "published checkpoints"),
     "docs/scale_out.md": ("columns",),
     "docs/shortlist.md": ("shortlist",),
@@ -90,16 +90,6 @@ def test_the_pretrained_encoder_example_runs(tmp_path, monkeypatch, save_text_en
     run("pretrained encoder", names)
     words = names["processor"](["Infants."], return_tensors="pt")
     assert names["model"](**words).logits.shape == (1, 2)
-
-
-def test_the_heat_map_example_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    run("own data", names)
-    run("attention", names)
-    page = Path("runs/attention.html").read_text()
-    assert "Breast Feeding" in page
-    assert "weight" in page
 
 
 def test_the_checkpoint_conversion_example_runs(tmp_path, monkeypatch, shared_data):

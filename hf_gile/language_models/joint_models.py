@@ -216,8 +216,10 @@ class JointOutputMixin:
     def _forward_without_logits(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` to collect hidden states, and computes the loss from them."""
         model: Any = self
-        settings, labels = model.config.joint_output, kwargs.pop("labels")
-        num_items, as_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", None)
+        settings = model.config.joint_output
+        labels = kwargs.pop("labels")
+        num_items = kwargs.pop("num_items_in_batch", None)
+        as_dict = kwargs.pop("return_dict", None)
         seq2seq = model.config.is_encoder_decoder
         if seq2seq and kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
             kwargs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=labels)
@@ -226,7 +228,8 @@ class JointOutputMixin:
             outputs = forward(self, *args, **kwargs, return_dict=True)
         (hidden,) = collected
         if not seq2seq:
-            hidden, labels = hidden[:, :-1], labels[:, 1:]
+            hidden = hidden[:, :-1]
+            labels = labels[:, 1:]
         extra = getattr(model, "final_logits_bias", None)
         loss = head.loss(
             hidden.flatten(0, 1),
@@ -252,7 +255,8 @@ def check_settings(settings: dict[str, Any], config: PreTrainedConfig) -> None:
     fields = {*inspect.signature(replace_output_embeddings).parameters} - {"model"}
     if set(settings) != fields:
         raise ValueError(f"joint_output must have the fields {sorted(fields)}, got {sorted(settings)}")
-    loss, sample = settings["loss"], settings["sample"]
+    loss = settings["loss"]
+    sample = settings["sample"]
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
     if (loss == "sampled") != (sample is not None) or (sample is not None and not 0 < sample <= 1):

@@ -150,7 +150,8 @@ class NmtDecoder(nn.Module):
         """
         keys = self.attention.weight @ memory.mT  # (B, H, S): score(h, s) = h W s, as in "general"
         hidden, cells = ([*part.unbind(1)] for part in state[:, :-1].chunk(2, 1))
-        attentional, outputs = state[:, -1], []
+        attentional = state[:, -1]
+        outputs = []
         for word in embedded.unbind(1):
             top = torch.cat([word, attentional], 1)
             for layer, cell in enumerate(self.cells):
@@ -242,14 +243,16 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
             if input_ids is None:
                 raise ValueError("pass the sentences to translate as input_ids, or encoder_outputs")
             encoder_outputs = self.encoder(input_ids, attention_mask)
-        memory, state = encoder_outputs.last_hidden_state, past_key_values
+        memory = encoder_outputs.last_hidden_state
+        state = past_key_values
         if state is None:
             state = functional.pad(encoder_outputs.state, (0, 0, 0, 1))  # the first attentional state is zero
         padding = memory.new_zeros(memory.shape[:2])
         if attention_mask is not None:
             padding = padding.masked_fill(attention_mask == 0, -torch.inf)
         hidden, state = self.decoder(self.embed_tokens(decoder_input_ids), state, memory, padding)
-        logits, loss = self.lm_head(hidden), None
+        logits = self.lm_head(hidden)
+        loss = None
         if labels is not None and logits.shape[1]:
             total = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
             loss = total / ((labels != -100).sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch)

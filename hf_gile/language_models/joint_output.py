@@ -76,7 +76,8 @@ class OutputStack(nn.Module):
         """Maps `(V, D)` rows to `(V, J)` codes."""
         codes = table
         for number, layer in enumerate(self.layers):
-            previous, codes = codes, layer(codes)
+            previous = codes
+            codes = layer(codes)
             if self.residual and previous.shape == codes.shape:
                 codes = codes + previous
             if self.residual and number and table.shape == codes.shape:
@@ -136,7 +137,8 @@ class JointOutputEmbedding(nn.Module):
             output = OutputStack(size, hidden_size, depth, residual)
         elif form != "tied":
             context = JointProjection(hidden_size, size, tanh=form == "context")
-        self.g_out, self.g_inp = output.to(table), context.to(table)
+        self.g_out = output.to(table)
+        self.g_inp = context.to(table)
         if not projection_bias:
             for module in self.modules():
                 if isinstance(module, JointProjection):
@@ -195,7 +197,8 @@ class JointOutputEmbedding(nn.Module):
 
     def fit_bias(self) -> None:
         """Resizes b to the number of rows of E; new words get the mean of b."""
-        words, bias = self.weight.shape[0], self.bias.data
+        words = self.weight.shape[0]
+        bias = self.bias.data
         if words > len(bias):
             bias = torch.cat([bias, bias.float().mean().to(bias.dtype).expand(words - len(bias))])
         self.bias.data = bias[:words].clone()
@@ -225,14 +228,16 @@ class JointOutputEmbedding(nn.Module):
             ValueError: If `sample` is not above 0 and at most 1.
         """
         mask = labels != IGNORE
-        hidden, labels = hidden[mask], labels[mask]
+        hidden = hidden[mask]
+        labels = labels[mask]
         bias = self.bias if extra_bias is None else self.bias + extra_bias
         codes: Tensor
         if sample is None:
             codes = self.codes()
         else:
             words, labels = self._sample(labels, sample)
-            codes, bias = self.g_out(self.weight[words]), bias[words]
+            codes = self.g_out(self.weight[words])
+            bias = bias[words]
         total = linear_cross_entropy(self.g_inp(hidden), codes, labels, bias)
         return total / (max(1, len(labels)) if num_items is None else num_items)
 

@@ -180,7 +180,8 @@ class CalibrationMetrics(TrainerMetric):
 
     def _count_cells(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
         """Counts cells, probabilities and gold cells per bin: `(3, bins)`."""
-        probabilities, is_gold = probabilities[candidate].double().cpu(), is_gold[candidate].cpu()
+        probabilities = probabilities[candidate].double().cpu()
+        is_gold = is_gold[candidate].cpu()
         positions = (probabilities * self.bins).long().clamp(max=self.bins - 1)
         counts = [torch.bincount(positions, weights, self.bins) for weights in (None, probabilities)]
         return torch.stack([*counts, torch.bincount(positions[is_gold], minlength=self.bins)]).double()

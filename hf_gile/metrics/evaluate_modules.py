@@ -98,7 +98,8 @@ def write_metric(metric: type[_LabelMetric], folder: str | PathLike[str]) -> Pat
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    script, text = folder / f"{folder.name}.py", " ".join(str(metric.__doc__).split())
+    script = folder / f"{folder.name}.py"
+    text = " ".join(str(metric.__doc__).split())
     name = metric.__name__
     script.write_text(f'"""{text}"""\n\nfrom {__name__} import {name}\n\n__all__ = ["{name}"]\n', encoding="utf-8")
     (folder / "requirements.txt").write_text("hf-gile[export]\n", encoding="utf-8")

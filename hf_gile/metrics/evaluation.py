@@ -59,7 +59,8 @@ def evaluate_index(
             not have; there are no documents or no metrics.
     """
     measured = _check_metrics(index, metrics, max_scores)
-    model, gile = unwrapped(model), get_towers(model)
+    gile = get_towers(model)
+    model = unwrapped(model)
     index.check_fits(gile)
     stored = getattr(model, "label_set", None)
     if label_set is None and (stored is None or stored.ids != index.label_set.ids):
@@ -78,7 +79,8 @@ def evaluate_index(
             gold, excluded = _read_gold(batch)
             text_codes, words = encode_texts(index, gile, batch)
             if translation is not None:
-                gold, excluded = translation.gold(gold), translation(excluded) if excluded is not None else None
+                gold = translation.gold(gold)
+                excluded = translation(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
                 rows = slice(start, start + documents)
                 scores = index.scores(text_codes[rows], lexical_ids=None if words is None else words[rows])

@@ -182,7 +182,8 @@ class RankingMetrics:
         for prefix, counted in self.counted.items():
             sums = dict(self.sums[prefix])
             for k in self.top_k if self.gains is not None else ():
-                gain, best = sums.pop(f"gain_at_{k}"), sums.pop(f"best_gain_at_{k}")
+                gain = sums.pop(f"gain_at_{k}")
+                best = sums.pop(f"best_gain_at_{k}")
                 result[f"{prefix}psp_at_{k}"] = gain / best if counted else float("nan")
             for name, value in sums.items():
                 result[prefix + name] = value / counted if counted else float("nan")

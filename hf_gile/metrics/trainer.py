@@ -40,7 +40,8 @@ class TrainerMetric:
         Raises:
             ValueError: If scores and labels do not match; this also resets the metric.
         """
-        scores, labels = eval_prediction.predictions, eval_prediction.label_ids
+        scores = eval_prediction.predictions
+        labels = eval_prediction.label_ids
         try:
             if isinstance(labels, tuple):
                 raise ValueError(

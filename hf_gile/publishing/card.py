@@ -45,7 +45,6 @@ _NAMED_METRICS = {
 
 def make_card(
     model: GileForSequenceClassification,
-    label_set: LabelSet | None,
     info: CardInfo,
     report: Report | None = None,
     folder: str | PathLike[str] | None = None,
@@ -58,8 +57,7 @@ def make_card(
     under zero-shot-classification.
 
     Args:
-        model: A `GileForSequenceClassification`.
-        label_set: Labels of the model; None for its stored labels.
+        model: A `GileForSequenceClassification`; a linear unit may store names alone.
         info: Information about the model.
         report: Evaluation report from `make_report`.
         folder: Folder for the plot of the calibration and the table of all labels, `labels.csv`, which the card refers
@@ -77,24 +75,24 @@ def make_card(
         >>> tokenizer = build_tokenizer(labels.texts, min_count=1)
         >>> model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=2))
         >>> model.set_labels(labels, GileProcessor.for_config(tokenizer, model.config))
-        >>> card = make_card(model, None, CardInfo(repo_id="somebody/hearts", language="en"))
+        >>> card = make_card(model, CardInfo(repo_id="somebody/hearts", language="en"))
         >>> card.data.pipeline_tag, card.text.lstrip().splitlines()[0]
         ('zero-shot-classification', '# hearts')
     """
     with needs_extra("train", "a model card"):
         import jinja2  # noqa: F401  (ModelCard needs it, but does not name the extra)
     info = replace(info)  # masks secrets again: fields may have changed
-    report = None if report is None else replace(report)
+    report = Report({}, []) if report is None else replace(report)
     model = unwrapped(model)
     if info.base_model is None and model.config.text_config.reads_pretrained:
         with suppress(ValueError):  # not a name on the Hub
             info = replace(info, base_model=model.config.text_config.text_encoder_config._name_or_path or None)
-    labels = stored_labels(model) if label_set is None else label_set
-    figures = {} if report is None else {row["id"]: row for row in report.labels}
+    labels = stored_labels(model)
+    figures = {row["id"]: row for row in report.labels}
     thresholds = _thresholds(model, labels, figures)
     has_plot = False
     if folder is not None:
-        has_plot = report is not None and calibration_plot(report.reliability, Path(folder, FIGURE))
+        has_plot = calibration_plot(report.reliability, Path(folder, FIGURE))
         if not has_plot:
             Path(folder, FIGURE).unlink(missing_ok=True)
         write_label_table(Path(folder, LABEL_TABLE), labels, thresholds, figures)
@@ -124,16 +122,15 @@ def _thresholds(
 ) -> dict[str, float | None]:
     if model.config.problem_type == "single_label_classification":
         return dict.fromkeys(labels.ids)
-    is_stored = model.label_set is None or labels is model.label_set
-    values = model.stored_labels.thresholds(None if is_stored else labels)
+    values = model.stored_labels.thresholds()
     stored = {label.id: round(value, 6) for label, value in zip(labels, values.tolist(), strict=True)}
     return {**stored, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in stored}}
 
 
-def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Report | None) -> ModelCardData:
+def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Report) -> ModelCardData:
     one_label = model.config.problem_type == "single_label_classification"
     is_linear = model.config.output_layer == "linear"
-    results = [] if report is None else _eval_results(info, report)
+    results = _eval_results(info, report)
     types = {result.metric_type for result in results}
     return ModelCardData(
         language=info.language or None,

@@ -71,7 +71,7 @@ def write_card(
         raise ValueError(
             f"{folder / 'figures'} is a link to another folder, whose files would be replaced: remove the link"
         )
-    text = str(make_card(model, None, CardInfo() if info is None else info, report, folder))
+    text = str(make_card(model, CardInfo() if info is None else info, report, folder))
     with whole_file(folder / "README.md") as staged:
         staged.write_text(text, encoding="utf-8")
     if info is not None:

@@ -1,4 +1,7 @@
-"""Computes the values for the template of model cards: texts and table rows of its sections."""
+"""Computes the values for the template of model cards: texts and table rows of its sections.
+
+A report may be empty. `figures` are the results of labels and `thresholds` those in use, by the id of a label.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,15 +42,7 @@ _NAME = 60
 
 
 def overview(model: GileForSequenceClassification, labels: LabelSet) -> dict[str, Any]:
-    """Returns numbers and names of labels, and values for the code examples.
-
-    Args:
-        model: The model.
-        labels: The labels of the card.
-
-    Returns:
-        Values for the template.
-    """
+    """Returns numbers and names of labels, and values for the code examples."""
     groups = shown_labels(labels)
     shown = [label for _, group in groups for label in group]
     named = [label for _, group in groups for label in group[: 6 if len(groups) == 1 else 3]][:6]
@@ -79,16 +74,7 @@ def _new_id(labels: LabelSet) -> str:
 def label_tables(
     labels: LabelSet, figures: Mapping[str, Mapping[str, Any]], thresholds: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """Returns a table of selected labels with informative columns.
-
-    Args:
-        labels: The labels.
-        figures: Results of each label, by id.
-        thresholds: Thresholds in use, by id.
-
-    Returns:
-        Values for the template.
-    """
+    """Returns a table of selected labels with informative columns."""
     supports = {label_id: row["support"] for label_id, row in figures.items()}
     groups = shown_labels(labels, supports)
     shown = [label for _, group in groups for label in group]
@@ -119,18 +105,8 @@ def label_tables(
     }
 
 
-def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
-    """Returns a table of results by group of labels.
-
-    Args:
-        report: Evaluation report, if available.
-        labels: The labels.
-
-    Returns:
-        Values for the template.
-    """
-    if report is None:
-        return {"result_rows": []}
+def results(report: Report, labels: LabelSet) -> dict[str, Any]:
+    """Returns a table of results by group of labels."""
     metrics = report.metrics
     shown = [name for name in RESULTS if "accuracy" not in metrics or name in _SINGLE_LABEL_METRICS]
     # Metrics at k are trivial for k labels or fewer.
@@ -154,17 +130,8 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
     }
 
 
-def calibration(model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> dict[str, Any]:
-    """Returns the calibration method, calibration errors and thresholds.
-
-    Args:
-        model: The model.
-        labels: The labels.
-        report: Evaluation report, if available.
-
-    Returns:
-        Values for the template.
-    """
+def calibration(model: GileForSequenceClassification, labels: LabelSet, report: Report) -> dict[str, Any]:
+    """Returns the calibration method, calibration errors and thresholds."""
     config = model.config
     methods: dict[str, list[str]] = {}
     for group, fitted in sorted(config.calibration.items()):
@@ -178,7 +145,7 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
         thresholds = [(group, _number(config.thresholds.get(group, default))) for group in groups]
     return {
         "methods": methods,
-        "calibration_rows": [] if report is None else _calibration_rows(report),
+        "calibration_rows": _calibration_rows(report),
         "group_thresholds": thresholds,
         "label_thresholds": separate,
         "unseen_like_seen": "unseen" in groups and set(config.calibration) == set(config.thresholds) == {"seen"},
@@ -204,17 +171,8 @@ def _calibration_rows(report: Report) -> list[list[str]]:
     return rows
 
 
-def limits(model: GileForSequenceClassification, info: CardInfo, report: Report | None) -> list[str]:
-    """Returns general limitations of a model.
-
-    Args:
-        model: The model.
-        info: Information about the model.
-        report: Evaluation report, if available.
-
-    Returns:
-        Sentences.
-    """
+def limits(model: GileForSequenceClassification, info: CardInfo, report: Report) -> list[str]:
+    """Returns general limitations of a model."""
     config = model.config
     is_linear = config.output_layer == "linear"
     sentences = []
@@ -236,8 +194,8 @@ def limits(model: GileForSequenceClassification, info: CardInfo, report: Report 
             f"It stores the vectors of {config.neighbours:,} training documents with their labels ({size:,.0f} MB), "
             "but not their texts. What a document was about can be estimated from its vector."
         )
-    sentences.append(_describe_unseen(is_linear, {} if report is None else report.metrics))
-    if report is None:
+    sentences.append(_describe_unseen(is_linear, report.metrics))
+    if not report.labels:
         return sentences
     without = sum(row["support"] == 0 for row in report.labels)
     if without:
@@ -285,6 +243,3 @@ def _percent(value: float | None, digits: int = 1) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-__all__ = ["METHODS", "RESULTS", "calibration", "label_tables", "limits", "overview", "results"]

@@ -71,7 +71,7 @@ def save(
     """
     folder = Path(folder)
     model = unwrapped(model)
-    check_saveable(model, label_set, report, card)
+    _check(model, label_set, report, card)
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -85,7 +85,7 @@ def save(
     return written
 
 
-def check_saveable(
+def _check(
     model: GileForSequenceClassification,
     label_set: LabelSet | None,
     report: Report | None,

@@ -309,14 +309,16 @@ class _Evaluation:
             "id": label.id,
             "count": label.count,
             "support": support,
-            "precision": round(hits / predicted, 4) if predicted else None,
-            "recall": round(hits / support, 4) if support else None,
-            "f1": round(2 * hits / (predicted + support), 4) if predicted + support else None,
+            "precision": _ratio(hits, predicted),
+            "recall": _ratio(hits, support),
+            "f1": _ratio(2 * hits, predicted + support),
             "threshold": None if self.one_label else round(float(self.thresholds[index]), 6),
         }
 
     def _reliability(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        times = {"before": self.before} if self.after is None else {"before": self.before, "after": self.after}
+        times = {"before": self.before}
+        if self.after is not None:
+            times["after"] = self.after
         groups = {"seen": "seen", "unseen": "unseen"}
         if len(self.seen.unique()) == 1:
             groups = {"seen" if bool(self.seen[0]) else "unseen": ""}
@@ -357,6 +359,10 @@ def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Te
     ):
         raise ValueError(f"columns must be distinct integers from 0 to {num_labels - 1}, at least one")
     return chosen.long().sort().values
+
+
+def _ratio(part: int, number: int) -> float | None:
+    return round(part / number, 4) if number else None
 
 
 def _reject_constant(number: str) -> None:

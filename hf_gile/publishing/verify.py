@@ -48,7 +48,8 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
         OSError: If the model does not exist or is not accessible.
         ValueError: If it is not a GILE model.
     """
-    folder, commit = Path(model), None
+    folder = Path(model)
+    commit = None
     if not folder.is_dir():
         commit = str(HfApi().model_info(model, revision=revision).sha)
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_CONFIG_FILES]))
@@ -63,7 +64,9 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
         if not path.is_file() or path.stat().st_size > LONGEST_JSON:
             raise ValueError(f"{path} is not a file of code: it is a folder, a device, or too long")
         data = path.read_bytes()
-        status = "unknown" if name not in installed else "same" if data == installed[name] else "differs"
+        status = "unknown"
+        if name in installed:
+            status = "same" if data == installed[name] else "differs"
         files[name] = hashlib.sha256(data).hexdigest(), status
     return CodeCheck(commit, files, _foreign_references(folder))
 

@@ -139,7 +139,9 @@ class ScoringRun:
             raise ValueError(
                 f"{len(unfinished):,} of {len(self.parts):,} parts are not done, such as {unfinished[0]}: score first"
             )
-        pq, schema, rows = _parquet(), _schema(), 0
+        pq = _parquet()
+        schema = _schema()
+        rows = 0
         with whole_file(path) as written, pq.ParquetWriter(written, schema) as writer:
             for name in self.parts:
                 for batch in _open_part(self.part(name)).iter_batches():
@@ -166,7 +168,9 @@ class ScoringRun:
         Raises:
             ValueError: If no text could be scored.
         """
-        reading, report, count = self.reading, _Rejections("skip"), 0
+        reading = self.reading
+        report = _Rejections("skip")
+        count = 0
         documents = read_documents(
             self.parts[name],
             reading.text,
@@ -214,7 +218,8 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
         FileNotFoundError: If a file does not exist.
         ValueError: If the folder has a run with other weights, labels, thresholds, files, arguments or code.
     """
-    folder, paths = Path(folder), [Path(file).resolve() for file in files]
+    folder = Path(folder)
+    paths = [Path(file).resolve() for file in files]
     parts = {}
     for number, path in enumerate(paths):
         stem = re.sub(r"[^\w.-]", "_", path.name)[:80]
@@ -243,7 +248,8 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
 
 def _fingerprint(scorer: GileScorer) -> dict[str, Any]:
     """Returns everything that scores depend on, under names for error messages."""
-    model, index = scorer.pipe.model, scorer.index
+    model = scorer.pipe.model
+    index = scorer.index
     with tempfile.TemporaryDirectory() as folder:
         scorer.pipe.processor.save_pretrained(folder)
         processor = _digest(path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file())
@@ -262,7 +268,8 @@ def _name_differences(saved: dict[str, Any], expected: dict[str, Any]) -> str:
     """Lists the names of different values, with the names of nested values in parentheses."""
     names = []
     for name in dict.fromkeys([*expected, *saved]):
-        old, new = saved.get(name), expected.get(name)
+        old = saved.get(name)
+        new = expected.get(name)
         if isinstance(old, dict) and isinstance(new, dict) and old != new:
             names.append(f"{name} ({_name_differences(old, new)})")
         elif old != new:
@@ -301,7 +308,8 @@ def _windows(documents: Iterator[Document]) -> Iterator[list[Document]]:
         characters += len(document.text)
         if len(window) == _WINDOW or characters >= _WINDOW_CHARACTERS:
             yield window
-            window, characters = [], 0
+            window = []
+            characters = 0
     if window:
         yield window
 
@@ -325,7 +333,8 @@ def _schema() -> Any:
     """Returns the Arrow schema of parts."""
     with needs_extra("data", "writing Parquet files"):
         import pyarrow as pa
-    text, list_of = pa.string(), pa.list_
+    text = pa.string()
+    list_of = pa.list_
     fields = {"id": text, "text": text, "labels": list_of(text), "scores": list_of(pa.float32()), "note": text}
     return pa.schema(list(fields.items()))
 

@@ -83,11 +83,13 @@ class GileScorer:
         if isinstance(labels, LabelIndex):
             self.index = labels.to(loaded.device)
         else:
-            language, label_language = options.get("language"), options.get("label_language")
+            language = options.get("language")
+            label_language = options.get("label_language")
             self.index = LabelIndex.build(loaded, processor, labels, language=language, label_language=label_language)
         self.pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device)
         self.columns = [text] if isinstance(text, str) else list(text)
-        self.batch_tokens, self.bf16 = batch_tokens, bf16
+        self.batch_tokens = batch_tokens
+        self.bf16 = bf16
         self.options = options if {"top_k", "threshold"} & set(options) else {"top_k": 10, **options}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -77,7 +77,8 @@ def _score_in_processes(
     """Distributes parts to worker processes, and yields their counts."""
     context = get_context("spawn")
     processes: dict[Connection, BaseProcess] = {}
-    gpus, threads = torch.cuda.device_count(), max(1, torch.get_num_threads() // workers)
+    gpus = torch.cuda.device_count()
+    threads = max(1, torch.get_num_threads() // workers)
     try:
         for number in range(workers):
             connection, worker_connection = context.Pipe()

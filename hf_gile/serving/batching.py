@@ -31,7 +31,9 @@ class Batcher(Generic[Item, Answer]):
     """
 
     def __init__(self, answer: Callable[[list[Item]], list[Answer]], batch_size: int, max_waiting: int) -> None:
-        self._answer, self._batch_size, self._max_waiting = answer, batch_size, max_waiting
+        self._answer = answer
+        self._batch_size = batch_size
+        self._max_waiting = max_waiting
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._started: float | None = None

@@ -62,7 +62,10 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, seconds: Histogram, token: str | None = None) -> None:
-        self._app, self._limits, self._seconds, self._token = app, limits, seconds, token
+        self._app = app
+        self._limits = limits
+        self._seconds = seconds
+        self._token = token
         self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +73,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
+        start = time.perf_counter()
+        status = 500
 
         async def timed_send(message: Message) -> None:
             nonlocal status
@@ -137,7 +141,8 @@ class Connection(H11Protocol):
 
     def __init__(self, *, limits: Limits, opened: dict["Connection", None], **options: Any) -> None:
         super().__init__(**options)
-        self._limits, self._opened = limits, opened
+        self._limits = limits
+        self._opened = opened
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -128,7 +128,7 @@ def programs(card, folder):
 
 def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
     model, _, report = make_reported()
-    card = make_card(model, None, INFO, report)
+    card = make_card(model, INFO, report)
     card.save(tmp_path / "README.md")
     reloaded = ModelCard.load(tmp_path / "README.md")
     assert reloaded.data.to_dict() == card.data.to_dict()
@@ -163,11 +163,11 @@ def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
 def test_metrics_on_an_unnamed_dataset_stay_out_of_the_metadata(make_reported):
     model, _, report = make_reported()
     report.dataset = None
-    card = make_card(model, None, CardInfo(model_name="hearts"), report)
+    card = make_card(model, CardInfo(model_name="hearts"), report)
     assert "model-index" not in card.data.to_dict()
     assert "## Results" in card.text
     report.dataset = "!"  # cannot be converted to an id, which the Hub requires
-    assert make_card(model, None, CardInfo(), report).data.eval_results[0].dataset_type == "data"
+    assert make_card(model, CardInfo(), report).data.eval_results[0].dataset_type == "data"
 
 
 @pytest.mark.usefixtures("draws_figures")
@@ -177,7 +177,7 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
     labels = [Label(f"D{n}", name, "diet", seen=n < 30, count=max(0, 30 - n)) for n, name in enumerate(names)]
     model, _, report = make_reported(labels, calibration)
     model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
-    card = make_card(model, None, INFO, report, tmp_path)
+    card = make_card(model, INFO, report, tmp_path)
     assert headings(card) == [
         "hearts-and-milk", "Use", "Labels", "Results", "Probabilities and thresholds", "Add a label", "Training",
         "Limits", "Citation",
@@ -210,23 +210,23 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
 
 def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
     model, _, _ = make_reported()
-    card = make_card(model, None, CardInfo(), None, tmp_path)
+    card = make_card(model, CardInfo(), None, tmp_path)
     assert headings(card) == ["GILE model", "Use", "Labels", "Add a label", "Limits", "Citation"]
     assert set(card.data.to_dict()) == {"library_name", "pipeline_tag", "tags"}
     for placeholder in ("None", "nan", "TBD", "[More", "Undefined", "{{", "{%"):
         assert placeholder not in card.text
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["labels.csv"]
-    assert "labels.csv" not in make_card(model, None, CardInfo()).text
+    assert "labels.csv" not in make_card(model, CardInfo()).text
 
 
 def test_outdated_figures_of_an_earlier_card_are_removed(make_reported, tmp_path):
     model, _, report = make_reported()
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
-    make_card(model, None, CardInfo(), report, tmp_path)
+    make_card(model, CardInfo(), report, tmp_path)
     assert (tmp_path / "figures" / "calibration.png").is_file()
     report.reliability = {}
-    assert "calibration.png" not in make_card(model, None, CardInfo(), report, tmp_path).text
+    assert "calibration.png" not in make_card(model, CardInfo(), report, tmp_path).text
     assert not (tmp_path / "figures" / "calibration.png").exists()
     assert (tmp_path / "figures" / "mine.png").is_file()
 
@@ -239,7 +239,7 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
     ]
     model, _, report = make_reported(labels, problem_type=problem_type)
     report.dataset = HOSTILE[0] + HOSTILE[1]
-    card = make_card(model, None, CardInfo(model_name="# <b>|"), report, tmp_path)
+    card = make_card(model, CardInfo(model_name="# <b>|"), report, tmp_path)
     page = render(card)
     for table in tables(page):
         assert len({len(row) for row in table}) == 1
@@ -299,7 +299,7 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
 def test_the_example_adds_a_label_under_an_unused_id(make_reported):
     # As in a model created by the code of a card.
     model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])
-    assert 'Label("my-id-3", "Weather"' in make_card(model, None, CardInfo()).text
+    assert 'Label("my-id-3", "Weather"' in make_card(model, CardInfo()).text
 
 
 def test_the_example_code_of_a_multilingual_model_runs(tmp_path, monkeypatch):
@@ -335,14 +335,14 @@ def test_the_hub_task_matches_the_abilities_of_the_model(make_reported):
         ({"problem_type": "single_label_classification"}, "zero-shot-classification", "single-label"),
     ):
         model, _, report = make_reported(**fields)
-        data = make_card(model, None, CardInfo(), report).data
+        data = make_card(model, CardInfo(), report).data
         assert data.pipeline_tag == task
         assert tag in data.tags
 
 
 def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     model, _, report = make_reported(problem_type="single_label_classification")
-    card = make_card(model, None, INFO, report)
+    card = make_card(model, INFO, report)
     result = next(table for table in tables(render(card)) if table[1][0] == "accuracy")
     assert result[0] == ["", "3 seen labels", "2 unseen labels", "all labels"]
     assert result[1][3] == f"{100 * report.metrics['accuracy']:.1f}"
@@ -363,7 +363,7 @@ def test_the_card_describes_calibration_and_its_error(make_reported):
     ):
         labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
         model, _, report = make_reported(labels, calibration)
-        card = make_card(model, None, INFO, report)
+        card = make_card(model, INFO, report)
         assert sentence in card.text
         assert "Too few of these documents have unseen labels" not in card.text
         errors = next(table for table in tables(render(card)) if table[0][0] == "expected calibration error")
@@ -381,7 +381,7 @@ def test_the_card_says_if_unseen_labels_share_the_seen_calibration(make_reported
     labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
     model, _, report = make_reported(labels, {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}})
     model.config.thresholds = {"seen": 0.31}
-    text = make_card(model, None, INFO, report).text
+    text = make_card(model, INFO, report).text
     assert "Too few of these documents have unseen labels, which therefore share calibration" in text
     assert "from a probability of 0.31 (seen labels), or 0.31 (unseen labels)" in text
 
@@ -389,7 +389,7 @@ def test_the_card_says_if_unseen_labels_share_the_seen_calibration(make_reported
 def test_the_card_states_the_limits_of_the_model(make_reported):
     model, _, report = make_reported(text_encoder_type="han", max_sentences=7, max_sentence_words=5)
     report.labels[1]["support"] = 0
-    limits = make_card(model, None, INFO, report).text.partition("## Limits")[2]
+    limits = make_card(model, INFO, report).text.partition("## Limits")[2]
     for sentence in (
         "It reads the first 7 sentences, 5 words of each, of a text",
         f"It knows {model.config.text_config.vocab_size} words",
@@ -398,7 +398,7 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     ):
         assert sentence in limits
     linear, _, report = make_reported(output_layer="linear")
-    limits = make_card(linear, None, CardInfo(), report).text.partition("## Limits")[2]
+    limits = make_card(linear, CardInfo(), report).text.partition("## Limits")[2]
     assert "It scores only the labels that it was trained on." in limits
     assert "not trained on" not in limits
 
@@ -407,7 +407,7 @@ def test_ids_are_shown_completely(make_reported):
     labels = [Label(f"http://example.org/thesaurus/c11{n}", f"name {n}", seen=n < 3) for n in range(10, 15)]
     model, _, report = make_reported(labels)
     report.dataset = report.split = "test"
-    card = make_card(model, None, CardInfo(), report)
+    card = make_card(model, CardInfo(), report)
     rows = next(table for table in tables(render(card)) if "id" in table[0])[1:]
     assert sorted(row[0] for row in rows) == [label.id for label in labels]
     assert "On 31 documents of test, in percent:" in card.text
@@ -415,24 +415,16 @@ def test_ids_are_shown_completely(make_reported):
 
 def test_tables_omit_empty_columns(make_reported):
     model, _, report = make_reported()
-    assert tables(render(make_card(model, None, INFO, report)))[0][0] == [
+    assert tables(render(make_card(model, INFO, report)))[0][0] == [
         "id",
         "label",
         "trained on",
         "tested on",
         "F1",
     ]
-    assert tables(render(make_card(model, None, INFO)))[0][0] == ["id", "label", "trained on"]
+    assert tables(render(make_card(model, INFO)))[0][0] == ["id", "label", "trained on"]
     named, _, named_report = make_reported([Label(name, name, threshold=0.1 * n) for n, name in enumerate(WORDS[:3])])
-    assert tables(render(make_card(named, None, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
-
-
-def test_the_card_shows_the_labels_passed_in(make_reported, tmp_path):
-    model, _, report = make_reported()
-    labels = model.label_set.retire("D0").add(Label("new", "Diet", "what rats eat"))
-    card = make_card(model, labels, INFO, report, tmp_path)
-    assert [row[0] for row in tables(render(card))[0][1:]] == ["D1", "D2", "D3", "D4", "new"]
-    assert LabelSet(model.label_set) == model.label_set
+    assert tables(render(make_card(named, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
 
 
 @pytest.mark.usefixtures("draws_figures")
@@ -440,24 +432,24 @@ def test_making_a_card_does_not_change_the_model(make_reported, tmp_path):
     model, _, report = make_reported()
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    first = str(make_card(model, None, INFO, report, tmp_path))
+    first = str(make_card(model, INFO, report, tmp_path))
     image = (tmp_path / "figures" / "calibration.png").read_bytes()
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert str(make_card(model, None, INFO, report, tmp_path)) == first
+    assert str(make_card(model, INFO, report, tmp_path)) == first
     assert (tmp_path / "figures" / "calibration.png").read_bytes() == image
 
 
 def test_the_card_of_a_single_label_uses_the_singular(make_reported):
     model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
-    text = make_card(model, None, INFO, report).text
+    text = make_card(model, INFO, report).text
     assert "Scores a text against 1 label: iron." in text
     assert "Its label was seen in training." in text
 
 
 def test_a_command_with_code_fences_stays_in_its_block(make_reported):
     model, _, _ = make_reported()
-    card = make_card(model, None, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"))
+    card = make_card(model, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"))
     assert "no heading" not in re.sub(r"<pre>.*?</pre>", "", render(card), flags=re.DOTALL)
 
 
@@ -483,12 +475,10 @@ def test_without_jinja2_the_error_names_the_extra(make_reported, monkeypatch):
     model, _, _ = make_reported()
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"a model card needs the `train` extra: pip install 'hf-gile\[train\]'"):
-        make_card(model, None, CardInfo())
+        make_card(model, CardInfo())
 
 
 def test_a_saved_report_gives_the_same_card(make_reported, tmp_path):
     model, _, report = make_reported()
     report.save(tmp_path / "results.json")
-    assert str(make_card(model, None, INFO, Report.load(tmp_path / "results.json"))) == str(
-        make_card(model, None, INFO, report)
-    )
+    assert str(make_card(model, INFO, Report.load(tmp_path / "results.json"))) == str(make_card(model, INFO, report))

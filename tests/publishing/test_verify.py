@@ -104,7 +104,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 def test_cards_explain_how_to_inspect_the_code(make_model):
     model, _ = make_model()
-    card = make_card(model, None, CardInfo(repo_id="ada/milk")).text
+    card = make_card(model, CardInfo(repo_id="ada/milk")).text
     assert "`hf-gile verify ada/milk`" in card
     assert '`code_revision="..."` the Python files' in card
 

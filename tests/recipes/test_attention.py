@@ -3,6 +3,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from papers.attention import explain, heat_map
 
 from hf_gile import (
     GileConfig,
@@ -12,7 +13,6 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.attention import explain, heat_map
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = [

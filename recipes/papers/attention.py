@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, TypedDict
 
-from .models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
 
 
 class AttentionRecord(TypedDict):
