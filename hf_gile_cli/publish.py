@@ -115,6 +115,8 @@ def push(
     hf-gile push MODEL user/gile-mesh --private --dry-run
     hf-gile push MODEL user/gile-mesh --create-pr --message "Calibrated"
     """
+    from huggingface_hub import is_offline_mode
+
     from hf_gile.publishing import push_folder
 
     publication = push_folder(
@@ -137,7 +139,9 @@ def push(
     if unchanged:
         changes += f", {counted(unchanged, 'file')} unchanged"
     if dry_run:
-        if publication.is_new:
+        if is_offline_mode():
+            note(f"offline mode is on: {repo_id} is not compared, so all files count as new")
+        elif publication.is_new:
             kind = {None: "private or public by its owner's settings", True: "private", False: "public"}[private]
             note(f"{repo_id} does not exist or is not visible with this token: it would be created, {kind}")
         note(f"dry run: {changes}{', as a pull request' if create_pr else ''}: {publication.url}")

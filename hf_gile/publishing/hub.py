@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, is_offline_mode
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ class Publication:
         pull_request: URL of the pull request, if requested.
         files: All files of the model, and deleted files of an earlier version, sorted by path.
         left_out: Files of the folder that are not uploaded, since they do not belong to a model.
-        is_new: Whether the repository is new, as far as visible with this token.
+        is_new: Whether the repository is new, as far as visible with this token, and offline.
     """
 
     url: str
@@ -92,8 +92,8 @@ def push_folder(
             only a token with read permission.
         commit_message: Commit message; by default it contains the number of labels and the version of hf_gile.
         token: Access token; by default from `HF_TOKEN` or `hf auth login`.
-        dry_run: Whether to report the changes without making them. If the repository is not visible, all files count
-            as new.
+        dry_run: Whether to report the changes without making them. If the repository is not visible, or offline, all
+            files count as new.
 
     Raises:
         ValueError: If the folder is not a saved model, `repo_id` has no owner, `token` is malformed, the visibility of
@@ -111,7 +111,9 @@ def push_folder(
     api = HfApi(token=token)
     with explain_hub_errors(repo_id), tempfile.TemporaryDirectory() as scratch:
         _name_repository(files, repo_id, Path(scratch))
-        head = _find_head(api, repo_id, revision, private)
+        head = None
+        if not (dry_run and is_offline_mode()):
+            head = _find_head(api, repo_id, revision, private)
         is_new = head is None
         if is_new and not dry_run:
             head = _create(api, repo_id, revision, private)
