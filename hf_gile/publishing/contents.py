@@ -18,6 +18,7 @@ MODEL_TYPES = ("gile", "gile_published")
 _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
     r"|model\.safetensors\.index\.json"
+    r"|label_embeds\.safetensors"
     r"|\w+_gile\.py"
     r"|(model|processor)_manifest\.json"
     r"|index/(.+/)?label_index(-[0-9a-f]{8})?\.(json|jsonl|safetensors)"
