@@ -49,17 +49,17 @@ def test_few_files_travel():
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 17_078  # target: 12,500
+    assert PACKAGE.statements <= 16_520  # target: 12,500
 
 
 def test_lines_of_code_are_short():
-    assert PACKAGE.mean_line <= 51.2  # target: 50
-    assert PACKAGE.long_lines <= 8.6  # percent; target: 4
+    assert PACKAGE.mean_line <= 50.8  # target: 50
+    assert PACKAGE.long_lines <= 8.4  # percent; target: 4
 
 
 def test_a_line_says_one_thing():
-    assert PACKAGE.tuple_rate <= 20.1  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 50.7  # in 1,000 statements; target: 25
+    assert PACKAGE.tuple_rate <= 15.0  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 48.5  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():
@@ -99,7 +99,7 @@ def test_few_parameters_have_the_type_any():
         for parameter in named_parameters(node)
         if isinstance(parameter.annotation, ast.Name) and parameter.annotation.id == "Any"
     ]
-    assert len(bare) <= 58, bare  # target: 40
+    assert len(bare) <= 56, bare  # target: 40
 
 
 def test_no_modules_import_each_other_in_a_cycle():
