@@ -23,11 +23,12 @@ def add_to(app: typer.Typer) -> None:
 
 @dataclass(kw_only=True)
 class Card:
-    """Options of `hf-gile card`, named like the fields of `CardInfo`."""
+    """Options of `hf-gile card`, named like the fields of `CardInfo`; the file `info` may have all fields."""
 
     folder: Folder
-    info: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file with values for these options.")] = None
-    model_name: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the card.")] = None
+    info: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML file with these and further fields of the card.")
+    ] = None
     repo_id: Annotated[str | None, typer.Option(metavar="USER/NAME", help="Repository of the model on the Hub.")] = None
     summary: Annotated[str | None, typer.Option(metavar="TEXT", help="Purpose of the model.")] = None
     language: Annotated[
@@ -39,28 +40,17 @@ class Card:
         typer.Option("--dataset", metavar="ID", help="Training dataset on the Hub; repeat for several."),
     ] = None
     dataset_name: Annotated[str | None, typer.Option(metavar="TEXT", help="Name of the training data.")] = None
-    dataset_license: Annotated[str | None, typer.Option(metavar="TEXT", help="Licence of the training data.")] = None
-    base_model: Annotated[
-        str | None, typer.Option(metavar="ID", help="Model on the Hub that training started from.")
-    ] = None
     tags: Annotated[
         list[str] | None, typer.Option("--tag", metavar="TEXT", help="Additional tag; repeat for several.")
     ] = None
-    training_command: Annotated[str | None, typer.Option(metavar="TEXT", help="Command that trains the model.")] = None
-    training_data: Annotated[str | None, typer.Option(metavar="TEXT", help="Description of the training data.")] = None
-    limits: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="TEXT", help="Limitation or out-of-scope use; repeat for several."),
-    ] = None
-    citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Citation of your work.")] = None
 
 
 def card(options: Card) -> None:
     """Write a model card (README.md) with a plot of the calibration, and a table of the labels (labels.csv).
 
     The card describes the model and its labels, and shows results.json if training or `hf-gile evaluate` has written
-    it to the folder. Everything else comes from the options or from a file of options. They are saved as card.yaml for
-    the next card. README.md is replaced.
+    it to the folder. Everything else comes from the options or a file, such as limits and a citation. It is saved as
+    card.yaml for the next card. README.md is replaced.
 
     hf-gile card MODEL --repo-id user/gile-mesh --license apache-2.0 --language en
     hf-gile card MODEL --info card.yaml
