@@ -44,7 +44,7 @@ class LabelEmbeds(NamedTuple):
     vectors: Tensor
 
     def find_rows(self, input_ids: Tensor, pad_token_id: int) -> Tensor:
-        """Returns the `(C,)` rows of labels with these `(C, T)` tokens, -1 if there is none."""
+        """Returns the `(C,)` rows of labels with these `(C, T)` tokens, -1 for other labels."""
         rows = {tokens: row for row, tokens in enumerate(_list_tokens(self.input_ids, pad_token_id))}
         return torch.tensor([rows.get(tokens, -1) for tokens in _list_tokens(input_ids, pad_token_id)])
 
