@@ -17,8 +17,9 @@ import transformers
 from numpy.typing import NDArray
 from transformers import TrainingArguments
 
+from .data.joined_labels import joined_by
 from .data.label_cells import are_lists
-from .data.label_columns import LabelColumn, joined_by, see
+from .data.label_columns import LabelColumn, see
 from .data.zero_shot import seen_first
 from .extras import needs_extra
 from .models.labels_gile import Label, LabelSet

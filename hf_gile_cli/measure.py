@@ -139,7 +139,7 @@ class Documents(Layout):
         Raises:
             ValueError: If the model stores no labels, or documents have unknown labels.
         """
-        from hf_gile.data.label_columns import separator_hint
+        from hf_gile.data.joined_labels import separator_hint
         from hf_gile.data.table_source import describe_near_forms
 
         model = self.model

@@ -57,7 +57,7 @@ def data_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in PACKED_SUFFIXES else path).suffix.lower()
 
 
-def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
+def find_files(paths: Paths, suffixes: Sequence[str], named: Sequence[str] = ()) -> list[Path]:
     """Resolves paths to distinct readable files.
 
     They follow the order of the paths, and are sorted by name within a folder or a glob.
@@ -65,6 +65,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
     Args:
         paths: Files, folders (not searched recursively) and globs.
         suffixes: Suffixes of readable formats, in lower case and without `.gz`, as `data_suffix` returns them.
+        named: Further suffixes of files that are named themselves.
 
     Returns:
         At least one file.
@@ -89,7 +90,8 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
             candidates = sorted(match for match in matches if match.is_file())
             if not candidates:
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
-        readable = [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
+        accepted = [*suffixes, *(named if path.is_file() else ())]
+        readable = [candidate for candidate in candidates if data_suffix(candidate) in accepted]
         if not readable:
             raise ValueError(
                 f"nothing to read at {pattern}: expected {', '.join(suffixes)}, "

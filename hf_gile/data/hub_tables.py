@@ -7,7 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import LabelSet
-from .label_cells import is_missing
 from .label_columns import SAMPLE, LabelColumn, see
 from .report import ReadReport
 from .table_files import missing_column_error
@@ -83,10 +82,12 @@ def table_of(
     for column in (*texts, *columns, *([] if id is None else [id])):
         if column not in dataset.features:
             raise missing_column_error(column, dataset.features, "the dataset", read_as.arguments[column])
-    feature = dataset.features[columns[0]]
-    feature = getattr(feature, "feature", feature)  # the feature of a list
-    names = tuple(feature.names) if hasattr(feature, "names") else ()
-    label_column = labels if isinstance(labels, LabelColumn) else see(first, columns, separator, known, names)
+    classes = {}
+    for column in columns:
+        feature = getattr(dataset.features[column], "feature", dataset.features[column])  # the feature of a list
+        if hasattr(feature, "names"):
+            classes[column] = tuple(feature.names)
+    label_column = labels if isinstance(labels, LabelColumn) else see(first, columns, separator, known, classes)
     report.note(label_column.note)
     options = {"desc": "documents"} if hasattr(dataset, "num_rows") else {}  # streams have no progress bar
     documents = plain.map(
@@ -107,7 +108,8 @@ def table_of(
             report.left_out[reason] = report.left_out.get(reason, 0) + left_out
         check_labelled(report, label_column, "the dataset: ")
         report.check_share()
-    return documents, LabelSet.from_names(names) if names and label_column.form != "positions" else None
+    names = dict.fromkeys(name for column in classes.values() for name in column)
+    return documents, LabelSet.from_names([*names]) if names and label_column.form == "plain" else None
 
 
 def _convert_batch(
@@ -119,8 +121,6 @@ def _convert_batch(
     needed = [*columns.arguments]
     for number, position in enumerate(positions):
         row = {column: batch[column][number] for column in needed}
-        if columns.labels.names:
-            row |= {column: _without_no_class(row[column]) for column in columns.labels.columns}
         where = f"row {position:,} of the dataset"
         try:
             document = parse_document(row, columns, str(position))
@@ -131,9 +131,3 @@ def _convert_batch(
             for key, value in document.items():
                 documents[key].append(value)
     return documents
-
-
-def _without_no_class(value: Any) -> list[Any]:
-    """Drops -1, which stands for no class on the Hub."""
-    classes = value if isinstance(value, list) else [value]
-    return [number for number in classes if not is_missing(number) and number != -1]

@@ -6,14 +6,38 @@ import ast
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
 from .schema import clean_label, clean_text
 
-MISSING = ("nan", "NaN", "None", "null", "NULL", "<NA>")  # as pandas and databases write a cell without a value
+MISSING = {
+    "nan",
+    "NaN",
+    "None",
+    "null",
+    "NULL",
+    "<NA>",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "\\N",
+    "NIL",
+    "nil",
+    "-",
+    "--",
+    "?",
+}
+MISSING |= {"[]", "{}", "()"}
+"""How pandas, R, Excel, databases and people write a cell without a value."""
+
+_YES = {"true": "false", "yes": "no", "y": "n", "t": "f", "x": ""}
+_NO = {no: yes for yes, no in _YES.items() if no}
+_LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
+_TAG, _TAGS = re.compile("<([^<>]+)>"), re.compile(r"(?:<[^<>]+>\s*)+")
 _OPEN, _CLOSE = "[({", "])}"
 _WRAPPER = re.compile(r"(?:array|frozenset|set|tuple|list|Index)\((.*?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
 _QUOTED = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -54,15 +78,19 @@ def label_id(value: object, name: str) -> str:
 
 
 def parse_list(text: str) -> list[Any] | None:
-    r"""Parses a list as Python, NumPy, JSON or a database writes it; returns None for any other text.
+    r"""Parses a list as Python, NumPy, JSON, a database or Stack Exchange writes it; returns None for any other text.
 
     Example:
         >>> parse_list("['mice', \"rats' tails\"]"), parse_list("['mice' 'rats']"), parse_list('["mice", 7]')
         (['mice', "rats' tails"], ['mice', 'rats'], ['mice', 7])
         >>> parse_list("{mice, red rats}"), parse_list("[0. 1.]"), parse_list("set()"), parse_list("mice")
         (['mice', 'red rats'], [0.0, 1.0], [], None)
+        >>> parse_list("<mice><rats>"), parse_list("[{'id': 7, 'name': 'mice'}]")
+        (['mice', 'rats'], [{'id': 7, 'name': 'mice'}])
     """
     text = text.strip()
+    if _TAGS.fullmatch(text):
+        return [item.strip() for item in _TAG.findall(text)]
     if wrapped := _WRAPPER.fullmatch(text):
         text = wrapped[1].strip() or "[]"
     if len(text) < 2 or text[0] not in _OPEN or text[-1] != _CLOSE[_OPEN.index(text[0])]:
@@ -72,6 +100,10 @@ def parse_list(text: str) -> list[Any] | None:
         return value if isinstance(value, list) else [value]
     except (ValueError, RecursionError):
         pass
+    if ":" in text and "{" in text and len(text) <= _LONGEST_OBJECTS:  # objects, as Python writes them
+        value = _literal(text)
+        if isinstance(value, list | tuple | dict):
+            return [value] if isinstance(value, dict) else list(value)
     inner, items, at = text[1:-1].strip(), [], 0
     while at < len(inner):
         match = _ITEM.match(inner, at)
@@ -87,6 +119,13 @@ def parse_list(text: str) -> list[Any] | None:
             items += _bare_items(bare.strip(), "," in inner)
         at = match.end()
     return items
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def _bare_items(text: str, has_commas: bool) -> list[Any]:
@@ -125,19 +164,29 @@ def are_lists(texts: Sequence[str]) -> bool:
     return bool(texts) and sum(parse_list(text) is not None for text in texts) > 0.5 * len(texts)
 
 
+def are_flags(cells: Collection[Any]) -> bool:
+    """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False if there are none."""
+    words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
+    pairs = {_NO.get(word, word) for word in words if word in _YES or word in _NO}
+    return bool(cells) and len(pairs) <= 1 and all(map(is_flag, cells))
+
+
 def is_flag(value: Any) -> bool:
-    """Checks whether a cell is a number from 0 to 1, or a boolean."""
+    """Checks whether a cell is a number from 0 to 1, a boolean, or a word for these."""
     number = as_number(value)
     return number is not None and 0 <= number <= 1
 
 
 def as_number(value: Any) -> float | None:
-    """Returns the number of a cell, 0 or 1 for a boolean; None for anything else."""
+    """Returns the number of a cell, which may be a percentage, 0 or 1 for a boolean; None for anything else."""
     if isinstance(value, str):
         lowered = value.strip().lower()
-        if lowered in ("true", "false"):
-            return float(lowered == "true")
-        return None if (number := number_of(lowered)) is None else float(number)
+        if lowered in _YES or lowered in _NO:
+            return float(lowered in _YES)
+        number = number_of(lowered.removesuffix("%"))
+        if number is None:
+            return None
+        return number / 100 if lowered.endswith("%") else float(number)
     return float(value) if isinstance(value, Real) else None
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files
+from .files import find_files, read_into_memory
 from .homonyms import distinguish
 from .loading import Piece
 from .report import ReadReport
@@ -84,9 +84,28 @@ def load_labels(
         raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
     if form.note:
         report.note(form.note)
-    rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, chosen.required(), all_columns=True)))
+    rows = _read_mapping(file, form, chosen)
+    if not rows:
+        rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, chosen.required(), all_columns=True)))
     chosen, extra = _choose_columns([row for _, _, row in rows], chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
+
+
+def _read_mapping(file: Path, form: Format, chosen: _Columns) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Reads a JSON object of names by id, such as `id2label` of a configuration, or of numbers by name."""
+    if form.kind != "json":
+        return []
+    try:
+        content = json.loads(read_into_memory(file).decode(form.encoding).removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return []  # reported by the reader
+    if not isinstance(content, dict):
+        return []
+    if all(isinstance(value, int) for value in content.values()):
+        content = {str(value): name for name, value in content.items()}
+    if not all(isinstance(value, str) for value in content.values()):
+        return []
+    return [(f"key {key!r}", key, {chosen.id: key, chosen.name[0]: name}) for key, name in content.items()]
 
 
 def _make_labels(

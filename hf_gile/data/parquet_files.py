@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,13 +55,21 @@ def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int
         raise ValueError(f"not a Parquet file, or damaged: {error}") from error
 
 
-def parquet_features(path: str) -> dict[str, Any]:
-    """Returns the features that `datasets` stores in a Parquet file, by column, or an empty dictionary."""
+def parquet_classes(path: str, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Returns the names of classes that `datasets` stores in a Parquet file, for the columns that have them."""
     try:
         metadata = _open_parquet(path).schema_arrow.metadata or {}
-        return dict(json.loads(metadata[b"huggingface"])["info"]["features"])
+        features = dict(json.loads(metadata[b"huggingface"])["info"]["features"])
     except (KeyError, TypeError, ValueError, OSError):
         return {}
+    classes = {}
+    for column in columns:
+        feature = features.get(column)
+        while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
+            feature = feature["feature"]
+        if isinstance(feature, dict) and feature.get("names"):
+            classes[column] = tuple(feature["names"])
+    return classes
 
 
 def split_parquet(path: Path, piece_size: int) -> list[Piece]:

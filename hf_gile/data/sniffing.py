@@ -27,6 +27,7 @@ DELIMITERS = (",", ";", "\t", "|")
 _MAX_ROWS = 200
 _ROW_TEXT = 1 << 16  # characters from which delimiter, quotes and header are seen
 _NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
+_MAX_TITLE = 20  # lines before the header
 _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 _BOMS = {
@@ -49,6 +50,7 @@ REFUSED = {
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
+    "cr": "has lines that end with a carriage return, as of old Macs: convert it with `tr '\\r' '\\n' < OLD > NEW`",
 }
 """Kinds of content that no reader accepts, and what to do."""
 
@@ -105,12 +107,13 @@ class Format(NamedTuple):
     """How a file is read.
 
     Args:
-        kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"xml"`, `"turtle"`, `"ntriples"`, `"text"`
-            (anything else), `"empty"`, or a key of `REFUSED`.
+        kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"xml"`, `"turtle"`,
+            `"ntriples"`, `"text"` (anything else), `"empty"`, or a key of `REFUSED`.
         encoding: Python's name of the encoding of a text, of which a byte order mark is no part.
         delimiter: Delimiter of cells.
         quote: Sign around cells; None if quotes are plain text.
         escape: Whether a backslash precedes quotes within cells, which are otherwise doubled.
+        spaced: Whether a space follows each delimiter.
         columns: Names of the columns of a table without a header: as requested, otherwise "1", "2" and so on.
         skip: Number of lines before the header, such as Excel's `sep=;`.
         note: What was seen that a user would not expect, in a line; empty if nothing was.
@@ -121,6 +124,7 @@ class Format(NamedTuple):
     delimiter: str = ","
     quote: str | None = '"'
     escape: bool = False
+    spaced: bool = False
     columns: tuple[str, ...] = ()
     skip: int = 0
     note: str = ""
@@ -183,8 +187,8 @@ def sniff_bytes(
         ';'
         >>> sniff_bytes(b'{"text": "On mice."}\n{"text": "On rats."}\n', ".json").kind
         'jsonl'
-        >>> sniff_bytes("3,Über Mäuse\n4,On rats\n".encode("cp1252"), ".csv")[1:6]
-        ('cp1252', ',', '"', False, ('1', '2'))
+        >>> sniff_bytes("3,Über Mäuse\n4,On rats\n".encode("cp1252"), ".csv")[1:7]
+        ('cp1252', ',', '"', False, False, ('1', '2'))
     """
     if not head:
         return Format("empty")
@@ -225,11 +229,18 @@ def resolve_encoding(encoding: str) -> str:
     return "utf-8" if name == "utf-8-sig" else name
 
 
-def csv_reader(lines: Iterable[str], delimiter: str, quote: str | None, escape: bool) -> Any:
-    """Returns a strict reader of the cells of lines; the arguments are fields of `Format`."""
-    escaping: dict[str, Any] = {"escapechar": "\\", "doublequote": False} if escape else {}
-    quoting: Any = csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL
-    return csv.reader(lines, delimiter=delimiter, quotechar=quote, quoting=quoting, strict=True, **escaping)
+def csv_reader(lines: Iterable[str], form: Format) -> Any:
+    """Returns a strict reader of the cells of lines."""
+    return csv.reader(
+        lines,
+        delimiter=form.delimiter,
+        quotechar=form.quote,
+        quoting=csv.QUOTE_NONE if form.quote is None else csv.QUOTE_MINIMAL,
+        escapechar="\\" if form.escape else None,
+        doublequote=not form.escape,
+        skipinitialspace=form.spaced,
+        strict=True,
+    )
 
 
 def is_workbook(path: str | os.PathLike[str]) -> bool:
@@ -286,6 +297,8 @@ def _see_kind(text: str, suffix: str) -> str:
         return "html"
     if text.startswith("<?xml") or text.startswith("<!"):
         return "html" if re.search(r"<html[\s>]", text[:2000], re.IGNORECASE) else "xml"
+    if text.startswith("__label__"):
+        return "fasttext"
     if text.startswith("{"):
         return _object_kind(text, suffix)
     if re.match(r'\[\s*([\[{"\d\]]|-\d|$)', text):
@@ -325,48 +338,68 @@ def _see_cells(
     sep, skip = _SEP_LINE.match(text), 0
     if sep:
         text, skip = text[sep.end() :], 1
+    if "\r" in text and "\n" not in text:
+        return Format("cr")
+    if title := 0 if requested.columns else _title_lines(text, names):
+        text, skip = text.split("\n", title)[-1], skip + title
+        notes.append(f"names of columns in line {skip + 1}")
     usual = "\t" if suffix in (".tsv", ".tab") else ","
     delimiters = [requested.delimiter or (sep and sep[1]) or usual]
     if requested.delimiter is None and not sep:
         delimiters += [sign for sign in DELIMITERS if sign != usual]
-    best: tuple[float, Sequence[list[str]], tuple[str, str | None, bool]] = (-1.0, [], (delimiters[0], '"', False))
+    seen = Format("csv", encoding, delimiters[0], skip=skip)
+    best, rows = -1.0, []
     for delimiter in delimiters:
-        for quote, escape in _quotings(requested.quote, delimiter, text):
-            rows, share = _parse(text, is_cut, delimiter, quote, escape)
-            if share > best[0]:
-                best = share, rows, (delimiter, quote, escape)
-    _, rows, (delimiter, quote, escape) = best
+        for form in _quotings(seen._replace(delimiter=delimiter), requested.quote, text):
+            first_rows, share = _parse(text, is_cut, form)
+            if share > best:
+                best, rows, seen = share, first_rows, form
     if requested.quote is not None:
-        quote = None if requested.quote == "none" else requested.quote
-    if delimiter != usual and requested.delimiter is None:
-        notes.append(f"delimiter {delimiter!r}")
-    if (quote != '"' or escape) and requested.quote is None:
-        notes.append("quotes with a backslash" if escape else f"quote {quote or 'none'!r}")
+        seen = seen._replace(quote=None if requested.quote == "none" else requested.quote)
+    if seen.delimiter != usual and requested.delimiter is None:
+        notes.append(f"delimiter {seen.delimiter!r}")
+    if (seen.quote != '"' or seen.escape) and requested.quote is None:
+        notes.append("quotes with a backslash" if seen.escape else f"quote {seen.quote or 'none'!r}")
     columns = tuple(requested.columns)
     if not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
-    return Format("csv", encoding, delimiter, quote, escape, columns, skip, "; ".join(notes))
+    return seen._replace(columns=columns, note="; ".join(notes))
 
 
-def _quotings(requested: str | None, delimiter: str, text: str) -> list[tuple[str | None, bool]]:
-    """Returns quotes and whether a backslash escapes them, in order of preference."""
+def _title_lines(text: str, names: Collection[str]) -> int:
+    """Returns the number of lines before the names of columns, which have fewer cells, such as titles and comments."""
+    wanted = {name for name in names if not name.isdecimal()}
+    widest = 0
+    for number, line in enumerate(text.split("\n", _MAX_TITLE)[:_MAX_TITLE]):
+        cells = [cell.strip(" \r\"'") for cell in re.split(r"[,;\t|]", line)]
+        width = sum(map(bool, cells))
+        if width > max(1, widest) and not wanted.isdisjoint(cells):
+            return number
+        widest = max(width, widest)
+    return 0
+
+
+def _quotings(form: Format, requested: str | None, text: str) -> list[Format]:
+    """Returns formats with the quotes that the text may have, in order of preference."""
     if requested is not None:
-        return [(None if requested == "none" else requested, False)]
-    # Literal quotes are common only between tabs; elsewhere, a lone quote is more likely a mistake.
-    quotings: list[tuple[str | None, bool]] = [('"', False)]
+        return [form._replace(quote=None if requested == "none" else requested)]
+    delimiter = re.escape(form.delimiter)
+    forms = [form]
     if '\\"' in text:
-        quotings.append(('"', True))
-    if re.search(rf"(?:^|{re.escape(delimiter)})'[^\n]*'\r?(?:$|{re.escape(delimiter)})", text, re.MULTILINE):
-        quotings.append(("'", False))
-    return [*quotings, (None, False)] if delimiter == "\t" else quotings
+        forms.append(form._replace(escape=True))
+    if re.search(rf'{delimiter} +"', text):
+        forms.append(form._replace(spaced=True))
+    if re.search(rf"(?:^|{delimiter})'[^\n]*'\r?(?:$|{delimiter})", text, re.MULTILINE):
+        forms.append(form._replace(quote="'"))
+    if form.delimiter == "\t":  # elsewhere, a lone quote is more likely a mistake
+        forms.append(form._replace(quote=None))
+    return forms
 
 
-def _parse(
-    text: str, is_cut: bool, delimiter: str, quote: str | None, escape: bool
-) -> tuple[Sequence[list[str]], float]:
+def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], float]:
     """Returns the first rows, and how well they are read: the share of rows as wide as the first."""
-    reader = csv_reader(io.StringIO(text, newline=""), delimiter, quote, escape)
+    reader = csv_reader(io.StringIO(text, newline=""), form)
     rows: list[list[str]] = []
     errors = 0
     try:
@@ -384,7 +417,8 @@ def _parse(
     width = len(rows[0])
     share = sum(len(row) == width for row in rows) / (len(rows) + errors)
     # A single column is no evidence of a delimiter, and cells in quotes are of quotes.
-    unread = sum(cell[:1] == cell[-1:] == "'" and len(cell) > 1 for row in rows for cell in row) if quote != "'" else 0
+    signs = (' "',) if form.quote == "'" else ("'", ' "')
+    unread = sum(len(cell) > 1 and cell.startswith(signs) and cell[-1] in "'\"" for row in rows for cell in row)
     share -= 0.5 * unread / sum(map(len, rows))
     return rows, share if width > 1 else 0.0
 

@@ -28,6 +28,7 @@ from .sniffing import Format, csv_reader
 SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".xls", ".ods")
 """Suffixes of table files, compressed or not. Spreadsheets are refused with what to do."""
 
+_BY_LINE = ("jsonl", "text", "fasttext")  # kinds whose rows are lines
 _PIECE = 1 << 26
 _MAX_LINE = 1 << 24
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
@@ -83,7 +84,7 @@ def read_rows(
     if form.kind in VOCABULARIES:
         raise ValueError(f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file")
     unit, short = {"json": ("record", ""), "parquet": ("row", "")}.get(form.kind, ("line", ""))
-    if form.kind in ("jsonl", "text") and piece is not None and piece != Piece(piece.path):
+    if form.kind in _BY_LINE and piece is not None and piece != Piece(piece.path):
         unit, short = "line at byte", "byte "
     ragged = form.kind in ("json", "jsonl")
     absent = set(columns) if ragged else {*columns, *may_lack}
@@ -186,7 +187,7 @@ def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list
     size, piece_size = file.stat().st_size, piece_size or _PIECE
     if form.kind == "parquet":
         return split_parquet(file, piece_size)
-    can_split = form.kind in ("jsonl", "text") and "\n".encode(form.encoding) == b"\n"
+    can_split = form.kind in _BY_LINE and "\n".encode(form.encoding) == b"\n"
     if not can_split or size <= piece_size or is_packed(file):
         return [Piece(str(file))]
     # the last part has between half and one and a half times the size
@@ -257,7 +258,8 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
             header = [cell.strip() for cell in cells]
             _check_header(header)
         elif len(cells) == len(header):
-            yield number, dict(zip(header, cells, strict=True))
+            repeated = ValueError("the row repeats the names of the columns")
+            yield number, repeated if cells == header else dict(zip(header, cells, strict=True))
         elif len(cells) > len(header) and not any(cells[len(header) :]):
             yield number, dict(zip(header, cells, strict=False))
         else:
@@ -292,7 +294,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exc
                 csv.field_size_limit(MAX_RECORD)
             yield line
 
-    reader = csv_reader(feed(), form.delimiter, form.quote, form.escape)
+    reader = csv_reader(feed(), form)
     while True:
         row_lines.clear()
         size = 0
@@ -306,7 +308,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exc
             cells = error
             # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(row_lines[1:]))
-            reader = csv_reader(feed(), form.delimiter, form.quote, form.escape)
+            reader = csv_reader(feed(), form)
         finally:
             if size > usual_limit:
                 csv.field_size_limit(usual_limit)
@@ -339,10 +341,21 @@ def _parse_text(lines: Lines, form: Format) -> Rows:
         yield number, line if isinstance(line, ValueError) else {"text": line.rstrip("\r\n")}
 
 
+def _parse_fasttext(lines: Lines, form: Format) -> Rows:
+    prefix = "__label__"
+    for number, line in lines:
+        if isinstance(line, ValueError):
+            yield number, line
+        elif words := line.split():
+            labels = [word.removeprefix(prefix) for word in words if word.startswith(prefix)]
+            yield number, {"text": " ".join(word for word in words if not word.startswith(prefix)), "labels": labels}
+
+
 _PARSERS: dict[str, Callable[[Lines, Format], Rows]] = {
     "csv": parse_csv,
     "jsonl": _parse_jsonl,
     "text": _parse_text,
+    "fasttext": _parse_fasttext,
 }
 
 
@@ -351,7 +364,10 @@ def _read_json(piece: Piece, form: Format) -> Rows:
         text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
         if text.next_character() != "[":
             start = text.text[text.at : text.at + 40]
-            raise ValueError(f"expected a list of objects, or an object per line, got {start!r}")
+            raise ValueError(
+                f"expected a list of objects, or an object per line, got {start!r}; in pandas, write it with "
+                'to_json(orient="records")'
+            )
         yield from enumerate(json_array(text), 1)
         if trailing := text.next_character():
             raise ValueError(f"expected the end of the file after the list, got {trailing!r}")

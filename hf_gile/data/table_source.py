@@ -12,7 +12,7 @@ from .annif import load_annif, load_annif_vocabulary
 from .files import data_suffix
 from .homonyms import note_case
 from .hub_tables import table_of
-from .label_columns import separator_hint
+from .joined_labels import separator_hint
 from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport

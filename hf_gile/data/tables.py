@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, flag_columns, see
 from .loading import Piece, load_pieces
-from .parquet_files import parquet_features
+from .parquet_files import parquet_classes
 from .report import ReadReport
 from .schema import clean_text, join_columns
 from .sniffing import Format, Layout, Requested, sniff
@@ -113,7 +113,7 @@ def load_table(
     report = ReadReport(on_error)
     texts = as_tuple(text)
     check_separator(separator)
-    files = find_files(paths, SUFFIXES)
+    files = find_files(paths, SUFFIXES, named=(".txt",))
     wanted = [*texts, *filter(None, [id]), *_label_names(labels)]
     forms = _see_forms(files, Requested(**layout).check(), wanted, report)
     label_column = _see_labels(files, forms, labels, {*texts, id}, separator, known)
@@ -231,6 +231,8 @@ def _see_forms(
     """Sees the format of each file, and notes what is unusual."""
     forms = {str(file): sniff(file, requested, names) for file in files}
     for file, form in forms.items():
+        if form.kind == "text":
+            form = forms[file] = sniff(file, requested, names, "csv")
         form.refuse(file)
         if form.note:
             report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
@@ -258,13 +260,8 @@ def _see_labels(
         return labels
     rows = list(islice(_first_rows(files, forms, others), SAMPLE))
     columns = flags_or(labels, rows, others)
-    names: tuple[str, ...] = ()
-    if forms[str(files[0])].kind == "parquet":
-        feature: Any = parquet_features(str(files[0])).get(columns[0], {})
-        while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
-            feature = feature["feature"]
-        names = tuple(feature.get("names", ())) if isinstance(feature, dict) else ()
-    return see(rows, columns, separator, known, names)
+    classes = parquet_classes(str(files[0]), columns) if forms[str(files[0])].kind == "parquet" else {}
+    return see(rows, columns, separator, known, classes)
 
 
 def _first_rows(

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
+from hf_gile.data.joined_labels import joined_by
 from hf_gile.data.label_cells import parse_list
-from hf_gile.data.label_columns import flag_columns, joined_by, see
+from hf_gile.data.label_columns import flag_columns, see
 
 TOPICS = ["copper hose", "outer valve", "rubber rotor", "spare shaft", "lower gasket", "steel pump", "worn seal"]
 
@@ -114,11 +115,88 @@ def test_names_with_signs_are_names(names, number):
     assert read(*cells)[0] == [[cell] for cell in cells]
 
 
+SIGNS = [";", "|", ",", ", ", "/", " ", "+", " & ", "#", "::", " > ", "^", " - ", "__", "\t"]
+SINGLE = ["hose", "valve", "rotor", "shaft", "gasket", "pump", "seal"]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("each", [2, 3])
+@pytest.mark.parametrize("order", [list, sorted])
+def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
+    draw = random.Random(7)
+    gold = [order(draw.sample(SINGLE, each)) for _ in range(97)]
+    cells = [sign.join(labels) for labels in gold]
+    with pytest.raises(ValueError, match=r"look like several labels, .* or --separator none"):
+        read(*cells)
+    assert read(*cells, separator=sign)[0] == gold
+    assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["New York", "New Jersey", "North Carolina", "South Carolina", "North Dakota", "South Dakota"],
+        ["Health, Education and Welfare", "Sports/Leisure", "Arts, Culture and Media", "Food/Drink"],
+        ["comp.graphics", "rec.autos", "sci.med", "talk.politics.misc", "comp.os.ms-windows.misc"],
+        ["Electronics > Phones", "Electronics > Laptops", "Books > Fiction", "Books > Science"],
+        ["en-de", "de-en", "fr-en", "en-fr"],
+        [f"2024-{month:02}-{day:02}" for month in (1, 2, 3, 11) for day in (1, 2, 3, 11, 23)],
+        [f"{month}/{day}/2024" for month in range(1, 8) for day in range(1, 8)],
+        [f"{home}-{away}" for home in range(5) for away in range(5)],
+        [
+            f"{level} {job}".strip()
+            for level in ("", "senior", "lead")
+            for job in ("data engineer", "engineer", "analyst")
+        ],
+    ],
+)
+@pytest.mark.parametrize("number", [13, 61, 401])
+def test_names_whose_parts_recur_are_names(names, number):
+    draw = random.Random(3)
+    cells = [draw.choice(names) for _ in range(number)]
+    assert read(*cells)[0] == [[cell] for cell in cells]
+
+
 def test_names_that_hardly_recur_are_never_taken_for_joined_labels():
     first, last = ("Ann", "Bea", "Carl", "Dan", "Eve", "Fay"), ("Abel", "Berg", "Cho", "Diaz", "Eco", "Fox", "Gray")
     for sign in (", ", "/", " "):
-        with pytest.raises(ValueError, match="42 of 42 cells are different"):
-            read(*(f"{b}{sign}{a}" for a in first for b in last))
+        labels, note = read(*(f"{b}{sign}{a}" for a in first for b in last))
+        assert labels[0] == [f"Abel{sign}Ann"]
+        assert "a label a cell, 42 labels in 42 rows" in note
+
+
+def test_a_text_a_label_is_read():
+    intents = (
+        "card arrival|lost card|card not working|pin blocked|top up failed|refund request|request refund|apple pay"
+    )
+    intents += "|change pin|atm support|exchange rate|failed transfer|order card|direct debit|declined card|age limit"
+    intents += "|edit details|cash withdrawal|passcode forgotten|cancel transfer"
+    assert read(*intents.split("|"))[0] == [[intent] for intent in intents.split("|")]
+    assert read(*(f"intent_{number}" for number in range(20)))[0][7] == ["intent_7"]
+
+
+def test_lists_of_joined_labels_are_refused():
+    draw = random.Random(7)
+    gold = [draw.sample(SINGLE, 2) for _ in range(53)]
+    cells = [[", ".join(labels)] for labels in gold]
+    with pytest.raises(ValueError, match="look like several labels"):
+        read(*cells)
+    assert read(*cells, separator=",")[0] == gold
+
+
+def test_a_sign_at_the_end_of_every_cell_is_a_separator():
+    with pytest.raises(ValueError, match="cells such as 'mice;' look like several labels"):
+        read(*["mice;", "rats;"] * 5)
+    assert read("mice;", "rats;", separator=";")[0] == [["mice"], ["rats"]]
+
+
+def test_a_second_separator_is_mentioned_and_read():
+    draw = random.Random(7)
+    gold = [draw.sample(SINGLE, 3) for _ in range(61)]
+    cells = [(";" if number % 2 else ", ").join(labels) for number, labels in enumerate(gold)]
+    assert "is several labels, pass --separator ;,)" in read(*cells, separator=";")[1]
+    assert read(*cells, separator=";,")[0] == gold
+    assert read("a;,b", "c;,d;e", separator=";,")[0] == [["a", "b"], ["c", "d;e"]]  # the sign itself occurs
 
 
 def test_headings_with_a_frequent_label_are_seen_as_joined():
@@ -134,11 +212,19 @@ def test_known_labels_decide_what_is_joined():
     assert read(*labels, known=set(labels))[0] == [[label] for label in labels]
 
 
-def test_a_column_whose_cells_hardly_recur_is_refused():
-    cells = [f"note {number} of the meeting" for number in range(40)]
-    with pytest.raises(ValueError, match=r"40 of 40 cells are different, .*choose another column with --labels"):
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([f"{number:08x}" for number in range(40)], "ids"),
+        ([f"http://example.org/{number}" for number in range(40)], "ids"),
+        ([f"2024-01-02 10:{number}" for number in range(40)], "ids"),
+        ([f"We met for the {number}th time, and spoke about the budget." for number in range(40)], "sentences"),
+    ],
+)
+def test_ids_and_sentences_are_no_labels(cells, kind):
+    with pytest.raises(ValueError, match=f"40 of 40 cells are different, .*look like {kind}, .*another column"):
         read(*cells)
-    assert read(*cells, separator="none")[0][3] == ["note 3 of the meeting"]
+    assert read(*cells, separator="none")[0][3] == [cells[3]]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +266,20 @@ def test_columns_of_zeros_and_ones_are_labels(yes, no):
         see(table, ["rude", "off topic"]).read({"rude": -1})
 
 
+@pytest.mark.parametrize(("yes", "no"), [(1, -1), (3, 0), (80, 10), ("ja", "nein"), ("VERDADERO", "FALSO")])
+def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
+    table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": yes}, {"rude": no, "off topic": no}]
+    with pytest.raises(ValueError, match="write 1 in the columns of a document's labels and 0 in others, or pass"):
+        read(*table, columns=["rude", "off topic"])
+    assert read(*table, columns=["rude", "off topic"], separator="none")[0][2] == [str(no)]
+
+
+def test_numbers_by_label_are_read():
+    cells = [{"rude": 0.9, "off topic": 0.0}, {"rude": 0, "off topic": 0}, {"rude": True, "off topic": True}]
+    expected = [["rude"], [], ["rude", "off topic"]]
+    assert read(*cells)[0] == read(*map(str, cells))[0] == read(*map(json.dumps, cells))[0] == expected
+
+
 def test_shares_above_a_half_are_labels():
     assert read({"a": 0.6, "b": "0.2"}, {"a": 0, "b": "1"}, columns=["a", "b"])[0] == [["a"], ["b"]]
 
@@ -192,8 +292,10 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
     table = [{"id": "0", "text": "x", "n": "7", "rude": "0", "threat": "1"}] * 3
     assert flag_columns(table, {"id", "text"}) == ["rude", "threat"]
     assert flag_columns([{"text": "x", "rude": "0"}], {"text"}) == []
+    pair = [{"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}]
     with pytest.raises(ValueError, match=r"zeros and ones, and so have other columns, .* --labels rude 'off topic'"):
-        read({"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}, columns=["rude"])
+        read(*pair, columns=["rude"])
+    assert read(*pair, columns=["rude"], separator="none")[0] == [["1"], ["0"]]
 
 
 @pytest.mark.parametrize(
@@ -207,6 +309,8 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
         ([0, 1], [["0"], ["1"]]),
         (["mice", "nan", None, "None", "NULL"], [["mice"], [], [], [], []]),
         ([["mice", None, "mice"], []], [["mice"], []]),
+        (["mice", "N/A", "NA", "#N/A", "\\N", "-", "[]"], [["mice"], [], [], [], [], [], []]),
+        (["<mice><red rats>", "<rats>", "<NA>"], [["mice", "red rats"], ["rats"], []]),
     ],
 )
 def test_numbers_and_missing_cells_are_read(cells, expected):
@@ -215,7 +319,7 @@ def test_numbers_and_missing_cells_are_read(cells, expected):
 
 def test_a_word_for_a_missing_cell_is_mentioned():
     assert "'None' is no label" in read("mice", "None")[1]
-    assert "0 or 1, whose meaning a model cannot read" in read(0, 1)[1]
+    assert "yes or no, whose meaning a model cannot read" in read(0, 1)[1]
 
 
 def test_objects_are_read_by_their_name_or_known_id():
@@ -223,15 +327,30 @@ def test_objects_are_read_by_their_name_or_known_id():
     assert read(*cells)[0] == [["mice"], ["rats", "mice"]]
     assert read(*cells, known={"Q1", "Q2"})[0] == [["Q1"], ["Q2", "Q1"]]
     assert read(*map(json.dumps, cells))[0] == [["mice"], ["rats", "mice"]]
+    assert read(*map(str, cells))[0] == [["mice"], ["rats", "mice"]]
     assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
+    assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
     with pytest.raises(ValueError, match=r"labels are objects with the keys .*, of which none is a name or id"):
         read([{"score": 3}])
 
 
 def test_classes_get_their_names():
-    assert read(0, 1, None, names=["mice", "rats"])[0] == [["mice"], ["rats"], []]
+    assert read(0, 1, None, classes={"tags": ["mice", "rats"]})[0] == [["mice"], ["rats"], []]
     with pytest.raises(ValueError, match="a class must be a whole number from 0 to 1, got 2"):
-        see(rows(0, 1), ["tags"], names=["mice", "rats"]).read({"tags": 2})
+        see(rows(0, 1), ["tags"], classes={"tags": ["mice", "rats"]}).read({"tags": 2})
+    table = [{"a": 0, "b": 1}, {"a": 2, "b": -1}]
+    names = {"a": ["mice", "rats", "cats"], "b": ["old", "new"]}
+    assert read(*table, columns=["a", "b"], classes=names)[0] == [["mice", "new"], ["cats"]]
+
+
+def test_class_numbers_are_lines_of_the_label_file():
+    known = ["mice", "rats", "cats"]
+    for cells in ([0, 2, 1, -1], ["0", "2.0", "1", ""], [1, 3, 2, None]):
+        assert read(*cells, known=known)[0] == [["mice"], ["cats"], ["rats"], []]
+    assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
+    assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
+    assert read(0, 3, known=known)[0] == [["0"], ["3"]]
+    assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]
 
 
 def test_forms_of_the_same_letters_are_a_label():

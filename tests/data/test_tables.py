@@ -99,7 +99,8 @@ def test_gzip_is_detected_by_content(write, stream):
         ('["b", 7]', "json", ["b", "7"]),
         (7, None, ["7"]),
         (7, ";", ["7"]),
-        (["b; a"], ";", ["b; a"]),
+        (["b; a"], ";", ["b", "a"]),
+        (["b; a"], None, ["b; a"]),
     ],
 )
 def test_labels_may_be_a_list_or_a_separated_string(write, stream, labels, separator, expected):
@@ -404,7 +405,7 @@ def test_invalid_arguments_are_refused(write, stream):
     with pytest.raises(ValueError, match='on_error must be "raise" or "skip"'):
         stream(path, on_error="ignore")
     with pytest.raises(ValueError, match=r"nothing to read at .*expected \.csv, \.tsv, \.tab, \.jsonl"):
-        stream(write("a.txt", "x"))
+        stream(write("a.pdf", "x"))
     with pytest.raises(FileNotFoundError, match=r"absent\.csv"):
         stream(path.with_name("absent.csv"))
 

@@ -1,0 +1,169 @@
+"""Sees whether the cells of a column are labels, or several labels joined by a sign.
+
+Joined labels combine freely: few pieces make many cells, and a piece comes first in a cell and last in another, or
+pieces are in alphabetical order. The parts of a name, such as a surname or a level of a hierarchy, stay where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from reprlib import repr as shortened
+
+from .schema import clean_label
+
+SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
+"""Signs that are hard to type, by name."""
+
+_USUAL = (";", "|", "\t", "\n", ",", "/")
+_RARE = ";|\t\n"  # signs that hardly any name has
+_NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
+_NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
+_OTHER = re.compile(r"[^\w\s\"'()\[\]{}]+|__+")
+_INNER = re.compile(r"\w[-_.:#]\w")
+_WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
+_FEW = 20  # rows, below which nothing is said about how often labels recur
+_SENTENCE = 40  # characters
+_ORDERED = 15  # cells, which are hardly in alphabetical order by chance
+
+
+def joined_by(texts: Sequence[str], known: Container[str] = ()) -> str | None:
+    """Returns the sign that joins the labels of cells, or None if a cell seems to be a label.
+
+    Args:
+        texts: Cells.
+        known: Ids of all labels, if they are known.
+
+    Example:
+        >>> joined_by(["mice; rats", "rats;cats", "cats; mice", "mice;rats; cats"])
+        ';'
+        >>> joined_by(["Milk, Human", "Infant, Newborn", "Milk, Human", "Infant, Premature"])
+    """
+    cells = Counter(map(str.strip, texts))
+    others = Counter(sign for cell in cells for sign in set(_OTHER.findall(cell)))
+    frequent = [sign for sign, number in others.most_common(8) if number > 0.1 * len(cells) and sign not in _USUAL]
+    for sign in (*_USUAL, *frequent, " "):
+        joined = {cell: split(cell, sign) for cell in cells if sign in cell}
+        if sign in ";|," and joined and all(cell.endswith(sign) for cell in cells):
+            return sign
+        joined = {cell: parts for cell, parts in joined.items() if len(parts) > 1}
+        if known:
+            if sum(all(part in known for part in parts) for parts in joined.values()) > 0.5 * len(joined):
+                return sign
+        elif joined and _are_joined(joined, cells, sign):
+            return sign
+    return None
+
+
+def split(cell: str, sign: str) -> list[str]:
+    """Returns the pieces of a cell between the sign, which are not empty."""
+    return [piece.strip() for piece in cell.split(sign) if piece.strip()]
+
+
+def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> None:
+    """Refuses cells that look like several labels each, or that a model cannot learn.
+
+    Args:
+        texts: Cells.
+        title: The column, for messages.
+        known: Ids of all labels, if they are known.
+
+    Raises:
+        ValueError: With the flag that decides.
+    """
+    are_known = [clean_label(text) in known for text in texts]
+    if all(are_known):
+        return
+    sign = joined_by(texts, known)
+    if sign is None and not any(are_known):  # the cells may have numbers
+        sign = joined_by(texts)
+    if sign is not None:
+        cell = next(text for text in texts if sign in text)
+        parts = " and ".join(map(repr, split(cell, sign)[:2]))
+        name = _NAMES.get(sign, sign)
+        raise ValueError(
+            f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator {name!r}, "
+            "or --separator none if each cell is a label"
+        )
+    if known or not are_different(texts):
+        return
+    without_words = sum(_WORD.search(text) is None or "://" in text for text in texts) > 0.5 * len(texts)
+    if without_words or sum(map(len, texts)) > _SENTENCE * len(texts):
+        kind = "ids" if without_words else "sentences"
+        raise ValueError(
+            f"{title}: {len(set(texts)):,} of {len(texts):,} cells are different, such as {shortened(texts[0])}, and "
+            f"look like {kind}, so there is nothing to learn: choose another column with --labels, name ids with "
+            "--label_file, or pass --separator none if each is a label"
+        )
+
+
+def are_different(texts: Sequence[str]) -> bool:
+    """Checks whether nearly all of at least a few cells are different."""
+    return len(texts) >= _FEW and len(set(texts)) > 0.9 * len(texts)
+
+
+def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
+    """Suggests a separator if unknown label ids look like several ids in a text.
+
+    Args:
+        ids: Unknown label ids.
+        known: Known label ids.
+
+    Returns:
+        A question to append to a message; empty if no id looks like several.
+
+    Example:
+        >>> separator_hint(["mice;rats"], {"mice"})
+        " (did you mean --separator ';'?)"
+    """
+    for sign in (*_USUAL, " "):
+        split_ids = [split(label_id, sign) for label_id in ids if sign in label_id]
+        # Many names contain commas and spaces, so a part must be known; few contain the first separators.
+        if split_ids and (sign in ";|" or any(part in known for parts in split_ids for part in parts)):
+            return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
+    return ""
+
+
+def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], sign: str) -> bool:
+    """Checks whether cells with a sign are labels that combine freely.
+
+    Args:
+        joined: The pieces of each cell that has several.
+        cells: How often each cell occurs.
+        sign: The sign.
+    """
+    uses = Counter(piece for parts in joined.values() for piece in set(parts))
+    uses.update(cell for cell in cells if cell not in joined)
+    pieces = [piece for parts in joined.values() for piece in parts]
+    number = sum(cells.values())
+    share = sum(cells[cell] for cell in joined) / number
+    recurring = sum(uses[piece] > 1 for piece in pieces) / len(pieces)
+    alone = sum(piece in cells for piece in pieces) / len(pieces)
+    are_different = number >= _FEW and len(cells) > 0.8 * number
+    if sign in _RARE:  # pieces must recur, or cells must hardly do
+        return share > 0.02 and (recurring >= 0.5 or (are_different and recurring > 0 and share > 0.5))
+    if share < 0.1 or recurring <= 0.3:
+        return False
+    if sign not in _NUMERIC and all(piece.isdecimal() for piece in pieces):
+        return False  # dates, times, versions
+    if sign == "," and alone == 1:
+        return True
+    is_small = 2 * len(uses) <= len(cells)  # the vocabulary
+    if sign == " " and not is_small:  # words of phrases recur, too, and some are in most phrases
+        are_tags = alone > 0.7 or sum(_INNER.search(piece) is not None for piece in uses) > 0.3 * len(uses)
+        return are_different and are_tags and max(uses.values()) <= 0.5 * len(cells) and _combine(joined)
+    is_subset = len(joined) >= 5 and alone > 0.6
+    return (is_small or are_different or is_subset) and _combine(joined)
+
+
+def _combine(joined: Mapping[str, Sequence[str]]) -> bool:
+    """Checks whether pieces move through half a cell or more, or are in alphabetical order."""
+    positions: dict[str, list[float]] = {}
+    for parts in joined.values():
+        for position, piece in enumerate(parts):
+            positions.setdefault(piece, []).append(position / (len(parts) - 1))
+    spreads = [max(places) - min(places) for places in positions.values() if len(places) > 1]
+    moving = sum(spread > 0.5 for spread in spreads)
+    are_sorted = len(joined) >= _ORDERED and all(list(parts) == sorted(parts) for parts in joined.values())
+    return moving > 0.2 * len(spreads) or (are_sorted and moving > 1)
