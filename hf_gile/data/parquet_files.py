@@ -62,7 +62,7 @@ def parquet_classes(path: str, columns: Sequence[str]) -> dict[str, Sequence[str
         features = dict(json.loads(metadata[b"huggingface"])["info"]["features"])
     except (KeyError, TypeError, ValueError, OSError):
         return {}
-    classes = {}
+    classes: dict[str, Sequence[str]] = {}
     for column in columns:
         feature = features.get(column)
         while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):

@@ -1,0 +1,86 @@
+"""Tables in the shape of many makers are read as what they are, with the flags that a user would pass."""
+
+import pytest
+from makers import LABELS, MAKERS, documents, frame, joined
+
+from hf_gile.data import load_labels
+from hf_gile.data.table_source import TableSource
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    """Returns the labels by text as train reads them, and what was printed."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+
+    def read_all(file, *flags):
+        options = {}
+        for flag in flags:
+            if flag.startswith("--"):
+                options[name := flag[2:]] = []
+            else:
+                options[name].append(flag)
+        for name in ("id", "separator", "label_file"):
+            if name in options:
+                options[name] = options[name][0]
+        lines = []
+        parts, _ = TableSource([str(file)], **options).read_all(lambda *words: lines.append(" ".join(words)))
+        labels = {row["text"]: set(row["labels"]) for part in parts.values() for row in part}
+        return labels, "\n".join(lines)
+
+    return read_all
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_tables_of_many_makers_are_read(maker, tmp_path, read):
+    rows, file, flags = MAKERS[maker](tmp_path)
+    labels, printed = read(tmp_path / file, *flags)
+    assert labels == {text: set(gold) for text, gold in rows}
+    assert "label column" in printed
+    assert " such as '" in printed
+
+
+def test_titles_and_comments_before_the_names_of_columns_are_skipped(tmp_path, read):
+    rows = documents(60, low=1, high=1)
+    table = joined(rows, "").to_csv(index=False)
+    for before in ("# made by us\n# in 2024\n", "Complaints of 2024,\n,\n", "sep=,\nThe title\n"):
+        (tmp_path / "a.csv").write_text(before + table)
+        labels, printed = read(tmp_path / "a.csv")
+        assert labels == {text: set(gold) for text, gold in rows}
+        assert "names of columns in line 3" in printed
+    (tmp_path / "a.csv").write_text("comment,kind\n" + "".join(f"note {number},text\n" for number in range(9)))
+    with pytest.raises(ValueError, match="no column 'text', only comment, kind"):
+        read(tmp_path / "a.csv")
+
+
+def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(tmp_path, read):
+    (tmp_path / "a.csv").write_text("text, labels\n" + "".join(f'"{n}, it", "a {n % 3}"\n' for n in range(30)))
+    assert read(tmp_path / "a.csv")[0]["4, it"] == {"a 1"}
+
+
+def test_a_header_in_the_middle_of_a_table_is_no_document(tmp_path, read):
+    table = frame(documents(30, low=1, high=1)).to_csv(index=False)
+    (tmp_path / "a.csv").write_text(table + table)
+    with pytest.raises(ValueError, match="line 32: the row repeats the names of the columns; fix it, or pass"):
+        read(tmp_path / "a.csv")
+
+
+def test_lines_that_end_with_a_carriage_return_alone_are_refused_with_what_to_do(tmp_path, read):
+    (tmp_path / "a.csv").write_bytes(b"text;labels\rOn mice;a\rOn rats;b\r")
+    with pytest.raises(ValueError, match=r"carriage return, as of old Macs: convert it with `tr"):
+        read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("content", ['{"0": "hose", "1": "red pump"}', '{"hose": 0, "red pump": 1}'])
+def test_a_mapping_of_ids_to_names_is_a_label_file(tmp_path, content):
+    (tmp_path / "a.json").write_text(content)
+    labels = load_labels(tmp_path / "a.json")
+    assert [(label.id, label.name) for label in labels] == [("0", "hose"), ("1", "red pump")]
+
+
+def test_class_numbers_from_one_are_lines_of_the_label_file(tmp_path, read):
+    rows = documents(60, low=1, high=1)
+    joined([(text, [str(LABELS.index(gold[0]) + 1)]) for text, gold in rows], "").to_csv(tmp_path / "a.csv")
+    (tmp_path / "classes.txt").write_text("\n".join(LABELS))
+    labels, printed = read(tmp_path / "a.csv", "--label_file", str(tmp_path / "classes.txt"))
+    assert labels == {text: set(gold) for text, gold in rows}
+    assert "numbers of classes, which have names" in printed
