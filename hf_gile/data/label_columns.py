@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
-from .joined_labels import SPELLED, are_different, joined_by, refuse_joined, split
+from .joined_labels import SPELLED, are_different, joined_by, refuse_joined
 from .label_cells import (
     MISSING,
     are_flags,
@@ -70,34 +71,43 @@ class LabelColumn(NamedTuple):
         for number, column in enumerate(self.columns):
             value = row.get(column)
             if value is not None:
-                names = self.names[number] if self.names else ()
-                labels.update(dict.fromkeys(self._read_cell(value, column, names)))
+                read = self._read_cell(self.items(value, column), column, number)
+                labels = labels | read if labels else read
         return list(labels)
 
-    def _read_cell(self, value: Any, column: str, names: Sequence[str]) -> list[str]:
-        items = self.items(value, column)
+    def _read_cell(self, items: Sequence[Any], column: str, number: int) -> dict[str, None]:
+        """Returns the distinct labels of a cell as keys."""
+        names = self.names[number] if self.names else ()
+        if names or self.form == "shares":
+            return dict.fromkeys(self._read_items(items, column, names))
+        if not self.whole and set(map(type, items)) == {str}:
+            with suppress(ValueError):  # raised below, with the name of the column
+                labels = dict.fromkeys(map(_read_text, items))
+                labels.pop("", None)
+                return labels
+        items = [_without_point(item) if self.whole else item for item in items if not is_missing(item)]
+        return dict.fromkeys(label_id(item, f"a label in {column}") for item in items)
+
+    def _read_items(self, items: Sequence[Any], column: str, names: Sequence[str]) -> list[str]:
+        """Returns the labels of classes, positions, or numbers by label."""
+        items = [item for item in items if not is_missing(item)]
         if self.form == "shares":
             shares = next((item for item in items if isinstance(item, Mapping)), {})
             return [label_id(name, f"a label in {column}") for name, share in shares.items() if read_flag(share, name)]
-        if self.form == "positions" and items:
-            if len(items) != len(names):
-                raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(value)}")
-            return [name for name, item in zip(names, items, strict=True) if read_flag(item, column)]
-        if not names and set(map(type, items)) == {str}:
-            labels = [_read_text(item, self.whole, column) for item in items]
-            return [label for label in labels if label]
-        return [
-            _class_name(item, names) if names else label_id(item, f"a label in {column}")
-            for item in items
-            if not is_missing(item) and not (names and number_of(str(item)) == -1)  # no class, on the Hub
-        ]
+        if self.form == "plain" or self.form == "list":
+            return [_class_name(item, names) for item in items if number_of(str(item)) != -1]  # no class, on the Hub
+        if items and len(items) != len(names):
+            raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(items)}")
+        return [name for name, item in zip(names, items, strict=False) if read_flag(item, column)]
 
     def items(self, value: Any, column: str) -> list[Any]:
-        """Splits a cell into the values of its labels."""
+        """Splits a cell into the values of its labels, some of which may be missing."""
         if isinstance(value, str):
+            if self.form == "plain":
+                return self._split(value) if self.separators else [value]
             if is_missing(value):
                 return []
-            if self.form == "list" or (self.form != "plain" and not self.separators):
+            if self.form == "list" or not self.separators:
                 value = checked_list(value, column)
         items = list(value) if isinstance(value, list | tuple) else [value]
         if self.key is not None:
@@ -110,7 +120,7 @@ class LabelColumn(NamedTuple):
     def _split(self, text: str) -> list[str]:
         for sign in self.separators[1:]:
             text = text.replace(sign, self.separators[0])
-        return split(text, self.separators[0])
+        return [piece for piece in text.split(self.separators[0]) if piece and not piece.isspace()]
 
 
 def see(
@@ -304,18 +314,19 @@ def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
 
 
 @lru_cache(1 << 16)  # labels recur
-def _read_text(text: str, is_whole: bool, column: str) -> str:
+def _read_text(text: str) -> str:
     """Returns a label; empty if the text stands for none."""
-    if is_missing(text):
-        return ""
-    if is_whole and _WHOLE.fullmatch(text.strip()):
-        return text.strip().partition(".")[0]
-    return label_id(text, f"a label in {column}")
+    return "" if is_missing(text) else label_id(text, "a label")
+
+
+def _without_point(item: Any) -> Any:
+    is_whole = isinstance(item, str) and _WHOLE.fullmatch(item.strip())
+    return item.strip().partition(".")[0] if is_whole else item
 
 
 def _class_name(value: object, names: Sequence[str]) -> str:
-    if isinstance(value, str) and value in names:
-        return value
+    if isinstance(value, str) and value.strip() in names:
+        return value.strip()
     number = number_of(str(value))
     if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
         raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")

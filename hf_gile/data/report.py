@@ -173,13 +173,9 @@ class ReadReport:
             The items before the damage.
         """
         count = 0
-        while True:
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-            except _DAMAGE as error:
-                self.problem("damaged file", f"{path}: damaged after {count:,} records: {error}")
-                return
-            count += 1
-            yield item
+        try:
+            for item in items:
+                yield item
+                count += 1
+        except _DAMAGE as error:
+            self.problem("damaged file", f"{path}: damaged after {count:,} records: {error}")

@@ -144,6 +144,8 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         >>> join_columns({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
         'On mice.\nMice ate.'
     """
+    if len(columns) == 1:
+        return clean_text(row.get(columns[0]), columns[0]).strip()
     texts = [clean_text(row.get(column), column).strip() for column in columns]
     return "\n".join([text for text in texts if text])
 

@@ -257,9 +257,10 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         elif not header:
             header = [cell.strip() for cell in cells]
             _check_header(header)
+        elif cells == header:
+            yield number, ValueError("the row repeats the names of the columns")
         elif len(cells) == len(header):
-            repeated = ValueError("the row repeats the names of the columns")
-            yield number, repeated if cells == header else dict(zip(header, cells, strict=True))
+            yield number, dict(zip(header, cells, strict=True))
         elif len(cells) > len(header) and not any(cells[len(header) :]):
             yield number, dict(zip(header, cells, strict=False))
         else:
@@ -287,10 +288,10 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exc
             line = item[1]
             if isinstance(line, ValueError):
                 raise line
-            size += len(line) + _LINE_BYTES
-            if size > MAX_RECORD:
-                raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
-            if size > usual_limit:
+            if len(row_lines) > 1 or len(line) > usual_limit:
+                size += len(line) + _LINE_BYTES
+                if size > MAX_RECORD:
+                    raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
                 csv.field_size_limit(MAX_RECORD)
             yield line
 
@@ -310,7 +311,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exc
             ahead.extendleft(reversed(row_lines[1:]))
             reader = csv_reader(feed(), form)
         finally:
-            if size > usual_limit:
+            if size:
                 csv.field_size_limit(usual_limit)
         if cells:
             yield row_lines[0][0], cells

@@ -25,7 +25,7 @@ from .zero_shot import seen_first
 if TYPE_CHECKING:
     from datasets import Dataset
 
-FORMATS: dict[str, Sequence[str]] = {"table": SUFFIXES, "annif": (".tsv", ".csv", ".jsonl", ".txt")}
+FORMATS: dict[str, Sequence[str]] = {"table": (*SUFFIXES, ".txt"), "annif": (".tsv", ".csv", ".jsonl", ".txt")}
 """Formats of files, and their suffixes."""
 
 
