@@ -24,7 +24,7 @@ from .tables import (
 )
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset, Features, IterableDataset
 
 
 def table_of(
@@ -82,11 +82,7 @@ def table_of(
     for column in (*texts, *columns, *([] if id is None else [id])):
         if column not in dataset.features:
             raise missing_column_error(column, dataset.features, "the dataset", read_as.arguments[column])
-    classes = {}
-    for column in columns:
-        feature = getattr(dataset.features[column], "feature", dataset.features[column])  # the feature of a list
-        if hasattr(feature, "names"):
-            classes[column] = tuple(feature.names)
+    classes = _classes(dataset.features, columns)
     label_column = labels if isinstance(labels, LabelColumn) else see(first, columns, separator, known, classes)
     report.note(label_column.note)
     options = {"desc": "documents"} if hasattr(dataset, "num_rows") else {}  # streams have no progress bar
@@ -110,6 +106,16 @@ def table_of(
         report.check_share()
     names = dict.fromkeys(name for column in classes.values() for name in column)
     return documents, LabelSet.from_names([*names]) if names and label_column.form == "plain" else None
+
+
+def _classes(features: Features, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Returns the names of classes, for the columns that have them."""
+    classes: dict[str, Sequence[str]] = {}
+    for column in columns:
+        feature = getattr(features[column], "feature", features[column])  # the feature of a list
+        if hasattr(feature, "names"):
+            classes[column] = tuple(feature.names)
+    return classes
 
 
 def _convert_batch(

@@ -161,8 +161,9 @@ def see(
     positions = tuple(known) if isinstance(known, list | tuple) else ()
     lists = [form.items(cell, "") for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        _refuse_positions(lists, title, form.names[0] if form.names else positions)
-        if _are_positions(lists) and not form.names:
+        numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
+        _refuse_positions(numbers, title, form.names[0] if form.names else positions)
+        if _are_positions(numbers) and len(numbers[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if lists and all(_are_shares(items) for items in lists):

@@ -355,3 +355,8 @@ def test_class_numbers_are_lines_of_the_label_file():
 
 def test_forms_of_the_same_letters_are_a_label():
     assert read("Café", "Cafe\u0301", "Caf\u00e9\u00a0", " Café\u200b")[0] == [["Café"]] * 4
+
+
+def test_lists_of_letters_are_labels_and_joined_classes_have_names():
+    assert read(["x", "y"], ["y", "n"])[0] == [["x", "y"], ["y", "n"]]
+    assert read("0,1", "1,0", "0,1", known=["mice", "rats", "cats"], separator=",")[0][0] == ["mice", "rats"]
