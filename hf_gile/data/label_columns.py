@@ -174,6 +174,8 @@ def see(
     if names := () if form.names else _numbered(items, positions):
         form = form._replace(names=(names,) * len(columns))
     description = _describe(form, cells, items)
+    if names:
+        description += f", counted in --label_file from {'1' if names[0] == '' else '0'}"
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names:
         refuse_joined(pieces, title, known)

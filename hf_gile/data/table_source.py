@@ -44,8 +44,8 @@ class TableSource:
         text: Columns with the text, joined in this order.
         labels: Column with the label ids; or several, such as a column of zeros and ones for each label. Without a
             column `labels`, all columns of zeros and ones are labels.
-        separator: Separator of label ids within a cell, such as ';', tab, newline or space; json for lists as text;
-            none if each cell is a label.
+        separator: Separator of label ids within a cell, such as ';', tab, newline or space, or several, as in ';,';
+            json for lists as text; none if each cell is a label.
         unlabelled: What documents without labels are: negative if they have none, or drop if theirs are unknown.
         id: Column with the document ids; by default file and row.
         label_file: File with the names of label ids: a table, a text with a label on each line, MeSH or SKOS; by

@@ -9,6 +9,10 @@ A row is a document. `.csv` with any delimiter, usually with a header:
 
     {"title": "On mice.", "abstract": "Mice, and rats.", "subjects": ["D051379", "D051381"]}
 
+`.txt`, a table, or lines of fastText:
+
+    __label__mice __label__rats Mice, and rats.
+
 All but Parquet may be compressed. `load_table(path, text=["title", "abstract"], labels="subjects")` reads them, with
 `separator=";"` for the first. `sniffing` sees the format of a file, and `label_columns` that of labels. `label_tables`
 reads tables of labels.
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 2
+_VERSION = 3
 DEFAULT = "labels"
 """Column of labels, unless another is named."""
 _SAMPLE_SIZE = 1 << 22  # characters and elements of lists
@@ -90,8 +94,8 @@ def load_table(
         id: Column with the document ids, which must be unique (not checked in a stream). By default the file name and
             position, as in `notes.csv:17`: the line, the record of `.json`, the row of Parquet, or the byte offset in a
             divided `.jsonl` file.
-        separator: Separator of label ids within a cell, ignoring white space; `"json"` for lists as text; or `"none"`
-            if each cell is a label, whatever it looks like.
+        separator: Separator of label ids within a cell, ignoring white space, or several signs, as in `";,"`; `"json"`
+            for lists as text; or `"none"` if each cell is a label, whatever it looks like.
         known: Ids of labels, to tell joined labels from names; a list also names positions of zeros and ones.
         unlabelled: `"negative"` if documents without labels have none; `"drop"` leaves them out.
         on_error: `"raise"`, or `"skip"` to skip and count malformed rows.

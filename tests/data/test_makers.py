@@ -83,4 +83,4 @@ def test_class_numbers_from_one_are_lines_of_the_label_file(tmp_path, read):
     (tmp_path / "classes.txt").write_text("\n".join(LABELS))
     labels, printed = read(tmp_path / "a.csv", "--label_file", str(tmp_path / "classes.txt"))
     assert labels == {text: set(gold) for text, gold in rows}
-    assert "numbers of classes, which have names" in printed
+    assert "numbers of classes, which have names, counted in --label_file from 1" in printed
