@@ -13,6 +13,7 @@ from .files import data_suffix
 from .homonyms import note_case
 from .hub_tables import table_of
 from .joined_labels import separator_hint
+from .label_columns import SAMPLE
 from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
@@ -160,6 +161,8 @@ class TableSource:
                 if paths := getattr(self, f"{part}_files"):
                     parts[part], report = self.read(paths, **options)
                     _say_report(say, part, report)
+                    if note := note_pairs(parts[part]):
+                        say(f"  {note}")
                     # The other parts are read as the training documents, which show best what a column is.
                     options.setdefault("labels", report.labels)
         return parts, labels
@@ -287,6 +290,24 @@ def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     return ""
+
+
+def note_pairs(rows: "Dataset") -> str:
+    """Returns a note if rows are pairs of a text and a label, of which a text has several; empty otherwise."""
+    labels_of: dict[str, set[str]] = {}
+    repeated = 0
+    first = rows.select(range(min(len(rows), SAMPLE)))
+    for text, gold in zip(first["text"], first["labels"], strict=True):
+        labels = labels_of.setdefault(text, set(gold))
+        if not labels.issuperset(gold) and len(gold) == 1:
+            repeated += 1
+            labels.update(gold)
+    if repeated <= 0.1 * len(first):
+        return ""
+    return (
+        f"{repeated:,} of {len(first):,} rows repeat a text with another label, so its labels contradict each other: "
+        'write a row for each text, in pandas with groupby("text")["label"].agg(list)'
+    )
 
 
 def _say_report(say: Callable[..., None], part: str, report: ReadReport) -> None:

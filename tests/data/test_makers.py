@@ -84,3 +84,11 @@ def test_class_numbers_from_one_are_lines_of_the_label_file(tmp_path, read):
     labels, printed = read(tmp_path / "a.csv", "--label_file", str(tmp_path / "classes.txt"))
     assert labels == {text: set(gold) for text, gold in rows}
     assert "numbers of classes, which have names, counted in --label_file from 1" in printed
+
+
+def test_rows_that_are_pairs_of_a_text_and_a_label_are_noted(tmp_path, read):
+    rows = documents(60, low=2)
+    frame([(text, label) for text, gold in rows for label in gold]).to_csv(tmp_path / "a.csv")
+    assert "60 of 120 rows repeat a text with another label" in read(tmp_path / "a.csv")[1]
+    frame([(text, gold[0]) for text, gold in rows] * 2).to_csv(tmp_path / "b.csv")
+    assert "repeat a text" not in read(tmp_path / "b.csv")[1]
