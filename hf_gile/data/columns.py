@@ -4,71 +4,70 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .schema import Record
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, Features
     from numpy.typing import NDArray
-
-Table: TypeAlias = "Dataset | list[Record]"
 
 _BATCH = 100_000  # rows of a single column
 _WHOLE_BATCH = 10_000  # rows of all columns
 
 
-def as_table(records: Iterable[Record] | Dataset) -> Table:
-    """Returns a dataset unchanged, and other records as a list.
+def record_features() -> Features:
+    """Returns the features of a `Record`."""
+    from datasets import Features, List, Value
 
-    Args:
-        records: A dataset or any records.
-
-    Returns:
-        A table for the other functions.
-    """
-    return records if _is_dataset(records) else list(records)
+    texts = {key: Value("string") for key in ("pmid", "title", "abstractText")}
+    lists = {key: List(Value("string")) for key in ("meshUI", "meshMajor")}
+    return Features({**texts, "year": Value("int32"), **lists})
 
 
-def iterate_pmids(table: Table) -> Iterator[str]:
+def as_table(records: Iterable[Record] | Dataset) -> Dataset:
+    """Returns a dataset unchanged, and other records as a dataset in memory."""
+    from datasets import Dataset
+
+    if isinstance(records, Dataset):
+        return records
+    rows, features = list(records), record_features()
+    return Dataset.from_dict({key: [row[key] for row in rows] for key in features}, features=features)
+
+
+def iterate_pmids(table: Dataset) -> Iterator[str]:
     """Iterates over the pmids.
 
     Args:
-        table: A dataset, or a list of records.
+        table: The documents.
 
     Yields:
         Each pmid.
     """
-    if not _is_dataset(table):
-        yield from (row["pmid"] for row in table)
-        return
     for batch in _iterate_batches(table, "pmid"):
         yield from batch.to_pylist()
 
 
-def read_years(table: Table) -> NDArray[np.int32]:
+def read_years(table: Dataset) -> NDArray[np.int32]:
     """Returns the years.
 
     Args:
-        table: A dataset, or a list of records.
+        table: The documents.
 
     Returns:
         `(N,)` years; 0 if missing.
     """
-    if not _is_dataset(table):
-        return np.array([row["year"] or 0 for row in table], np.int32)
     batches = [batch.fill_null(0).to_numpy() for batch in _iterate_batches(table, "year")]
     return np.concatenate([np.zeros(0, np.int32), *batches])
 
 
-def count_labels(table: Table, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
+def count_labels(table: Dataset, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
     """Counts the documents of each label, by groups of documents.
 
     Args:
-        table: A dataset, or a list of records.
+        table: The documents.
         groups: `(N,)` group of each document. Groups from `number` on are ignored.
         number: Number of groups to count.
 
@@ -76,16 +75,12 @@ def count_labels(table: Table, groups: NDArray[np.int8], number: int) -> list[Co
         The counts of each group.
 
     Example:
-        >>> rows = [{"meshUI": ["D1", "D2"]}, {"meshUI": ["D2"]}, {"meshUI": ["D3"]}]
+        >>> from datasets import Dataset
+        >>> rows = Dataset.from_dict({"meshUI": [["D1", "D2"], ["D2"], ["D3"]]})
         >>> count_labels(rows, np.array([1, 1, 2], np.int8), 2)
         [Counter(), Counter({'D2': 2, 'D1': 1})]
     """
     counts: list[Counter[str]] = [Counter() for _ in range(number)]
-    if not _is_dataset(table):
-        for row, group in zip(table, groups.tolist(), strict=True):
-            if group < number:
-                counts[group].update(row["meshUI"])
-        return counts
     start = 0
     for batch in _iterate_batches(table, "meshUI"):
         batch_groups = groups[start : start + len(batch)]
@@ -96,38 +91,31 @@ def count_labels(table: Table, groups: NDArray[np.int8], number: int) -> list[Co
     return counts
 
 
-def count_remaining_labels(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
+def count_remaining_labels(table: Dataset, held_out: Sequence[str]) -> NDArray[np.int32]:
     """Counts the labels of each document that are not held out.
 
     Args:
-        table: A dataset, or a list of records.
+        table: The documents.
         held_out: Labels that are not counted.
 
     Returns:
         `(N,)` counts.
     """
-    if not _is_dataset(table):
-        out = set(held_out)
-        return np.array([sum(label not in out for label in row["meshUI"]) for row in table], np.int32)
     batches = [np.diff(_compute_offsets(batch, held_out)[0]) for batch in _iterate_batches(table, "meshUI")]
     return np.concatenate([np.zeros(0, np.int32), *batches])
 
 
-def select_rows(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Table:
+def select_rows(table: Dataset, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Dataset:
     """Selects documents by a mask.
 
     Args:
-        table: A dataset, or a list of records.
+        table: The documents.
         mask: `(N,)` selected documents.
         held_out: Labels to remove from them.
 
     Returns:
-        A list of records, or a dataset, which is a view of `table` unless labels are removed.
+        The documents; a view of `table` unless labels are removed.
     """
-    if not _is_dataset(table):
-        out = set(held_out)
-        selected = compress(table, mask.tolist())
-        return [_remove_labels(row, out) if out else row for row in selected]
     rows = np.flatnonzero(mask)
     if held_out and len(rows):  # in a single step, since datasets reads scattered rows one by one
         options = {"fn_kwargs": {"mask": mask, "held_out": list(held_out)}, "features": table.features}
@@ -140,10 +128,6 @@ def select_rows(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] =
     # Not select, which creates a Python list of the rows.
     options = {"with_indices": True, "input_columns": [], "fn_kwargs": {"mask": mask}}
     return table.filter(_lookup_mask, batched=True, batch_size=_BATCH, **options)
-
-
-def _is_dataset(records: object) -> TypeGuard[Dataset]:
-    return hasattr(records, "select_columns")
 
 
 def _iterate_batches(table: Dataset, column: str) -> Iterator[Any]:
@@ -176,13 +160,3 @@ def _select_batch(batch: Any, rows: list[int], mask: NDArray[np.bool_], held_out
         index = batch.column_names.index(name)
         batch = batch.set_column(index, name, pa.ListArray.from_arrays(pa.array(offsets), values))
     return batch
-
-
-def _remove_labels(record: Record, held_out: set[str]) -> Record:
-    pairs = zip(record["meshUI"], record["meshMajor"], strict=True)
-    remaining = [(label, name) for label, name in pairs if label not in held_out]
-    return {
-        **record,
-        "meshUI": [label for label, _ in remaining],
-        "meshMajor": [name for _, name in remaining],
-    }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .bioasq import cut, read_piece
+from .columns import record_features
 from .files import Paths, data_suffix, find_files
 from .loading import Piece, load_pieces
 from .medline import import_lxml, read_citations
@@ -19,7 +20,7 @@ from .revisions import Revisions, load_revisions, missing_files, read_revisions
 from .schema import Record
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features, IterableDataset
+    from datasets import Dataset, IterableDataset
     from numpy.typing import NDArray
 
 SUFFIXES = (".xml", ".json", ".jsonl")
@@ -111,7 +112,7 @@ def load_records(
     records = load_pieces(
         read,
         pieces,
-        _features,
+        record_features,
         key=["records", _VERSION, encoding, sorted((ui_of or {}).items())],
         report=report,
         num_proc=num_proc,
@@ -187,22 +188,6 @@ def _read_piece(
 
 def _report_repeated(path: str, pmid: str, report: ReadReport) -> None:
     report.problem("repeated pmid", f"{path}: pmid {pmid} was read before")
-
-
-def _features() -> Features:
-    from datasets import Features, List, Value
-
-    text = Value("string")
-    return Features(
-        {
-            "pmid": text,
-            "title": text,
-            "abstractText": text,
-            "year": Value("int32"),
-            "meshUI": List(text),
-            "meshMajor": List(text),
-        }
-    )
 
 
 def _drop_repeated(dataset: Dataset, pieces: list[Piece], piece_reports: list[ReadReport], report: ReadReport) -> Any:

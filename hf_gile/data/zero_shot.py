@@ -44,9 +44,9 @@ class ZeroShotSplit:
             of their year.
     """
 
-    train: list[Record] | Dataset
-    validation: list[Record] | Dataset
-    test: list[Record] | Dataset
+    train: Dataset
+    validation: Dataset
+    test: Dataset
     seen: dict[str, int]
     unseen: dict[str, int]
     unseen_by_chance: dict[str, int]
@@ -138,7 +138,7 @@ def zero_shot_split(
     To tune anything for unseen labels without using test documents, split the training part again with another salt.
 
     Args:
-        records: A `datasets.Dataset`, or any records; the parts are datasets or lists accordingly.
+        records: A `datasets.Dataset`, or any records.
         share: See `held_out_labels`, which counts over all records.
         min_count: See `held_out_labels`.
         max_count: See `held_out_labels`.

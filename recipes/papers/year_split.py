@@ -35,7 +35,7 @@ def year_split(
     """Splits records by year and keeps all their labels.
 
     Args:
-        records: A `datasets.Dataset`, or any records; the parts are datasets or lists accordingly.
+        records: A `datasets.Dataset`, or any records.
         train_until: Last training year.
         test_from: First test year; by default the following year.
         test_until: Last test year, 2015 in the paper; by default unlimited.

@@ -65,7 +65,7 @@ def test_a_dataset_and_a_list_are_split_alike():
     of_list, of_table = zero_shot_split(make_records()), zero_shot_split(table)
     assert of_list.unseen
     for part in ("train", "validation", "test"):
-        assert list(getattr(of_table, part)) == getattr(of_list, part)
+        assert list(getattr(of_table, part)) == list(getattr(of_list, part))
         assert getattr(of_table, part).features == table.features
     assert (of_table.seen, of_table.unseen, of_table.dropped) == (of_list.seen, of_list.unseen, of_list.dropped)
 
@@ -74,8 +74,8 @@ def test_the_split_does_not_depend_on_the_order_of_records():
     records = make_records()
     split = zero_shot_split(iter(records))
     other = zero_shot_split(iter(records[::-1]))
-    assert other.train == split.train[::-1]
-    assert other.test == split.test[::-1]
+    assert list(other.train) == list(split.train)[::-1]
+    assert list(other.test) == list(split.test)[::-1]
     assert list(other.seen.items()) == list(split.seen.items())
     assert list(other.unseen.items()) == list(split.unseen.items())
     assert list(other.unseen_by_chance.items()) == list(split.unseen_by_chance.items())
@@ -146,8 +146,8 @@ def test_the_split_of_a_dataset_does_not_depend_on_batch_size(monkeypatch, batch
     table = datasets.concatenate_datasets([datasets.Dataset.from_list(part) for part in (records[:31], records[31:])])
     of_list, of_table = (zero_shot_split(source, share=0.5, max_count=20) for source in (records, table))
     assert of_list.unseen
-    assert list(of_table.train) == of_list.train
-    assert list(of_table.test) == of_list.test
+    assert list(of_table.train) == list(of_list.train)
+    assert list(of_table.test) == list(of_list.test)
     assert (of_table.seen, of_table.unseen, of_table.dropped) == (of_list.seen, of_list.unseen, of_list.dropped)
 
 

@@ -67,7 +67,7 @@ def test_validation_documents_do_not_depend_on_the_order_of_records():
     split = year_split(dated_records(101), validation=5)
     assert [record["pmid"] for record in split.validation] == ["4", "31", "47", "55", "92"]
     backwards = year_split(iter(dated_records(101)[::-1]), validation=5)
-    assert backwards.validation == split.validation[::-1]
+    assert list(backwards.validation) == list(split.validation)[::-1]
     assert backwards.seen == split.seen
     more = year_split(dated_records(101), validation=7)
     assert {record["pmid"] for record in split.validation} < {record["pmid"] for record in more.validation}
