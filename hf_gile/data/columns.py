@@ -33,7 +33,8 @@ def as_table(records: Iterable[Record] | Dataset) -> Dataset:
 
     if isinstance(records, Dataset):
         return records
-    rows, features = list(records), record_features()
+    rows = list(records)
+    features = record_features()
     return Dataset.from_dict({key: [row[key] for row in rows] for key in features}, features=features)
 
 

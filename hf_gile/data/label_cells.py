@@ -37,7 +37,8 @@ MISSING |= {"[]", "{}", "()"}
 _YES = {"true": "false", "yes": "no", "y": "n", "t": "f", "x": ""}
 _NO = {no: yes for yes, no in _YES.items() if no}
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
-_TAG, _TAGS = re.compile("<([^<>]+)>"), re.compile(r"(?:<[^<>]+>\s*)+")
+_TAG = re.compile("<([^<>]+)>")
+_TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _OPEN, _CLOSE = "[({", "])}"
 _WRAPPER = re.compile(r"(?:array|frozenset|set|tuple|list|Index)\((.*?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
 _QUOTED = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""

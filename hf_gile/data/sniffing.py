@@ -244,19 +244,23 @@ def _see_cells(
     if "\r" in text and "\n" not in text:
         return Format("cr")
     if title := 0 if requested.columns else _title_lines(text, names):
-        text, skip = text.split("\n", title)[-1], skip + title
+        text = text.split("\n", title)[-1]
+        skip += title
         notes.append(f"names of columns in line {skip + 1}")
     usual = "\t" if suffix in (".tsv", ".tab") else ","
     delimiters = [requested.delimiter or (sep and sep[1]) or usual]
     if requested.delimiter is None and not sep:
         delimiters += [sign for sign in DELIMITERS if sign != usual]
     seen = Format("csv", encoding, delimiters[0], skip=skip)
-    best, rows = -1.0, []
+    best = -1.0
+    rows: list[list[str]] = []
     for delimiter in delimiters:
         for form in _quotings(seen._replace(delimiter=delimiter), requested.quote, text):
             first_rows, share = _parse(text, is_cut, form)
             if share > best:
-                best, rows, seen = share, first_rows, form
+                best = share
+                rows = first_rows
+                seen = form
     if requested.quote is not None:
         seen = seen._replace(quote=None if requested.quote == "none" else requested.quote)
     if seen.delimiter != usual and requested.delimiter is None:

@@ -35,6 +35,7 @@ _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _BOM = "\ufeff"
+_LABEL = "__label__"  # of fastText
 _QUOTES = " (is a quote not closed, or not doubled in a cell?)"
 
 VOCABULARIES = ("xml", "turtle", "ntriples")
@@ -343,13 +344,12 @@ def _parse_text(lines: Lines, form: Format) -> Rows:
 
 
 def _parse_fasttext(lines: Lines, form: Format) -> Rows:
-    prefix = "__label__"
     for number, line in lines:
         if isinstance(line, ValueError):
             yield number, line
         elif words := line.split():
-            labels = [word.removeprefix(prefix) for word in words if word.startswith(prefix)]
-            yield number, {"text": " ".join(word for word in words if not word.startswith(prefix)), "labels": labels}
+            labels = [word.removeprefix(_LABEL) for word in words if word.startswith(_LABEL)]
+            yield number, {"text": " ".join(word for word in words if not word.startswith(_LABEL)), "labels": labels}
 
 
 _PARSERS: dict[str, Callable[[Lines, Format], Rows]] = {
