@@ -19,7 +19,7 @@ from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
-from .sniffing import SEEN, Requested, sniff
+from .sniffing import SEEN, Format, Requested, sniff
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
@@ -28,7 +28,7 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
     Args:
         path: The file.
     """
-    return _find_kind(path, SEEN) == "mesh"
+    return _find_kind(path, sniff(path)) == "mesh"
 
 
 def read_label_file(
@@ -68,8 +68,9 @@ def read_label_file(
     describe = [] if describe is not None and list(describe) == ["none"] else describe
     parts: dict[str, Any] = {} if describe is None else {"describe": describe}
     names_columns = id != "id" or tuple(name) != ("name",) or bool(synonyms)
-    kind = _find_kind(path, requested)
-    if kind == "mesh" and sniff(path).kind == "jsonl":
+    form = sniff(path, requested)
+    kind = _find_kind(path, form)
+    if kind == "mesh" and form.kind == "jsonl":
         if names_columns or not set(describe or ()) <= {*MESH_DESCRIPTIONS}:
             kind, id = "table", "ui" if id == "id" else id
     elif kind != "table" and names_columns:
@@ -82,8 +83,7 @@ def read_label_file(
     return load_labels(path, id=id, name=name, **columns, **requested._asdict(), report=report)
 
 
-def _find_kind(path: str | os.PathLike[str], requested: Requested) -> Literal["table", "mesh", "rdf"]:
-    form = sniff(path, requested)
+def _find_kind(path: str | os.PathLike[str], form: Format) -> Literal["table", "mesh", "rdf"]:
     form.refuse(path)
     if form.kind in ("turtle", "ntriples"):
         return "rdf"

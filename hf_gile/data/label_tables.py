@@ -17,13 +17,15 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files
+from .files import find_files, open_binary, read_into_memory
 from .homonyms import distinguish
+from .json_text import check_parts
+from .label_cells import are_lists, is_missing, parse_list
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_label, clean_text
 from .sniffing import Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, VOCABULARIES, read_rows
+from .table_files import SUFFIXES, VOCABULARIES, missing_column_error, read_rows
 from .tables import as_tuple, document_id
 
 
@@ -80,18 +82,68 @@ def load_labels(
     form.refuse(file)
     if form.kind == "text":
         return _read_names(file, form, report)
+    if form.kind == "json" and (labels := _read_json_names(file, report)):
+        return labels
     if form.kind in VOCABULARIES:
         raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
     if form.note:
         report.note(form.note)
-    rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, chosen.required(), all_columns=True)))
-    chosen, extra = _choose_columns([row for _, _, row in rows], chosen, report)
+    rows = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
+    cells = [row for _, row in rows]
+    _check_columns(cells, chosen.required(), file, form)
+    _read_cells(cells, chosen)
+    chosen, extra = _choose_columns(cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
+
+
+def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], file: Path, form: Format) -> None:
+    existing = dict.fromkeys(column for row in rows for column in row)
+    missing = [column for column in required if column not in existing]
+    if not rows or not missing:
+        return
+    hint = "choose columns with id=... and name=... (--label_id and --label_name)"
+    if form.columns:
+        hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
+    raise ValueError(f"{missing_column_error(missing[0], existing, file, form=form)}; {hint}")
+
+
+def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
+    """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value.
+
+    In CSV files that hf_gile wrote, formulas are escaped, and nothing else is replaced.
+    """
+    if any(_WRITTEN.issubset(row) for row in rows):
+        for row in rows:
+            if all(isinstance(cell, str) for cell in row.values()):
+                row.update({name: unescape_formula(cell) for name, cell in row.items()})
+        return
+    if all(_DECIMAL.fullmatch(str(row.get(chosen.id))) for row in rows):
+        for row in rows:
+            row[chosen.id] = str(row[chosen.id]).partition(".")[0]
+    lists = {"synonyms", "broader", *chosen.synonyms}
+    texts = {"description", "definition", *(chosen.description or ())}
+    for column in (lists | texts) - {chosen.id, *chosen.name}:
+        _read_column(column, [row for row in rows if column in row], column in lists)
+
+
+def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -> None:
+    texts = [row[column] for row in rows if isinstance(row[column], str) and not is_missing(row[column])]
+    are_written_lists = are_lists(texts)
+    has_pipes = has_lists and any("|" in text for text in texts) and not any(";" in text for text in texts)
+    for row in rows:
+        cell = row[column]
+        if is_missing(cell):
+            row[column] = None
+        elif isinstance(cell, str) and are_written_lists:
+            items = parse_list(cell)
+            row[column] = cell if items is None else items
+        elif isinstance(cell, str) and has_pipes:
+            row[column] = cell.split("|")
 
 
 def _make_labels(
     file: Path,
-    rows: Sequence[tuple[str, str, Mapping[str, object]]],
+    rows: Sequence[tuple[str, Mapping[str, object]]],
     selection: tuple[_Columns, list[str], Sequence[str]],
     report: ReadReport,
 ) -> LabelSet:
@@ -100,12 +152,15 @@ def _make_labels(
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     positions: dict[str, str] = {}
-    for where, _, row in rows:
+    for where, row in rows:
         try:
             label_id = document_id(row.get(chosen.id), chosen.id)
             clean = str.strip if _WRITTEN.issubset(row) else clean_label
             names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
             names = list(filter(None, names))
+            if not names and any(isinstance(row.get(column), Mapping) for column in chosen.name):
+                report.leave_out(f"without a name in {' or '.join(languages)}", f"{file}: {where}", label_id)
+                continue
             if not names:
                 report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
                 raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
@@ -122,19 +177,10 @@ def _make_labels(
         report.records += 1
         labels[label_id], positions[label_id] = label, where
         hints[label_id] = [other for other in names if other != label.name]
+    parents = {parent for label in labels.values() for parent in label.broader}
+    if unknown := parents - labels.keys():
+        report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
     return distinguish(labels.values(), hints, report, str(file))
-
-
-# Columns of the label files that hf_gile writes, in which formulas are escaped.
-_WRITTEN = {"id", "name", "description", "language", "seen", "count"}
-
-
-def _unescape_row(row: tuple[str, str, Mapping[str, Any]]) -> tuple[str, str, Mapping[str, Any]]:
-    """Reverses `escape_formula` in a row that hf_gile wrote: all its cells are texts, as in CSV."""
-    where, position, cells = row
-    if not _WRITTEN.issubset(cells) or not all(isinstance(cell, str) for cell in cells.values()):
-        return row
-    return where, position, {name: unescape_formula(cell) for name, cell in cells.items()}
 
 
 def _find_file(path: str | os.PathLike[str]) -> Path:
@@ -205,20 +251,64 @@ def _can_parse(parse: Callable[[object], Any], value: object) -> bool:
 
 
 def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
-    """Reads a label from each line of a text."""
+    """Reads a label from each line of a text; a line that starts with a number sign and a space is a comment."""
     names: dict[str, None] = {}
     for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
-        name = clean_label(row["text"])
-        if re.search("[\0-\b\x0e-\x1f]", name):
-            raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
-        if "\t" in row["text"].strip():
-            raise ValueError(f"{file}: {where}: a label has a tab; if it is a table, name it .tsv")
-        if name in names:
-            report.leave_out("repeated", f"{file}: {where}")
-        elif name:
-            names[name] = None
-            report.records += 1
+        for line in row["text"].splitlines():  # also at line breaks of other systems
+            name = clean_label(line)
+            if re.search("[\0-\b\x0e-\x1f]", name):
+                raise ValueError(
+                    f"{file} is neither a text nor of another known format: {where} has a control character"
+                )
+            if "\t" in line.strip():
+                raise ValueError(
+                    f"{file}: {where}: a label has a tab; if it is a table, name its columns in a first line, such as "
+                    "id and name, and name it .tsv"
+                )
+            if name in names:
+                report.leave_out("repeated", f"{file}: {where}")
+            elif re.match(r"#+(\s|$)", line):
+                report.leave_out("comment", f"{file}: {where}")
+            elif name:
+                names[name] = None
+                report.records += 1
+    if len(names) > 1 and all(map(_LISTED.match, names)):
+        raise ValueError(
+            f"{file}: each line has a number, a bullet or quotes, such as {next(iter(names))!r}: leave them out, or "
+            "write a table with the columns id and name"
+        )
+    if len(names) == 1:
+        report.note(f"a single label, {next(iter(names))!r}: a text has a label on each line")
     return distinguish((Label(name, name) for name in names), {}, report, str(file))
+
+
+def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
+    """Reads a list of names, or names by number, also in a config.json; returns None for other JSON."""
+    with open_binary(file) as stream:
+        if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
+            return None
+    text = read_into_memory(file)
+    check_parts(text)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # the reader of tables reports the error
+    if isinstance(content, dict):
+        names = content.get("id2label", content)
+        is_expected = isinstance(names, dict) and all(map(str.isdecimal, names))
+    else:
+        names = {clean_label(str(name)): name for name in content}
+        is_expected = True
+    if not is_expected or not all(isinstance(name, str) for name in names.values()):
+        return None
+    report.files += 1
+    report.records += len(names)
+    return distinguish(
+        (Label(document_id(label_id, "id"), clean_label(name)) for label_id, name in names.items()),
+        {},
+        report,
+        str(file),
+    )
 
 
 def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[str], split: bool = False) -> list[str]:
@@ -299,5 +389,9 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "synonyms": _parse_names,
     "broader": _parse_ids,
 }
+# Columns of the label files that hf_gile writes.
+_WRITTEN = {"id", "name", "description", "language", "seen", "count"}
+_DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
+_LISTED = re.compile(r"""[0-9]+[.:)]\s|[-*\u2022]\s|(["']).*\1$""")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

@@ -40,6 +40,7 @@ _SEP_LINE = re.compile(r"\ufeff?sep=(.)\r?\n", re.IGNORECASE)
 _TAG = re.compile(r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)")
 _TRIPLE = re.compile(r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)")
 _TURTLE = re.compile(r"(@prefix|@base|prefix\s+[\w.-]*:|base\s*<)", re.IGNORECASE)
+_ONTOLOGY = re.compile(r"format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)")
 _LEGACY = ["cp1251", "cp1252", "cp1253", "cp1255", "cp1256", "koi8_r"]
 _LEGACY += ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"]
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
@@ -47,6 +48,8 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself",
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
+    "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
+    "(robot convert --input terms.obo --output terms.owl)",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
 }
@@ -288,13 +291,15 @@ def _see_kind(text: str, suffix: str) -> str:
         return "html" if re.search(r"<html[\s>]", text[:2000], re.IGNORECASE) else "xml"
     if text.startswith("{"):
         return _object_kind(text, suffix)
+    uncommented = re.sub(r"(?m)\A(\s*#.*\n)+", "", text).lstrip()
+    if _TURTLE.match(uncommented):
+        return "turtle"
+    if _ONTOLOGY.match(text):
+        return "ontology"
     if re.match(r'\[\s*([\[{"\d\]]|-\d|$)', text):
         return "json" if suffix not in _CSV_SUFFIXES else "csv"
     if suffix in _CSV_SUFFIXES:
         return "csv"
-    uncommented = re.sub(r"(?m)\A(\s*#.*\n)+", "", text).lstrip()
-    if _TURTLE.match(uncommented):
-        return "turtle"
     if _TRIPLE.match(uncommented):
         return "turtle" if suffix in (".ttl", ".n3") else "ntriples"
     if _TAG.match(text):
@@ -392,7 +397,10 @@ def _parse(
 def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:
     """Checks whether the first row is a document: its cells are numbers, long, or occur in the rows below."""
     first = [cell.strip() for cell in rows[0]]
-    if len(rows) < 2 or len(first) < 2 or not set(first).isdisjoint(names):
+    if len(rows) < 2 or len(first) < 2 or first == [str(number) for number in range(len(first))]:  # as of pandas
+        return False
+    # A number names a column of a file without a header, and may be a cell.
+    if not {name for name in names if not name.isdecimal()}.isdisjoint(first):
         return False
     if any(_NUMBER.fullmatch(cell) or len(cell) > _LONGEST_NAME for cell in first):
         return True
