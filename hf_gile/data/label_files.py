@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
-from .files import MAX_RECORD, open_binary
+from .files import MAX_RECORD, data_suffix, open_binary
 from .label_tables import load_labels
 from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
+from .rdf import SUFFIXES as RDF_SUFFIXES
 from .report import ReadReport
 from .skos import load_skos
 from .sniffing import SEEN, Format, Requested, sniff
@@ -85,7 +86,8 @@ def read_label_file(
 
 def _find_kind(path: str | os.PathLike[str], form: Format) -> Literal["table", "mesh", "rdf"]:
     form.refuse(path)
-    if form.kind in ("turtle", "ntriples"):
+    is_named_rdf = data_suffix(Path(path)) in RDF_SUFFIXES
+    if form.kind in ("turtle", "ntriples") or (form.kind == "text" and is_named_rdf):
         return "rdf"
     if form.kind in ("csv", "parquet", "empty"):
         return "table"

@@ -68,6 +68,14 @@ def test_numbers_name_the_columns_of_a_file_without_a_header(tmp_path):
     assert read_label_file(tmp_path / "terms.csv", id="0", name=["1"]).names == ["Iron", "Tin"]
 
 
+def test_damaged_rdf_is_no_text_of_labels(tmp_path):
+    pytest.importorskip("rdflib")
+    for name in ("a.nt", "a.ttl.gz", "a.owl"):
+        (tmp_path / name).write_text("<http://a.org/b c> <http://a.org/1> 'Iron' .\n")
+        with pytest.raises(ValueError, match=rf"{name}: (read as|expected RDF|0 concepts)"):
+            read_label_file(tmp_path / name)
+
+
 def test_turtle_may_be_named_as_a_table(tmp_path):
     pytest.importorskip("rdflib")
     (tmp_path / "terms.csv").write_text(SKOS)
