@@ -101,6 +101,8 @@ def test_a_zip_archive_of_a_single_file_is_read(written, tmp_path):
     path = tmp_path / "stw.ttl.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("stw.ttl", HEAD + HEART)
+        for name in ("README.txt", "LICENSE", "docs/guide.pdf"):
+            archive.writestr(name, "about the file")
     assert load_skos(path) == load_skos(written(HEAD + HEART))
     assert load_skos(tmp_path).names == ["organ", "heart", "heart valve"]
     with zipfile.ZipFile(path, "a") as archive:
