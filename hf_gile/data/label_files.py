@@ -77,7 +77,7 @@ def read_label_file(
     elif kind != "table" and names_columns:
         raise ValueError(f"{path} is {'MeSH' if kind == 'mesh' else 'RDF'}, not a table with columns to choose")
     if kind == "mesh":
-        return load_mesh(path, **parts, report=report)
+        return load_mesh(path, **parts, report=report, encoding=requested.encoding)
     if kind == "rdf":
         return load_skos(path, list(languages), **parts, report=report)
     columns: dict[str, Any] = {"description": describe, "synonyms": synonyms, "languages": languages}
@@ -99,13 +99,16 @@ def _find_kind(path: str | os.PathLike[str], form: Format) -> Literal["table", "
     if form.kind == "xml":
         if "<PubmedArticleSet" in head or "<MedlineCitationSet" in head:
             raise ValueError(f"{path} has documents of MEDLINE, not labels")
-        return "mesh" if "<DescriptorRecordSet" in head else "rdf"
+        return "mesh" if _MESH_ROOT.search(head) else "rdf"
     if form.kind == "text":
         return "mesh" if head.lstrip().startswith("*NEWRECORD") else "table"
     keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head.partition("\n")[0] if form.kind == "jsonl" else head)
     if {"@context", "@graph", "@id", "@type"} & set(keys):
         return "rdf"
     return "mesh" if form.kind == "jsonl" and {"ui", "name"} <= set(keys) and "id" not in keys else "table"
+
+
+_MESH_ROOT = re.compile(r"<(Descriptor|Qualifier|Supplemental)RecordSet\b")
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files, open_binary, read_into_memory
+from .files import find_files, open_binary
 from .homonyms import distinguish
-from .json_text import check_parts
 from .label_cells import are_lists, is_missing, parse_list
+from .label_names import read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_label, clean_text
@@ -78,11 +78,14 @@ def load_labels(
         _as_columns(synonyms or ()),
         language,
     )
-    form = sniff(file, Requested(**layout).check(), chosen.required())
+    requested = Requested(**layout).check()
+    form = sniff(file, requested, chosen.required())
     form.refuse(file)
+    if form.kind == "text" and (requested.columns or _is_header(file, form, chosen.required())):
+        form = sniff(file, requested, chosen.required(), "csv")
     if form.kind == "text":
-        return _read_names(file, form, report)
-    if form.kind == "json" and (labels := _read_json_names(file, report)):
+        return read_names(file, form, report)
+    if form.kind == "json" and (labels := read_json_names(file, report)):
         return labels
     if form.kind in VOCABULARIES:
         raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
@@ -94,6 +97,13 @@ def load_labels(
     _read_cells(cells, chosen)
     chosen, extra = _choose_columns(cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
+
+
+def _is_header(file: Path, form: Format, required: Sequence[str]) -> bool:
+    """Checks whether the first line of a text names the columns of a table."""
+    with open_binary(file) as stream:
+        line = stream.readline(1 << 16).decode(form.encoding, "replace")
+    return set(required) <= {cell.strip().strip("\"'\ufeff") for cell in re.split("[,;|\t]", line)}
 
 
 def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], file: Path, form: Format) -> None:
@@ -250,67 +260,6 @@ def _can_parse(parse: Callable[[object], Any], value: object) -> bool:
     return True
 
 
-def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
-    """Reads a label from each line of a text; a line that starts with a number sign and a space is a comment."""
-    names: dict[str, None] = {}
-    for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
-        for line in row["text"].splitlines():  # also at line breaks of other systems
-            name = clean_label(line)
-            if re.search("[\0-\b\x0e-\x1f]", name):
-                raise ValueError(
-                    f"{file} is neither a text nor of another known format: {where} has a control character"
-                )
-            if "\t" in line.strip():
-                raise ValueError(
-                    f"{file}: {where}: a label has a tab; if it is a table, name its columns in a first line, such as "
-                    "id and name, and name it .tsv"
-                )
-            if name in names:
-                report.leave_out("repeated", f"{file}: {where}")
-            elif re.match(r"#+(\s|$)", line):
-                report.leave_out("comment", f"{file}: {where}")
-            elif name:
-                names[name] = None
-                report.records += 1
-    if len(names) > 1 and all(map(_LISTED.match, names)):
-        raise ValueError(
-            f"{file}: each line has a number, a bullet or quotes, such as {next(iter(names))!r}: leave them out, or "
-            "write a table with the columns id and name"
-        )
-    if len(names) == 1:
-        report.note(f"a single label, {next(iter(names))!r}: a text has a label on each line")
-    return distinguish((Label(name, name) for name in names), {}, report, str(file))
-
-
-def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, or names by number, also in a config.json; returns None for other JSON."""
-    with open_binary(file) as stream:
-        if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
-            return None
-    text = read_into_memory(file)
-    check_parts(text)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return None  # the reader of tables reports the error
-    if isinstance(content, dict):
-        names = content.get("id2label", content)
-        is_expected = isinstance(names, dict) and all(map(str.isdecimal, names))
-    else:
-        names = {clean_label(str(name)): name for name in content}
-        is_expected = True
-    if not is_expected or not all(isinstance(name, str) for name in names.values()):
-        return None
-    report.files += 1
-    report.records += len(names)
-    return distinguish(
-        (Label(document_id(label_id, "id"), clean_label(name)) for label_id, name in names.items()),
-        {},
-        report,
-        str(file),
-    )
-
-
 def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[str], split: bool = False) -> list[str]:
     """Returns the texts in cells: of a text, a list of texts, or texts by language."""
     texts: list[str] = []
@@ -393,5 +342,4 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
-_LISTED = re.compile(r"""[0-9]+[.:)]\s|[-*\u2022]\s|(["']).*\1$""")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

@@ -144,6 +144,21 @@ def test_old_line_breaks_end_labels_and_comments_are_none(write, content):
     assert load_labels(write("labels.txt", content)) == LabelSet.from_names(["mice", "red rats"])
 
 
+@pytest.mark.parametrize("content", ["id,name\n3,Mice\n", "name\tid\tnote\nMice\t3\tsmall\n", '"id";"name"\n3;Mice\n'])
+def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
+    labels = load_labels(write("labels.txt", content))
+    assert (labels.ids, labels.names) == (["3"], ["Mice"])
+
+
+def test_a_text_may_be_a_table_without_a_header(write):
+    path = write("labels.txt", "3;Mice\n5;Rats\n")
+    assert load_labels(path, columns=["id", "name"]).names == ["Mice", "Rats"]
+    with pytest.raises(
+        ValueError, match=r"labels\.txt: each line has ';', such as '3;Mice'; if it is a table, name its"
+    ):
+        load_labels(path)
+
+
 def test_number_signs_may_start_labels(write):
     assert load_labels(write("labels.txt", "#mice\n#rats\n1 star\n2 stars\n")).names[:2] == ["#mice", "#rats"]
 
