@@ -12,9 +12,10 @@ from hf_gile.data.medline import demo_file
 from hf_gile.data.mesh import mesh_ids
 from hf_gile.data.records import load_records
 from hf_gile.data.report import ReadReport
-from hf_gile.data.zero_shot import ZeroShotSplit, seen_first, zero_shot_split
+from hf_gile.data.zero_shot import seen_first
 from hf_gile.models.labels_gile import Label, LabelSet
 from papers.year_split import year_split
+from papers.zero_shot import ZeroShotSplit, zero_shot_split
 
 if TYPE_CHECKING:
     from datasets import Dataset

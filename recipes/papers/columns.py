@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from .schema import Record
+from hf_gile.data.schema import Record
 
 if TYPE_CHECKING:
     from datasets import Dataset
