@@ -63,7 +63,7 @@ def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
 
 
 def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, or names by number, also in a config.json.
+    """Reads a list of names, or names by number or numbers by name, also in a config.json.
 
     Args:
         file: The file.
@@ -81,13 +81,16 @@ def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return None  # the reader of tables reports the error
-    if isinstance(content, dict):
-        names = content.get("id2label", content)
-        is_expected = isinstance(names, dict) and all(map(str.isdecimal, names))
+    names = content.get("id2label", content) if isinstance(content, dict) else content
+    if isinstance(names, dict):
+        numbers = [number for number in names.values() if isinstance(number, int)]
+        if sorted(numbers) == list(range(len(names))):  # numbers by name
+            names = {str(number): name for name, number in names.items()}
+        elif not all(map(str.isdecimal, names)):
+            return None  # such as the answer of a server
     else:
-        names = {clean_label(str(name)): name for name in content}
-        is_expected = True
-    if not is_expected or not all(isinstance(name, str) for name in names.values()):
+        names = {clean_label(str(name)): name for name in names}
+    if not all(isinstance(name, str) for name in names.values()):
         return None
     report.files += 1
     report.records += len(names)

@@ -181,6 +181,7 @@ def test_a_single_line_is_noted(write):
         ('["mice", "rats"]', ["mice", "rats"], ["mice", "rats"]),
         ('["cafe\u0301", "caf\xe9"]', ["caf\xe9"], ["caf\xe9"]),
         ('{"3": "mice", "5": "rats"}', ["3", "5"], ["mice", "rats"]),
+        ('{"mice": 1, "rats": 0}', ["1", "0"], ["mice", "rats"]),
         ('{"hidden_size": 7, "id2label": {"0": "mice", "1": "rats"}}', ["0", "1"], ["mice", "rats"]),
     ],
 )
@@ -190,7 +191,7 @@ def test_json_may_be_a_list_of_names_or_have_names_by_number(write, content, ids
 
 
 @pytest.mark.parametrize(
-    "content", ['{"detail": "Not found."}', '{"mice": 0}', '{"labels": []}', '["mice", ["rats"]]', "[1]"]
+    "content", ['{"detail": "Not found."}', '{"mice": 3}', '{"labels": []}', '["mice", ["rats"]]', "[1]"]
 )
 def test_other_json_is_refused(write, content):
     with pytest.raises(ValueError, match=r"labels\.json: .*expected "):
