@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 PREFIXES = {
@@ -190,6 +191,7 @@ def retired_values(predicate: str) -> re.Pattern[str] | None:
     return _STATUS.get(local_name(predicate))
 
 
+@lru_cache(1 << 10)
 def is_retired_class(uri: str) -> bool:
     """Checks whether members of a class are no longer to be used, such as `owl:DeprecatedClass`."""
     return local_name(uri).startswith(("Deprecated", "Obsolete"))

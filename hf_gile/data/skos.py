@@ -19,6 +19,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
@@ -114,8 +115,11 @@ def load_skos(
 
 def _choose_vocabulary(statements: _Statements) -> _Vocabulary:
     """Returns the first kind of vocabulary that has names, in any language."""
-    vocabularies = [_Vocabulary(statements, profile) for profile in PROFILES]
-    return next((candidate for candidate in vocabularies if candidate.is_present()), vocabularies[0])
+    for profile in PROFILES:
+        vocabulary = _Vocabulary(statements, profile)
+        if vocabulary.is_present():
+            return vocabulary
+    return _Vocabulary(statements, PROFILES[0])
 
 
 class _Statements:
@@ -264,6 +268,8 @@ class _Vocabulary:
         """Returns texts in the best available language, plain tags before regional tags."""
         result: list[tuple[int, bool, str, str]] = []
         for steps in _split(paths):
+            if subject not in self.statements.texts.get(steps[0], ()):
+                continue
             values: Iterable[Any] = [subject]
             for step in steps:
                 texts = self.statements.texts.get(step, {})
@@ -299,9 +305,9 @@ class _Vocabulary:
         name, paths = self._name(concept)
         if paths != self.profile.names[0]:
             self.substitutes[paths] += 1
-        synonyms = [text for paths in self.profile.synonyms for text in self._texts(paths, concept)]
+        usual_synonyms, *others = (self._texts(paths, concept) for paths in self.profile.synonyms)
+        synonyms = chain(usual_synonyms, *others)
         definitions = (self._texts(paths, concept) for paths in self.profile.definitions)
-        usual_synonyms = self._texts(self.profile.synonyms[0], concept)
         texts = {
             "alt_labels": "; ".join(text for text in usual_synonyms if text != name),
             "definition": next((texts[0] for texts in definitions if texts), ""),
