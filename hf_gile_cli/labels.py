@@ -48,28 +48,34 @@ def add_to(app: typer.Typer) -> None:
     add_command(group, "import", import_)
 
 
-def show(
+@dataclass(kw_only=True)
+class Show(LabelColumns):
+    """Options of `hf-gile labels show`."""
+
     target: Annotated[
         str,
         typer.Argument(metavar="MODEL_OR_FILE", help="A saved model (a folder or a name on the Hub) or a label file."),
-    ],
+    ]
     search: Annotated[
         str | None,
         typer.Option(metavar="WORDS", help="Only labels with these words in id, name, description or synonyms."),
-    ] = None,
+    ] = None
     seen: Annotated[
         bool | None, typer.Option("--seen/--unseen", help="Only labels seen in training, or only unseen labels.")
-    ] = None,
-    sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="Sort order.")] = "column",
-    limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Maximum number of labels; 0 for all.")] = 20,
-    as_json: Json = False,
-    revision: Revision = None,
-) -> None:
+    ] = None
+    sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="Sort order.")] = "column"
+    limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Maximum number of labels; 0 for all.")] = 20
+    as_json: Json = False
+    revision: Revision = None
+
+
+def show(options: Show) -> None:
     """Show labels: id, training documents, threshold, name. With --json, all fields, as a .jsonl label file.
 
     hf-gile labels show MODEL
     hf-gile labels show MODEL --search "heart fail" --sort count
     hf-gile labels show MODEL --json --limit 0 > labels.jsonl
+    hf-gile labels show thesaurus.ttl --label-language de
     """
     orders: dict[str, Callable[[Any], Any]] = {
         "column": lambda label: 0,
@@ -77,19 +83,20 @@ def show(
         "name": lambda label: label.name.casefold(),
         "id": lambda label: label.id,
     }
+    target, sort = options.target, options.sort
     if sort not in orders:
         raise typer.BadParameter(f"must be one of {', '.join(orders)}, got {sort!r}", param_hint="--sort")
-    labels = _read_labels(target, revision)
-    words = (search or "").casefold().split()
+    labels = options.read(target) if Path(target).is_file() else _read_labels(target, options.revision)
+    words = (options.search or "").casefold().split()
     matching = [
         label
         for label in labels
-        if (seen is None or label.seen == seen)
+        if options.seen in (None, label.seen)
         and all(word in " ".join((label.id, label.text, *label.synonyms)).casefold() for word in words)
     ]
     matching.sort(key=orders[sort])
-    shown = matching[: limit or None]
-    if as_json:
+    shown = matching[: options.limit or None]
+    if options.as_json:
         for label in shown:
             write_json(asdict(label))
     elif shown:
@@ -238,10 +245,6 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
         return _read_csv(path)
     if path.suffix == ".jsonl" and path.is_file():
         return LabelSet.load(path)
-    if path.is_file():
-        from hf_gile.data import read_label_file
-
-        return read_label_file(path)
     if path.is_dir():
         if not (path / LABELS_FILE).is_file():
             raise FileNotFoundError(f"{target} is not a saved model with labels: it has no {LABELS_FILE}")

@@ -28,10 +28,10 @@ from typing import Any, ClassVar
 
 from baselines import BASELINES
 from papers.record_source import RecordSource
+from papers.zero_shot import ZeroShotSplit
 from transformers import TrainingArguments
 
 from hf_gile.data.records import SUFFIXES
-from hf_gile.data.zero_shot import ZeroShotSplit
 from hf_gile.publishing.markdown import one_line
 from hf_gile.publishing.trained import card_info
 from hf_gile.training.flags import parse_settings

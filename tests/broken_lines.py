@@ -181,9 +181,9 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/data/zero_shot.py",
-        'return "validation" if fraction < test + validation else "train"',
-        'return "validation" if fraction < validation else "train"',
-        "data/test_zero_shot.py",
+        "if min_count <= count <= max_count and hash_fraction",
+        "if min_count < count <= max_count and hash_fraction",
+        "recipes/test_zero_shot.py",
     ),
     Mutation(
         "hf_gile_cli/labels.py",

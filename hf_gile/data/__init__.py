@@ -15,7 +15,7 @@ from .schema import Record
 from .skos import load_skos
 from .tables import load_table
 from .word_vectors import WordVectors, load_word_vectors
-from .zero_shot import ZeroShotSplit, held_out_labels, split_of, zero_shot_split
+from .zero_shot import held_out_labels
 
 __all__ = [
     "DWCorpus",
@@ -24,7 +24,6 @@ __all__ = [
     "ReadReport",
     "Record",
     "WordVectors",
-    "ZeroShotSplit",
     "demo_file",
     "document_pieces",
     "held_out_labels",
@@ -46,7 +45,5 @@ __all__ = [
     "read_mesh",
     "read_records",
     "save_labels",
-    "split_of",
     "table_of",
-    "zero_shot_split",
 ]

@@ -20,6 +20,7 @@ _BOMS = {
 _TAG = re.compile(r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)")
 _TRIPLE = re.compile(r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)")
 _TURTLE = re.compile(r"(@prefix|@base|prefix\s+[\w.-]*:|base\s*<)", re.IGNORECASE)
+_ONTOLOGY = re.compile(r"format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)")
 _LEGACY = ["cp1251", "cp1252", "cp1253", "cp1255", "cp1256", "koi8_r"]
 _LEGACY += ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"]
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
@@ -89,13 +90,15 @@ def see_kind(text: str, suffix: str) -> str:
         return "fasttext"
     if text.startswith("{"):
         return _object_kind(text, suffix)
+    uncommented = re.sub(r"(?m)\A(\s*#.*\n)+", "", text).lstrip()
+    if _TURTLE.match(uncommented):
+        return "turtle"
+    if _ONTOLOGY.match(text):
+        return "ontology"
     if re.match(r'\[\s*([\[{"\d\]]|-\d|$)', text):
         return "json" if suffix not in _CSV_SUFFIXES else "csv"
     if suffix in _CSV_SUFFIXES:
         return "csv"
-    uncommented = re.sub(r"(?m)\A(\s*#.*\n)+", "", text).lstrip()
-    if _TURTLE.match(uncommented):
-        return "turtle"
     if _TRIPLE.match(uncommented):
         return "turtle" if suffix in (".ttl", ".n3") else "ntriples"
     if _TAG.match(text):

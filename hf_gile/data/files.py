@@ -9,6 +9,7 @@ import io
 import lzma
 import math
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,9 @@ _RATIO, _IN_MEMORY_RATIO = 200, 32
 PACKED_SUFFIXES = (".gz", ".zip", ".bz2", ".xz")
 """Suffixes of compressed files."""
 
+_ABOUT = re.compile(
+    r"(read_?me|licen[cs]e|copying|copyright|notice|changelog)(\.(txt|md|rst|html?))?$|.*\.pdf$", re.IGNORECASE
+)
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _MAX_YAML_BYTES = 1 << 20
 
@@ -94,9 +98,8 @@ def find_files(paths: Paths, suffixes: Sequence[str], named: Sequence[str] = ())
         readable = [candidate for candidate in candidates if data_suffix(candidate) in accepted]
         if not readable:
             raise ValueError(
-                f"nothing to read at {pattern}: expected {', '.join(suffixes)}, "
-                f"each with or without .gz, got {len(candidates)} other files (subfolders are "
-                "not searched)"
+                f"nothing to read at {pattern}: expected {', '.join(suffixes)}, each also compressed as "
+                f"{', '.join(PACKED_SUFFIXES)}, got {len(candidates)} other files (subfolders are not searched)"
             )
         files.update(dict.fromkeys(file.resolve() for file in readable))
     if not files:
@@ -283,16 +286,17 @@ class XmlRecords:
 
 
 def _only_member(archive: zipfile.ZipFile, path: object) -> zipfile.ZipInfo:
-    """Returns the file in a zip archive, apart from what macOS and hidden folders add."""
+    """Returns the file in a zip archive, apart from those about it and what macOS and hidden folders add."""
     members = [
         entry
         for entry in archive.infolist()
         if not entry.is_dir() and not entry.filename.startswith("__MACOSX/") and Path(entry.filename).name[0] != "."
     ]
-    if len(members) != 1:
-        names = ", ".join(entry.filename for entry in members[:5])
-        raise ValueError(f"{path} is an archive of {len(members)} files ({names}): unpack it, and pass a file")
-    return members[0]
+    data = [entry for entry in members if not _ABOUT.match(Path(entry.filename).name)] or members
+    if len(data) != 1:
+        names = ", ".join(entry.filename for entry in data[:5])
+        raise ValueError(f"{path} is an archive of {len(data)} files ({names}): unpack it, and pass a file")
+    return data[0]
 
 
 def _open_member(path: str | os.PathLike[str]) -> Any:

@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
-from .files import MAX_RECORD, open_binary
+from .files import MAX_RECORD, data_suffix, open_binary
 from .label_tables import load_labels
 from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
+from .rdf import SUFFIXES as RDF_SUFFIXES
 from .report import ReadReport
 from .skos import load_skos
-from .sniffing import SEEN, Requested, sniff
+from .sniffing import SEEN, Format, Requested, sniff
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
@@ -28,7 +29,7 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
     Args:
         path: The file.
     """
-    return _find_kind(path, SEEN) == "mesh"
+    return _find_kind(path, sniff(path)) == "mesh"
 
 
 def read_label_file(
@@ -68,24 +69,25 @@ def read_label_file(
     describe = [] if describe is not None and list(describe) == ["none"] else describe
     parts: dict[str, Any] = {} if describe is None else {"describe": describe}
     names_columns = id != "id" or tuple(name) != ("name",) or bool(synonyms)
-    kind = _find_kind(path, requested)
-    if kind == "mesh" and sniff(path).kind == "jsonl":
+    form = sniff(path, requested)
+    kind = _find_kind(path, form)
+    if kind == "mesh" and form.kind == "jsonl":
         if names_columns or not set(describe or ()) <= {*MESH_DESCRIPTIONS}:
             kind, id = "table", "ui" if id == "id" else id
     elif kind != "table" and names_columns:
         raise ValueError(f"{path} is {'MeSH' if kind == 'mesh' else 'RDF'}, not a table with columns to choose")
     if kind == "mesh":
-        return load_mesh(path, **parts, report=report)
+        return load_mesh(path, **parts, report=report, encoding=requested.encoding)
     if kind == "rdf":
         return load_skos(path, list(languages), **parts, report=report)
     columns: dict[str, Any] = {"description": describe, "synonyms": synonyms, "languages": languages}
     return load_labels(path, id=id, name=name, **columns, **requested._asdict(), report=report)
 
 
-def _find_kind(path: str | os.PathLike[str], requested: Requested) -> Literal["table", "mesh", "rdf"]:
-    form = sniff(path, requested)
+def _find_kind(path: str | os.PathLike[str], form: Format) -> Literal["table", "mesh", "rdf"]:
     form.refuse(path)
-    if form.kind in ("turtle", "ntriples"):
+    is_named_rdf = data_suffix(Path(path)) in RDF_SUFFIXES
+    if form.kind in ("turtle", "ntriples") or (form.kind == "text" and is_named_rdf):
         return "rdf"
     if form.kind in ("csv", "parquet", "empty"):
         return "table"
@@ -97,13 +99,16 @@ def _find_kind(path: str | os.PathLike[str], requested: Requested) -> Literal["t
     if form.kind == "xml":
         if "<PubmedArticleSet" in head or "<MedlineCitationSet" in head:
             raise ValueError(f"{path} has documents of MEDLINE, not labels")
-        return "mesh" if "<DescriptorRecordSet" in head else "rdf"
+        return "mesh" if _MESH_ROOT.search(head) else "rdf"
     if form.kind == "text":
         return "mesh" if head.lstrip().startswith("*NEWRECORD") else "table"
     keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head.partition("\n")[0] if form.kind == "jsonl" else head)
     if {"@context", "@graph", "@id", "@type"} & set(keys):
         return "rdf"
     return "mesh" if form.kind == "jsonl" and {"ui", "name"} <= set(keys) and "id" not in keys else "table"
+
+
+_MESH_ROOT = re.compile(r"<(Descriptor|Qualifier|Supplemental)RecordSet\b")
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:

@@ -17,13 +17,15 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files, read_into_memory
+from .files import find_files, open_binary
 from .homonyms import distinguish
+from .label_cells import are_lists, is_missing, parse_list
+from .label_names import read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_label, clean_text
 from .sniffing import Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, VOCABULARIES, read_rows
+from .table_files import SUFFIXES, VOCABULARIES, missing_column_error, read_rows
 from .tables import as_tuple, document_id
 
 
@@ -76,41 +78,82 @@ def load_labels(
         _as_columns(synonyms or ()),
         language,
     )
-    form = sniff(file, Requested(**layout).check(), chosen.required())
+    requested = Requested(**layout).check()
+    form = sniff(file, requested, chosen.required())
     form.refuse(file)
+    if form.kind == "text" and (requested.columns or _is_header(file, form, chosen.required())):
+        form = sniff(file, requested, chosen.required(), "csv")
     if form.kind == "text":
-        return _read_names(file, form, report)
+        return read_names(file, form, report)
+    if form.kind == "json" and (labels := read_json_names(file, report)):
+        return labels
     if form.kind in VOCABULARIES:
         raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
     if form.note:
         report.note(form.note)
-    rows = _read_mapping(file, form, chosen)
-    if not rows:
-        rows = list(map(_unescape_row, read_rows(Piece(str(file)), report, form, chosen.required(), all_columns=True)))
-    chosen, extra = _choose_columns([row for _, _, row in rows], chosen, report)
+    rows = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
+    cells = [row for _, row in rows]
+    _check_columns(cells, chosen.required(), file, form)
+    _read_cells(cells, chosen)
+    chosen, extra = _choose_columns(cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
 
 
-def _read_mapping(file: Path, form: Format, chosen: _Columns) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """Reads a JSON object of names by id, such as `id2label` of a configuration, or of numbers by name."""
-    if form.kind != "json":
-        return []
-    try:
-        content = json.loads(read_into_memory(file).decode(form.encoding).removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return []  # reported by the reader
-    if not isinstance(content, dict):
-        return []
-    if all(isinstance(value, int) for value in content.values()):
-        content = {str(value): name for name, value in content.items()}
-    if not all(isinstance(value, str) for value in content.values()):
-        return []
-    return [(f"key {key!r}", key, {chosen.id: key, chosen.name[0]: name}) for key, name in content.items()]
+def _is_header(file: Path, form: Format, required: Sequence[str]) -> bool:
+    """Checks whether the first line of a text names the columns of a table."""
+    with open_binary(file) as stream:
+        line = stream.readline(1 << 16).decode(form.encoding, "replace")
+    return set(required) <= {cell.strip().strip("\"'\ufeff") for cell in re.split("[,;|\t]", line)}
+
+
+def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], file: Path, form: Format) -> None:
+    existing = dict.fromkeys(column for row in rows for column in row)
+    missing = [column for column in required if column not in existing]
+    if not rows or not missing:
+        return
+    hint = "choose columns with id=... and name=... (--label_id and --label_name)"
+    if form.columns:
+        hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
+    raise ValueError(f"{missing_column_error(missing[0], existing, file, form=form)}; {hint}")
+
+
+def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
+    """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value.
+
+    In CSV files that hf_gile wrote, formulas are escaped, and nothing else is replaced.
+    """
+    if any(_WRITTEN.issubset(row) for row in rows):
+        for row in rows:
+            if all(isinstance(cell, str) for cell in row.values()):
+                row.update({name: unescape_formula(cell) for name, cell in row.items()})
+        return
+    if all(_DECIMAL.fullmatch(str(row.get(chosen.id))) for row in rows):
+        for row in rows:
+            row[chosen.id] = str(row[chosen.id]).partition(".")[0]
+    lists = {"synonyms", "broader", *chosen.synonyms}
+    texts = {"description", "definition", *(chosen.description or ())}
+    for column in (lists | texts) - {chosen.id, *chosen.name}:
+        _read_column(column, [row for row in rows if column in row], column in lists)
+
+
+def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -> None:
+    texts = [row[column] for row in rows if isinstance(row[column], str) and not is_missing(row[column])]
+    are_written_lists = are_lists(texts)
+    has_pipes = has_lists and any("|" in text for text in texts) and not any(";" in text for text in texts)
+    for row in rows:
+        cell = row[column]
+        if is_missing(cell):
+            row[column] = None
+        elif isinstance(cell, str) and are_written_lists:
+            items = parse_list(cell)
+            row[column] = cell if items is None else items
+        elif isinstance(cell, str) and has_pipes:
+            row[column] = cell.split("|")
 
 
 def _make_labels(
     file: Path,
-    rows: Sequence[tuple[str, str, Mapping[str, object]]],
+    rows: Sequence[tuple[str, Mapping[str, object]]],
     selection: tuple[_Columns, list[str], Sequence[str]],
     report: ReadReport,
 ) -> LabelSet:
@@ -119,12 +162,15 @@ def _make_labels(
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     positions: dict[str, str] = {}
-    for where, _, row in rows:
+    for where, row in rows:
         try:
             label_id = document_id(row.get(chosen.id), chosen.id)
             clean = str.strip if _WRITTEN.issubset(row) else clean_label
             names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
             names = list(filter(None, names))
+            if not names and any(isinstance(row.get(column), Mapping) for column in chosen.name):
+                report.leave_out(f"without a name in {' or '.join(languages)}", f"{file}: {where}", label_id)
+                continue
             if not names:
                 report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
                 raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
@@ -141,19 +187,10 @@ def _make_labels(
         report.records += 1
         labels[label_id], positions[label_id] = label, where
         hints[label_id] = [other for other in names if other != label.name]
+    parents = {parent for label in labels.values() for parent in label.broader}
+    if unknown := parents - labels.keys():
+        report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
     return distinguish(labels.values(), hints, report, str(file))
-
-
-# Columns of the label files that hf_gile writes, in which formulas are escaped.
-_WRITTEN = {"id", "name", "description", "language", "seen", "count"}
-
-
-def _unescape_row(row: tuple[str, str, Mapping[str, Any]]) -> tuple[str, str, Mapping[str, Any]]:
-    """Reverses `escape_formula` in a row that hf_gile wrote: all its cells are texts, as in CSV."""
-    where, position, cells = row
-    if not _WRITTEN.issubset(cells) or not all(isinstance(cell, str) for cell in cells.values()):
-        return row
-    return where, position, {name: unescape_formula(cell) for name, cell in cells.items()}
 
 
 def _find_file(path: str | os.PathLike[str]) -> Path:
@@ -221,23 +258,6 @@ def _can_parse(parse: Callable[[object], Any], value: object) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
-    """Reads a label from each line of a text."""
-    names: dict[str, None] = {}
-    for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
-        name = clean_label(row["text"])
-        if re.search("[\0-\b\x0e-\x1f]", name):
-            raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
-        if "\t" in row["text"].strip():
-            raise ValueError(f"{file}: {where}: a label has a tab; if it is a table, name it .tsv")
-        if name in names:
-            report.leave_out("repeated", f"{file}: {where}")
-        elif name:
-            names[name] = None
-            report.records += 1
-    return distinguish((Label(name, name) for name in names), {}, report, str(file))
 
 
 def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[str], split: bool = False) -> list[str]:
@@ -318,5 +338,8 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "synonyms": _parse_names,
     "broader": _parse_ids,
 }
+# Columns of the label files that hf_gile writes.
+_WRITTEN = {"id", "name", "description", "language", "seen", "count"}
+_DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

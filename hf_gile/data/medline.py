@@ -47,8 +47,9 @@ _SETS = ("PubmedArticleSet", "MedlineCitationSet")
 _INLINE = {"a", "b", "em", "i", "small", "span", "strong", "sub", "sup", "u"}
 _LONGEST_PLACEHOLDER = 60
 _PLACEHOLDER = re.compile(
-    r"\W*((title |abstract |text )?(is )?not available|no (title|abstract|text)( is)?( available| provided| found)?"
-    r"|abstract available from the publisher|in process citation)\W*",
+    r"\W*((an? |the )?(title|abstract|text)?\s*(is )?(not available|unavailable|not provided)"
+    r"|(this article has )?no (title|abstract|text)( is)?( available| provided| found)?"
+    r"|abstract available from the publisher|in process citation|untitled|none|n/a)?\W*",
     re.IGNORECASE,
 )
 
@@ -109,6 +110,10 @@ def read_citations(
             if element.tag == "PubmedBookArticle":
                 report.leave_out("book", f"{path}: {_describe_citation(number, element)}")
                 continue
+            if element.tag == "ERROR":
+                message = "".join(element.itertext())
+                report.problem("error of E-utilities", f"{path}: E-utilities answered: {message}")
+                continue
             citations += 1
             if fates is not None and citations <= len(fates) and fates[citations - 1] != CURRENT:
                 reason = "superseded" if fates[citations - 1] == SUPERSEDED else "deleted"
@@ -133,6 +138,8 @@ def _check_content(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[
     stream.seek(0)
     form = sniff_bytes(head)
     form.refuse(path)
+    if form.kind == "empty":
+        raise ValueError("empty file")
     if form.kind in ("json", "jsonl", "text"):
         raise ValueError(f"expected XML, got {head.decode(form.encoding, 'replace')!r}")
     yield from elements(stream)
@@ -172,7 +179,8 @@ def elements(stream: IO[bytes]) -> Iterator[_Element]:
         stream: The decompressed bytes of a file.
 
     Yields:
-        Elements `PubmedArticle`, `PubmedBookArticle`, `DeleteCitation`, and `MedlineCitation` of a MedlineCitationSet.
+        Elements `PubmedArticle`, `PubmedBookArticle`, `DeleteCitation`, `ERROR` (of E-utilities), and `MedlineCitation`
+        of a MedlineCitationSet.
 
     Raises:
         ImportError: If lxml is not installed.
@@ -181,7 +189,7 @@ def elements(stream: IO[bytes]) -> Iterator[_Element]:
     """
     is_old = b"<MedlineCitationSet" in stream.read(1 << 12)
     stream.seek(0)
-    tags = ("MedlineCitation" if is_old else "PubmedArticle", "PubmedBookArticle", "DeleteCitation")
+    tags = ("MedlineCitation" if is_old else "PubmedArticle", "PubmedBookArticle", "DeleteCitation", "ERROR")
     source = XmlRecords(stream)
     events = import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True)
     has_elements = False
@@ -233,7 +241,7 @@ def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
     }
     for name, text in texts.items():
         texts[name] = _normalize_space(text)
-        if len(text) < _LONGEST_PLACEHOLDER and _PLACEHOLDER.fullmatch(text):
+        if text and len(text) < _LONGEST_PLACEHOLDER and _PLACEHOLDER.fullmatch(text):
             texts[name] = ""
             unread.append(f"placeholder instead of the {name}")
     record = validate_record(
@@ -283,8 +291,10 @@ def _element_text(element: _Element, last: str = "") -> str:
             text = raise_text(last, text)
         elif element.tag.endswith("}msup") and child is element[-1]:
             text = f"^{text}"
-        elif child.tag not in _INLINE and not child.tag.startswith("{"):  # a block: neither inline nor a formula
-            text = f" {text} "
+        elif element.tag.endswith("}mfrac") and child is element[-1]:
+            text = f"/{text}"
+        elif child.tag.endswith("}mfrac") or (child.tag not in _INLINE and not child.tag.startswith("{")):
+            text = f" {text} "  # a fraction or a block: neither inline nor a formula
         parts += [text, child.tail or ""]
         last = (child.tail or text or last)[-1:]
     return "".join(parts)

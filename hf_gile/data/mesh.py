@@ -50,6 +50,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
@@ -58,10 +59,12 @@ from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import XmlRecords, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
-from .json_text import check_parts, resolve_codec
+from .json_text import check_parts
+from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text, raise_text
-from .sniffing import sniff_bytes
+from .sniffing import Format, Requested, sniff
+from .table_files import Lines, read_lines
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -69,13 +72,11 @@ if TYPE_CHECKING:
 DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 """Possible parts of the description of a descriptor."""
 
-_BOM = b"\xef\xbb\xbf"
-_MAX_LINE = 1 << 26
 _MAX_RECORD_LINES = 100_000
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
 _MARKUP = re.compile(r"</?(a|em|i|small|sub)( [^<>]*)?>")  # from the ontologies in which definitions originate
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
-_ASCII_KEYS = {b"RECTYPE", b"UI", b"MH", b"MN", b"MS", b"ENTRY", b"PRINT ENTRY"}
+_ASCII_KEYS = {"RECTYPE", "UI", "MH", "MN", "MS", "ENTRY", "PRINT ENTRY"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Descriptor:
 
 
 def read_mesh(
-    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str = "utf-8"
+    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str | None = None
 ) -> Iterator[Descriptor]:
     """Reads the descriptors of a file in constant memory, apart from their ids.
 
@@ -109,8 +110,8 @@ def read_mesh(
     Args:
         path: The file, in one of the formats above.
         report: Counts descriptors and decides whether malformed input raises (the default).
-        encoding: `"utf-8"` (with or without a byte order mark), `"windows-1252"` or `"latin-1"`, as in old ASCII files.
-            XML files declare their encoding.
+        encoding: Encoding, such as `"latin-1"` of old ASCII files; by default as seen in the file. XML files declare
+            theirs.
 
     Yields:
         The descriptors in file order.
@@ -121,12 +122,12 @@ def read_mesh(
         ValueError: If the file is not MeSH, or a descriptor is malformed or repeated, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    codec = resolve_codec(encoding)
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
+    form = sniff(path, Requested(encoding=encoding).check())
     report.files += 1
     lines: dict[str, int] = {}
-    for line, parse in report.until_damage(_iterate_records(path, codec), path):
+    for line, parse in report.until_damage(_iterate_records(path, form), path):
         where = f"{path}: line {line:,}"
         try:
             descriptor = parse()
@@ -148,7 +149,7 @@ def load_mesh(
     describe: str | Iterable[str] = "scope_note",
     report: ReadReport | None = None,
     *,
-    encoding: str = "utf-8",
+    encoding: str | None = None,
 ) -> LabelSet:
     """Reads MeSH as a label set. Descriptor ids are label ids, entry terms synonyms, and `broader` has the parents.
 
@@ -198,7 +199,7 @@ def load_mesh(
 
 
 def mesh_ids(
-    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str = "utf-8"
+    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str | None = None
 ) -> dict[str, str]:
     """Maps names to descriptor ids, for records with headings but no ids.
 
@@ -237,21 +238,34 @@ def mesh_ids(
 _Parse = Callable[[], Descriptor | None]
 
 
-def _iterate_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
-    with open_binary(path) as stream:
-        start = stream.read(256)
-    sniff_bytes(start).refuse(path)
-    text = start.removeprefix(_BOM).lstrip()
-    if not text:
+def _iterate_records(path: str | os.PathLike[str], form: Format) -> Iterator[tuple[int, _Parse]]:
+    form.refuse(path)
+    if form.kind == "empty":
         raise ValueError("empty file")
-    if text.startswith(b"*NEWRECORD"):
-        yield from _iterate_ascii(path, codec)
-    elif text.startswith(b"{"):
-        yield from _iterate_json(path, codec)
-    elif text.startswith(b"<") or start[:2] in (b"\xff\xfe", b"\xfe\xff"):  # or UTF-16
+    if form.kind == "xml":
         yield from _iterate_xml(path)
+        return
+    lines = _strip(read_lines(Piece(os.fspath(path)), form.encoding))
+    first = next(lines, (0, ""))
+    if isinstance(first[1], ValueError):
+        raise first[1]
+    lines = chain([first], lines)
+    if first[1] == "*NEWRECORD":
+        yield from _iterate_ascii(lines)
+    elif first[1].startswith("{"):
+        for number, line in lines:
+            yield number, partial(_parse_json, line)
     else:
-        raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {text[:40]!r}")
+        raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {first[1][:40]!r}")
+
+
+def _strip(lines: Lines) -> Lines:
+    """Strips lines, and leaves out empty lines."""
+    for number, line in lines:
+        if isinstance(line, ValueError):
+            yield number, line
+        elif text := line.strip():
+            yield number, text
 
 
 def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
@@ -286,61 +300,53 @@ def _parse_xml(record: _Element) -> Descriptor:
     )
 
 
-def _iterate_ascii(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
-    record: list[tuple[int, bytes]] = []
-    for number, line in _iterate_lines(path):
-        if line == b"*NEWRECORD":
+def _iterate_ascii(lines: Lines) -> Iterator[tuple[int, _Parse]]:
+    record: list[tuple[int, str | ValueError]] = []
+    for number, line in lines:
+        if line == "*NEWRECORD":
             if record:
-                yield record[0][0], partial(_parse_ascii, record, codec)
+                yield record[0][0], partial(_parse_ascii, record)
             record = [(number, line)]
         elif len(record) == _MAX_RECORD_LINES:
             raise ValueError(f"line {number:,}: a record has more than {_MAX_RECORD_LINES:,} lines")
         else:
             record.append((number, line))
-    yield record[0][0], partial(_parse_ascii, record, codec)
+    yield record[0][0], partial(_parse_ascii, record)
 
 
-def _parse_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | None:
-    values: dict[bytes, list[str]] = {key: [] for key in _ASCII_KEYS}
+def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | None:
+    values: dict[str, list[str]] = {key: [] for key in _ASCII_KEYS}
     for number, line in record[1:]:
-        key, sign, value = line.partition(b"=")
+        if isinstance(line, ValueError):
+            raise ValueError(f"in line {number:,}, {line}")
+        key, sign, value = line.partition("=")
         key = key.rstrip()
         if not sign:
             raise ValueError(f"expected KEY = VALUE, got {shortened(line)} in line {number:,}")
         if key in values:
-            try:
-                values[key].append(value.decode(codec).strip())
-            except UnicodeDecodeError as error:
-                encoding = codec.removesuffix("-sig")
-                raise ValueError(f'line {number:,} is not {encoding}; try encoding="latin-1"') from error
-    for key in (b"RECTYPE", b"UI", b"MH", b"MS"):
+            values[key].append(value.strip())
+    for key in ("RECTYPE", "UI", "MH", "MS"):
         if len(values[key]) > 1:
-            raise ValueError(f"{key.decode()} occurs {len(values[key])} times: records may be merged")
-    if values[b"RECTYPE"] not in ([], ["D"]):
+            raise ValueError(f"{key} occurs {len(values[key])} times: records may be merged")
+    if values["RECTYPE"] not in ([], ["D"]):
         return None
-    entries = [entry.partition("|")[::2] for entry in values[b"PRINT ENTRY"] + values[b"ENTRY"]]
+    entries = [entry.partition("|")[::2] for entry in values["PRINT ENTRY"] + values["ENTRY"]]
     return _make_descriptor(
-        ui="".join(values[b"UI"]),
-        name="".join(values[b"MH"]),
+        ui="".join(values["UI"]),
+        name="".join(values["MH"]),
         terms=[term for term, fields in entries if fields],
         permuted=[term for term, fields in entries if not fields],
-        scope_note="".join(values[b"MS"]),
-        tree_numbers=values[b"MN"],
+        scope_note="".join(values["MS"]),
+        tree_numbers=values["MN"],
     )
 
 
-def _iterate_json(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
-    for number, line in _iterate_lines(path):
-        yield number, partial(_parse_json, line, codec)
-
-
-def _parse_json(line: bytes, codec: str) -> Descriptor:
+def _parse_json(line: str | ValueError) -> Descriptor:
+    if isinstance(line, ValueError):
+        raise line
+    check_parts(line)
     try:
-        check_parts(line)
-        raw = json.loads(line.decode(codec))
-    except UnicodeDecodeError as error:
-        encoding = codec.removesuffix("-sig")
-        raise ValueError(f'byte {error.start:,} is not {encoding}; try encoding="latin-1"') from error
+        raw = json.loads(line)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(raw, dict) or not {"ui", "name"} <= set(raw):
@@ -363,18 +369,6 @@ def _parse_json(line: bytes, codec: str) -> Descriptor:
 def _strip_markup(text: str) -> str:
     text = _MARKUP.sub("", text)
     return _SUPERSCRIPT.sub(lambda match: raise_text(text[: match.start()], match[1]), text)
-
-
-def _iterate_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    with open_binary(path) as stream:
-        while line := stream.readline(_MAX_LINE):
-            number += 1
-            if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-                raise ValueError(f"line {number:,} is longer than {_MAX_LINE:,} bytes")
-            line = (line.removeprefix(_BOM) if number == 1 else line).strip()
-            if line:
-                yield number, line
 
 
 def _make_descriptor(

@@ -13,10 +13,12 @@ The content determines the format, whatever the name of the file. Nothing else i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from reprlib import repr as shortened
@@ -26,6 +28,7 @@ from xml.parsers import expat
 from ..extras import needs_extra
 from .files import PACKED_SUFFIXES, data_suffix, open_binary
 from .json_text import check_parts
+from .rdf_profiles import CONVERT, PREFIXES
 from .report import ReadReport
 from .sniffing import sniff
 
@@ -37,6 +40,7 @@ SUFFIXES = (".nt", ".nq", ".rdf", ".xml", ".owl", ".ttl", ".trig", ".n3", ".json
 
 KINDS = {"ntriples": "nquads", "xml": "xml", "turtle": "trig", "json": "json-ld", "jsonl": "json-ld"}
 """rdflib format by kind of content; each format includes simpler ones."""
+_TITLES = {"nquads": "N-Triples", "xml": "RDF/XML", "trig": "Turtle", "n3": "Notation 3", "json-ld": "JSON-LD"}
 
 _KINDS_BY_SUFFIX = {".nt": "ntriples", ".nq": "ntriples", ".ttl": "turtle", ".trig": "turtle", ".n3": "turtle"}
 _MAX_ENTITY = 256
@@ -83,14 +87,13 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
     # Relative URIs depend neither on the folder nor on compression.
     packed = path.suffix.lower() in PACKED_SUFFIXES
     base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
+    kind = ""
     try:
         kind = _kind(path)
         if kind == "xml":
-            _check_entities(path)
+            _check_xml(path)
         in_memory = kind in ("trig", "n3", "json-ld")
-        with open_binary(path, in_memory=in_memory) as stream, warnings.catch_warnings():
-            # The parsers of rdflib use deprecated functions of rdflib.
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with open_binary(path, in_memory=in_memory) as stream, _quiet():
             if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
                 stream.seek(0)
             source: Any = stream
@@ -104,7 +107,25 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
     except Exception as error:  # invalid data can raise any exception
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
             raise
-        report.problem("damaged file", f"{path}: {' '.join(str(error).split())[:300]}")
+        message = " ".join(str(error).split())[:300]
+        if isinstance(error, UnicodeDecodeError):
+            message += ": convert it to UTF-8"
+        title = f"read as {_TITLES[kind]}: " if kind else ""
+        report.problem("damaged file", f"{path}: {title}{message}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences rdflib, which logs a traceback for each invalid date, and whose parsers use its deprecated functions."""
+    logger = logging.getLogger("rdflib.term")
+    was_disabled = logger.disabled
+    logger.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        logger.disabled = was_disabled
 
 
 def find_rdf(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -171,8 +192,8 @@ class _Lines(BufferedIOBase):
         return data
 
 
-def _check_entities(path: Path) -> None:
-    """Refuses entities longer than a prefix, since rdflib takes hours to expand nested entities."""
+def _check_xml(path: Path) -> None:
+    """Refuses XML that is no RDF, and entities longer than a prefix: rdflib takes hours to expand nested entities."""
     declared: set[str] = set()
     inside: list[str] = []
     parts = 0
@@ -184,8 +205,10 @@ def _check_entities(path: Path) -> None:
             )
         declared.add(name)
 
-    def start(name: str, _: object) -> None:
+    def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal parts
+        if not inside and PREFIXES["rdf"] not in attributes.values():
+            raise ValueError(f"the root <{name[:80]}> is not of RDF: {CONVERT}")
         inside[:], parts = [name], 0
 
     def add(_: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 PREFIXES = {
     "dc": "http://purl.org/dc/elements/1.1/",
     "dct": "http://purl.org/dc/terms/",
-    "gndo": "https://d-nb.info/standards/elementset/gnd#",
+    "gndo": "http://d-nb.info/standards/elementset/gnd#",
     "madsrdf": "http://www.loc.gov/mads/rdf/v1#",
     "meshv": "http://id.nlm.nih.gov/mesh/vocab#",
     "obo": "http://purl.obolibrary.org/obo/",
@@ -20,7 +21,10 @@ PREFIXES = {
     "skos": "http://www.w3.org/2004/02/skos/core#",
     "skosxl": "http://www.w3.org/2008/05/skos-xl#",
 }
-"""Prefixes of the names below."""
+"""Prefixes of the names below, which are compared as `normalize` writes them."""
+
+CONVERT = "convert it to SKOS, or to a table with the columns id and name"
+"""What to do with other files."""
 
 
 class Profile(NamedTuple):
@@ -124,7 +128,9 @@ _TRUE = re.compile(r"true|1|yes", re.IGNORECASE)
 _STATUS = {  # by local name: the values that say that a label is no longer to be used
     "active": re.compile(r"false|0", re.IGNORECASE),
     "deprecated": _TRUE,
+    "isDeprecated": _TRUE,
     "obsolete": _TRUE,
+    "isObsolete": _TRUE,
     "status": _RETIRED,
     "hasStatus": _RETIRED,
     "conceptStatus": _RETIRED,
@@ -134,6 +140,11 @@ _STATUS = {  # by local name: the values that say that a label is no longer to b
     "supersededBy": re.compile(".*"),
     "IAO_0100001": re.compile(".*"),  # term replaced by, of OBO
 }
+
+
+def normalize(uri: str) -> str:
+    """Returns the URI of a class or property, which files write with http and https alike."""
+    return uri.replace("https://", "http://", 1) if uri.startswith("https://") else uri
 
 
 def local_name(uri: str) -> str:
@@ -180,6 +191,7 @@ def retired_values(predicate: str) -> re.Pattern[str] | None:
     return _STATUS.get(local_name(predicate))
 
 
+@lru_cache(1 << 10)
 def is_retired_class(uri: str) -> bool:
     """Checks whether members of a class are no longer to be used, such as `owl:DeprecatedClass`."""
     return local_name(uri).startswith(("Deprecated", "Obsolete"))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .bioasq import cut, read_piece
-from .columns import record_features
 from .files import Paths, data_suffix, find_files
 from .loading import Piece, load_pieces
 from .medline import import_lxml, read_citations
@@ -20,7 +19,7 @@ from .revisions import Revisions, load_revisions, missing_files, read_revisions
 from .schema import Record
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset, Features, IterableDataset
     from numpy.typing import NDArray
 
 SUFFIXES = (".xml", ".json", ".jsonl")
@@ -188,6 +187,15 @@ def _read_piece(
 
 def _report_repeated(path: str, pmid: str, report: ReadReport) -> None:
     report.problem("repeated pmid", f"{path}: pmid {pmid} was read before")
+
+
+def record_features() -> Features:
+    """Returns the features of a `Record`."""
+    from datasets import Features, List, Value
+
+    texts = {key: Value("string") for key in ("pmid", "title", "abstractText")}
+    lists = {key: List(Value("string")) for key in ("meshUI", "meshMajor")}
+    return Features({**texts, "year": Value("int32"), **lists})
 
 
 def _drop_repeated(dataset: Dataset, pieces: list[Piece], piece_reports: list[ReadReport], report: ReadReport) -> Any:

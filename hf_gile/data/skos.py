@@ -19,12 +19,14 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
 from .homonyms import check_choices, distinguish, join_descriptions
 from .rdf import find_rdf, parse_rdf
 from .rdf_profiles import (
+    CONVERT,
     NO_LABELS,
     PROFILES,
     Profile,
@@ -32,6 +34,7 @@ from .rdf_profiles import (
     is_retired_class,
     link_role,
     local_name,
+    normalize,
     retired_values,
     shorten,
 )
@@ -112,8 +115,11 @@ def load_skos(
 
 def _choose_vocabulary(statements: _Statements) -> _Vocabulary:
     """Returns the first kind of vocabulary that has names, in any language."""
-    vocabularies = [_Vocabulary(statements, profile) for profile in PROFILES]
-    return next((candidate for candidate in vocabularies if candidate.is_present()), vocabularies[0])
+    for profile in PROFILES:
+        vocabulary = _Vocabulary(statements, profile)
+        if vocabulary.is_present():
+            return vocabulary
+    return _Vocabulary(statements, PROFILES[0])
 
 
 class _Statements:
@@ -140,7 +146,7 @@ class _Statements:
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
         """Stores a statement if it is needed."""
         if predicate not in self._actions:
-            self._actions[predicate] = self._action(str(predicate))
+            self._actions[predicate] = self._action(normalize(str(predicate)))
         action = self._actions[predicate]
         if action is not None:
             action(_name(subject), value)
@@ -160,7 +166,7 @@ class _Statements:
         return partial(self._add_text, _find_step(predicate), predicate)
 
     def _add_class(self, subject: str, value: Any) -> None:
-        uri = sys.intern(_normalize(str(value)))
+        uri = sys.intern(normalize(str(value)))
         if NO_LABELS.search(uri):
             self.containers.add(subject)
         if is_retired_class(uri):
@@ -262,6 +268,8 @@ class _Vocabulary:
         """Returns texts in the best available language, plain tags before regional tags."""
         result: list[tuple[int, bool, str, str]] = []
         for steps in _split(paths):
+            if subject not in self.statements.texts.get(steps[0], ()):
+                continue
             values: Iterable[Any] = [subject]
             for step in steps:
                 texts = self.statements.texts.get(step, {})
@@ -297,9 +305,9 @@ class _Vocabulary:
         name, paths = self._name(concept)
         if paths != self.profile.names[0]:
             self.substitutes[paths] += 1
-        synonyms = [text for paths in self.profile.synonyms for text in self._texts(paths, concept)]
+        usual_synonyms, *others = (self._texts(paths, concept) for paths in self.profile.synonyms)
+        synonyms = chain(usual_synonyms, *others)
         definitions = (self._texts(paths, concept) for paths in self.profile.definitions)
-        usual_synonyms = self._texts(self.profile.synonyms[0], concept)
         texts = {
             "alt_labels": "; ".join(text for text in usual_synonyms if text != name),
             "definition": next((texts[0] for texts in definitions if texts), ""),
@@ -358,9 +366,10 @@ class _Vocabulary:
             classes = Counter({name: len(found) for name, found in statements.members.items()})
             text += (
                 f"; expected {', '.join(profile.title for profile in PROFILES)}, got the classes {_format(classes)} "
-                f"and texts in {_format(statements.properties)}: convert it to SKOS, or to a table with the columns "
-                "id and name"
+                f"and texts in {_format(statements.properties)}: {CONVERT}"
             )
+        elif tags:
+            text += "; choose others with language=... (--label_language)"
         if scheme is not None:
             schemes = sorted({name for names in statements.links["scheme"].values() for name in names})
             text += f"; scheme requested {scheme}, available {', '.join(schemes[:30]) or 'none'}"
@@ -369,16 +378,11 @@ class _Vocabulary:
 
 def _name(node: Any) -> str:
     """Returns the URI, or a name of a blank node."""
-    return sys.intern(_normalize(str(node)) if hasattr(node, "defrag") else f"_:{node}")
-
-
-def _normalize(uri: str) -> str:
-    return uri.replace("https://schema.org/", "http://schema.org/", 1)
+    return sys.intern(str(node) if hasattr(node, "defrag") else f"_:{node}")
 
 
 def _find_step(predicate: str) -> str | None:
     """Returns the step of the paths that a property is."""
-    predicate = _normalize(predicate)
     for uri, step in _STEPS.items():
         if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1])):
             return step

@@ -34,6 +34,8 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself",
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
+    "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
+    "(robot convert --input terms.obo --output terms.owl)",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
     "cr": "has lines that end with a carriage return, as of old Macs: convert it with `tr '\\r' '\\n' < OLD > NEW`",
@@ -333,7 +335,10 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], floa
 def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:
     """Checks whether the first row is a document: its cells are numbers, long, or occur in the rows below."""
     first = [cell.strip() for cell in rows[0]]
-    if len(rows) < 2 or len(first) < 2 or not set(first).isdisjoint(names):
+    if len(rows) < 2 or len(first) < 2 or first == [str(number) for number in range(len(first))]:  # as of pandas
+        return False
+    # A number names a column of a file without a header, and may be a cell.
+    if not {name for name in names if not name.isdecimal()}.isdisjoint(first):
         return False
     if any(_NUMBER.fullmatch(cell) or len(cell) > _LONGEST_NAME for cell in first):
         return True

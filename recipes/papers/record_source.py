@@ -12,9 +12,10 @@ from hf_gile.data.medline import demo_file
 from hf_gile.data.mesh import mesh_ids
 from hf_gile.data.records import load_records
 from hf_gile.data.report import ReadReport
-from hf_gile.data.zero_shot import ZeroShotSplit, seen_first, zero_shot_split
+from hf_gile.data.zero_shot import seen_first
 from hf_gile.models.labels_gile import Label, LabelSet
 from papers.year_split import year_split
+from papers.zero_shot import ZeroShotSplit, zero_shot_split
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -158,7 +159,7 @@ def collect_labels(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[L
     missing = {label_id for label_id in ids if label_id not in labels_by_id}
     num_missing = len(missing)
     for part in (split.train, split.test) if missing else ():
-        for row in part.select_columns(["meshUI", "meshMajor"]):  # type: ignore[union-attr]
+        for row in part.select_columns(["meshUI", "meshMajor"]):
             for label_id, name in zip(row["meshUI"], row["meshMajor"], strict=True):
                 if label_id in missing:
                     labels_by_id[label_id] = Label(label_id, name)

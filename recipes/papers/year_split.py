@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_gile.data.columns import as_table, count_labels, iterate_pmids, read_years, select_rows
 from hf_gile.data.schema import Record
-from hf_gile.data.zero_shot import SALT, ZeroShotSplit, hash_fraction
+from hf_gile.data.zero_shot import SALT, hash_fraction
+from papers.columns import as_table, count_labels, iterate_pmids, read_years, select_rows
+from papers.zero_shot import ZeroShotSplit
 
 if TYPE_CHECKING:
     from datasets import Dataset

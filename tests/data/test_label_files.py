@@ -60,6 +60,28 @@ def test_columns_of_a_file_without_columns_are_refused(tmp_path):
             read_label_file(tmp_path / name, name=["name_de"])
 
 
+def test_numbers_name_the_columns_of_a_file_without_a_header(tmp_path):
+    (tmp_path / "terms.csv").write_text("1,Iron\n2,Tin\n")
+    labels = read_label_file(tmp_path / "terms.csv", id="1", name=["2"])
+    assert (labels.ids, labels.names) == (["1", "2"], ["Iron", "Tin"])
+    (tmp_path / "terms.csv").write_text("0,1\nD1,Iron\nD2,Tin\n")
+    assert read_label_file(tmp_path / "terms.csv", id="0", name=["1"]).names == ["Iron", "Tin"]
+
+
+def test_damaged_rdf_is_no_text_of_labels(tmp_path):
+    pytest.importorskip("rdflib")
+    for name in ("a.nt", "a.ttl.gz", "a.owl"):
+        (tmp_path / name).write_text("<http://a.org/b c> <http://a.org/1> 'Iron' .\n")
+        with pytest.raises(ValueError, match=rf"{name}: (read as|expected RDF|0 concepts)"):
+            read_label_file(tmp_path / name)
+
+
+def test_turtle_may_be_named_as_a_table(tmp_path):
+    pytest.importorskip("rdflib")
+    (tmp_path / "terms.csv").write_text(SKOS)
+    assert read_label_file(tmp_path / "terms.csv").names == ["Iron"]
+
+
 @pytest.mark.parametrize("name", ["a.txt", "a.json", "a.xml", "a"])
 def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
     pytest.importorskip("rdflib")
@@ -85,6 +107,9 @@ def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
         ('<?xml version="1.0"?><PubmedArticleSet></PubmedArticleSet>', "has documents of MEDLINE, not labels"),
         ("", "empty file"),
+        ("format-version: 1.2\n\n[Term]\nid: GO:1\n", "is an ontology in OBO, .* convert it to RDF"),
+        ("Prefix: : <http://a.org/>\nClass: :Iron\n", "is an ontology in OBO, Manchester"),
+        ("Prefix(:=<http://a.org/>)\nOntology(<http://a.org>)\n", "is an ontology in OBO, Manchester or functional"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.ttl", "a.xml", "a.jsonl", "a.txt"])

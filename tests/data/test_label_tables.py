@@ -133,10 +133,127 @@ def test_a_text_has_a_label_on_each_line(write, name):
     assert report.notes == [
         "2 labels differ from others in upper and lower case only, such as 'delivery' and 'Delivery'"
     ]
-    with pytest.raises(ValueError, match=r"labels\.txt: line 1: a label has a tab; if it is a table, name it \.tsv"):
+    with pytest.raises(ValueError, match=r"labels\.txt: line 1: a label has a tab; if it is a table, name its columns"):
         load_labels(write("labels.txt", "D3\tMice\n"))
     with pytest.raises(ValueError, match=r"labels\.txt is neither a text nor of another known format: line 1"):
         load_labels(write("labels.txt", "PK\5\6\n"))
+
+
+@pytest.mark.parametrize("content", ["mice\rred rats\r", "mice\u2028red rats", "# small\nmice\n#\nred rats\n"])
+def test_old_line_breaks_end_labels_and_comments_are_none(write, content):
+    assert load_labels(write("labels.txt", content)) == LabelSet.from_names(["mice", "red rats"])
+
+
+@pytest.mark.parametrize("content", ["id,name\n3,Mice\n", "name\tid\tnote\nMice\t3\tsmall\n", '"id";"name"\n3;Mice\n'])
+def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
+    labels = load_labels(write("labels.txt", content))
+    assert (labels.ids, labels.names) == (["3"], ["Mice"])
+
+
+def test_a_text_may_be_a_table_without_a_header(write):
+    path = write("labels.txt", "3;Mice\n5;Rats\n")
+    assert load_labels(path, columns=["id", "name"]).names == ["Mice", "Rats"]
+    with pytest.raises(
+        ValueError, match=r"labels\.txt: each line has ';', such as '3;Mice'; if it is a table, name its"
+    ):
+        load_labels(path)
+
+
+def test_number_signs_may_start_labels(write):
+    assert load_labels(write("labels.txt", "#mice\n#rats\n1 star\n2 stars\n")).names[:2] == ["#mice", "#rats"]
+
+
+@pytest.mark.parametrize("content", ["- mice\n- rats\n", "1. mice\n2. rats\n", '"mice"\n"rats"\n', "* mice\n* rats\n"])
+def test_lines_that_are_items_of_a_list_are_refused(write, content):
+    with pytest.raises(ValueError, match=r"labels\.txt: each line has a number, a bullet or quotes, such as .*mice"):
+        load_labels(write("labels.txt", content))
+
+
+def test_a_single_line_is_noted(write):
+    report = ReadReport()
+    assert load_labels(write("labels.txt", "404: Not Found"), report=report).names == ["404: Not Found"]
+    assert report.notes == ["a single label, '404: Not Found': a text has a label on each line"]
+
+
+@pytest.mark.parametrize(
+    ("content", "ids", "names"),
+    [
+        ('["mice", "rats"]', ["mice", "rats"], ["mice", "rats"]),
+        ('["cafe\u0301", "caf\xe9"]', ["caf\xe9"], ["caf\xe9"]),
+        ('{"3": "mice", "5": "rats"}', ["3", "5"], ["mice", "rats"]),
+        ('{"mice": 1, "rats": 0}', ["1", "0"], ["mice", "rats"]),
+        ('{"hidden_size": 7, "id2label": {"0": "mice", "1": "rats"}}', ["0", "1"], ["mice", "rats"]),
+    ],
+)
+def test_json_may_be_a_list_of_names_or_have_names_by_number(write, content, ids, names):
+    labels = load_labels(write("labels.json", content))
+    assert (labels.ids, labels.names) == (ids, names)
+
+
+@pytest.mark.parametrize(
+    "content", ['{"detail": "Not found."}', '{"mice": 3}', '{"labels": []}', '["mice", ["rats"]]', "[1]"]
+)
+def test_other_json_is_refused(write, content):
+    with pytest.raises(ValueError, match=r"labels\.json: .*expected "):
+        load_labels(write("labels.json", content))
+
+
+WRITTEN_LISTS = {
+    "JSON": ('["mouse", "house mouse"]', '["rat"]', '["1"]'),
+    "Python": ("['mouse', 'house mouse']", "['rat']", "['1']"),
+    "NumPy": ("['mouse' 'house mouse']", "['rat']", "['1']"),
+    "pipes": ("mouse|house mouse", "rat", "1"),
+}
+
+
+@pytest.mark.parametrize("cells", WRITTEN_LISTS.values(), ids=WRITTEN_LISTS)
+def test_lists_written_as_text_are_lists(write, cells):
+    rows = [
+        {"id": "1", "name": "Mice", "also": cells[0], "broader": ""},
+        {"id": "2", "name": "Rats", "also": cells[1], "broader": cells[2]},
+    ]
+    labels = load_labels(write("a.csv", rows=rows), synonyms="also")
+    assert [label.synonyms for label in labels] == [("mouse", "house mouse"), ("rat",)]
+    assert [label.broader for label in labels] == [(), ("1",)]
+    described = load_labels(write("a.csv", rows=rows), description="also")
+    assert described[1].description == "rat"
+
+
+def test_words_for_a_missing_value_are_no_texts(write):
+    rows = [{"id": str(row), "name": "None", "description": cell} for row, cell in enumerate(["nan", "None", "small"])]
+    assert load_labels(write("a.csv", rows=rows)).texts == ["None: 0", "None: 1", "None: small"]
+
+
+def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
+    assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.0,Rats\n")).ids == ["3", "5"]
+    assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
+    assert load_labels(write("a.json", rows=[{"id": 3.0, "name": "Mice"}])).ids == ["3"]
+
+
+def test_parents_that_are_no_labels_are_noted(write):
+    report = ReadReport()
+    load_labels(write("a.csv", "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n"), report=report)
+    assert report.notes == ["1 of 2 parents are no ids of labels, such as 'Rodents'"]
+
+
+def test_labels_without_a_name_in_the_languages_are_left_out(write):
+    path = write("a.json", rows=[{"id": "1", "name": {"en": "Mice"}}, {"id": "2", "name": {"de": "Ratten"}}])
+    report = ReadReport()
+    assert load_labels(path, report=report).names == ["Mice"]
+    assert report.left_out == {"without a name in en": 1}
+    assert report.ids_left_out == {"2": "without a name in en"}
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("Kennung;Bezeichnung\n1;Mäuse\n", r"choose columns with id=\.\.\. and name=\.\.\. \(--label_id and"),
+        ("1,Mice\n2,Rats\n", r'the file has no header: add it, or pass id="1", name="2" \(--label_id 1'),
+    ],
+)
+def test_a_missing_column_is_explained_by_the_flags_of_labels(write, content, hint):
+    with pytest.raises(ValueError, match=rf"a\.csv: no column 'id', only .*{hint}"):
+        load_labels(write("a.csv", content))
 
 
 def test_names_that_differ_only_in_form_are_one_name(write):

@@ -111,6 +111,11 @@ def test_sections_follow_their_labels_and_markup_keeps_its_text(records_of):
             "<mn>9</mn></math>",
             "x^2=9",
         ),
+        (
+            '<m:math xmlns:m="http://www.w3.org/1998/Math/MathML"><m:mi>x</m:mi><m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn>'
+            "</m:mfrac><m:mi>y</m:mi></m:math>",
+            "x 1/2 y",
+        ),
     ],
 )
 def test_markup_keeps_its_meaning(records_of, markup, text):
@@ -121,7 +126,19 @@ def test_markup_keeps_its_meaning(records_of, markup, text):
 
 @pytest.mark.parametrize(
     "placeholder",
-    ["[Not Available].", "[Not Available]", "Not available", "[No title available].", "[In Process Citation]"],
+    [
+        "[Not Available].",
+        "[Not Available]",
+        "Not available",
+        "[No title available].",
+        "[In Process Citation]",
+        "Abstract unavailable.",
+        "This article has no abstract.",
+        "[Untitled].",
+        "N/A",
+        "(none)",
+        "[].",
+    ],
 )
 def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder):
     other = "<OtherAbstract Language='ger'><AbstractText>Mäuse.</AbstractText></OtherAbstract>"
@@ -137,6 +154,15 @@ def test_a_title_about_availability_is_a_title(records_of):
     title = "Not available: drugs in rural clinics."
     (record,) = records_of(document(citation(title=title)))
     assert record["title"] == title
+
+
+def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of):
+    content = document(citation("3"), "<ERROR>UID=5: cannot get document</ERROR>", citation("7"))
+    with pytest.raises(ValueError, match=r"a\.xml: E-utilities answered: UID=5: cannot get document"):
+        records_of(content)
+    report = ReadReport("skip")
+    assert [record["pmid"] for record in records_of(content, report)] == ["3", "7"]
+    assert report.left_out == {"error of E-utilities": 1}
 
 
 def test_a_set_of_citations_from_before_2017_is_read(records_of):
@@ -247,7 +273,7 @@ def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of)
         (b'{"error": "API rate limit exceeded"}', "expected XML, got .*API rate limit"),
         (b"<!DOCTYPE html><html><head><meta></head></html>", "is a web page"),
         (b"<rss><a>x</a></rss>", "expected a PubmedArticleSet or MedlineCitationSet, got <rss> x"),
-        (b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", "got <eFetchResult> ID list is empty!"),
+        (b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", "E-utilities answered: ID list"),
         (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
         (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
         (document(citation("3"), citation("5", title="é")).replace("é".encode(), b"\xe9"), "damaged after 1 rec"),

@@ -6,8 +6,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from hf_gile.data import ReadReport, mesh, read_bioasq
+from hf_gile.data import ReadReport, read_bioasq, read_label_file
 from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, mesh_ids, read_mesh
+from hf_gile.data.sniffing import Requested
 
 DESCRIPTORS = [
     Descriptor("D002318", "Cardiovascular Diseases", tree_numbers=("C14",)),
@@ -232,15 +233,19 @@ def test_declared_and_chosen_encodings_are_read(write_mesh):
         latin = write_mesh(CONTENTS[name].encode("latin-1"))
         assert load_mesh(latin, DESCRIPTIONS, encoding="latin-1") == expected
         assert load_mesh(latin, DESCRIPTIONS, encoding="windows-1252") == expected
-        with pytest.raises(ValueError, match=r'a\.mesh: line \d+: .*is not utf-8; try encoding="latin-1"'):
-            load_mesh(latin)
+        if name == "d2024.bin":
+            assert load_mesh(latin, DESCRIPTIONS) == expected
+            assert read_label_file(latin, requested=Requested(encoding="latin-1")) == load_mesh(latin)
+        message = 'is not utf-8; if the file is in windows-1252, pass encoding="windows-1252"'
+        with pytest.raises(ValueError, match=rf"a\.mesh: line \d+: .*{message}"):
+            load_mesh(latin, encoding="utf-8")
         report = ReadReport(on_error="skip")
-        assert len(load_mesh(latin, report=report)) == 5
+        assert len(load_mesh(latin, report=report, encoding="utf-8")) == 5
         assert report.left_out == {"malformed record": 1}
     for encoding in ("iso-8859-1", "utf-16"):
         assert list(read_mesh(write_mesh(xml(encoding=encoding).encode(encoding)))) == DESCRIPTORS
-    with pytest.raises(ValueError, match='encoding must be "utf-8", "windows-1252" or "latin-1"'):
-        load_mesh(latin, encoding="utf-16")
+    with pytest.raises(ValueError, match="encoding must be known to Python"):
+        load_mesh(latin, encoding="utf-7000")
 
 
 RECORD = ascii_mesh([Descriptor("D3", "Milk")])
@@ -252,7 +257,7 @@ MALFORMED = {
     ),
     "ASCII with a bad tree number": (RECORD + "MN = 14.280", r"D3 \(Milk\): a tree number must look like C14.280.434"),
     "ASCII of two merged records": (RECORD + "MH = Iron", "MH occurs 2 times: records may be merged"),
-    "ASCII with a line that is none": (RECORD + "Iron", "expected KEY = VALUE, got b'Iron' in line 14"),
+    "ASCII with a line that is none": (RECORD + "Iron", "expected KEY = VALUE, got 'Iron' in line 14"),
     "ASCII with a NUL": (RECORD.replace("Milk", "Mi\0lk"), "the name contains a NUL character"),
     "JSON without a UI": ('{"name": "Milk"}', "expected an object with the keys ui and name, got {'name': 'Milk'}"),
     "JSON without a name": ('{"ui": "D3", "name": null}', "needs a UI and a name, got 'D3' and ''"),
@@ -320,10 +325,10 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
     ("content", "message"),
     [
         ("", "damaged after 0 records: empty file"),
-        (b"\xef\xbb\xbf \n", "damaged after 0 records: empty file"),
-        ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts b'id,name"),
-        ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts b'\[\{\}\]'"),
-        (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts b'PK"),
+        (b"\xef\xbb\xbf \n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
+        ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts 'id,name"),
+        ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts '\[\{\}\]'"),
+        (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts "),
         ("<html><body/></html>", "is a web page"),
         ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
         ("<Descr", "damaged after 0 records"),
@@ -376,16 +381,16 @@ def test_memory_does_not_grow_with_the_file(write_mesh, name):
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_mesh(path)) == 503
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # a megabyte is the sample that is sniffed
     finally:
         tracemalloc.stop()
 
 
 def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch):
-    monkeypatch.setattr(mesh, "_MAX_LINE", 1 << 10)
+    monkeypatch.setattr("hf_gile.data.table_files._MAX_LINE", 1 << 10)
     long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
     for form in (ascii_mesh, json_lines):
-        with pytest.raises(ValueError, match=r"damaged after 0 records: line \d is longer than 1,024 bytes"):
+        with pytest.raises(ValueError, match=r"damaged after 0 records: a line is longer than 1,024 bytes"):
             load_mesh(write_mesh(form([long])))
 
 
@@ -412,7 +417,7 @@ def test_the_whole_of_mesh_loads_with_any_description(mesh_file, monkeypatch):
     report = ReadReport()
     descriptors = list(read_mesh(mesh_file, report))
     assert str(report) == "30,764 records from 1 file; left out: none"
-    monkeypatch.setattr(mesh, "read_mesh", lambda *arguments, **options: descriptors)  # takes seconds
+    monkeypatch.setattr("hf_gile.data.mesh.read_mesh", lambda *arguments, **options: descriptors)  # takes seconds
     for describe in ((), *DESCRIPTIONS, DESCRIPTIONS):
         labels = load_mesh(mesh_file, describe, report)
         assert len(labels) == 30_764

@@ -101,6 +101,8 @@ def test_a_zip_archive_of_a_single_file_is_read(written, tmp_path):
     path = tmp_path / "stw.ttl.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("stw.ttl", HEAD + HEART)
+        for name in ("README.txt", "LICENSE", "docs/guide.pdf"):
+            archive.writestr(name, "about the file")
     assert load_skos(path) == load_skos(written(HEAD + HEART))
     assert load_skos(tmp_path).names == ["organ", "heart", "heart valve"]
     with zipfile.ZipFile(path, "a") as archive:
@@ -222,6 +224,7 @@ DEPRECATIONS = [
     "owl:deprecated 'true'",
     "owl:deprecated 'True'",
     "owl:deprecated 1",
+    "<http://purl.org/umu/uneskos#isDeprecated> true",
     "<http://publications.europa.eu/ontology/euvoc#status> <http://a.org/concept-status/DEPRECATED>",
     "<http://www.w3.org/ns/adms#status> <http://purl.org/adms/status/Withdrawn>",
     "<http://purl.org/linked-data/registry#status> <http://purl.org/linked-data/registry#statusRetired>",
@@ -359,6 +362,31 @@ def test_other_kinds_of_vocabularies_are_read(labels_of, statements, note):
     if "pulmo" in statements:
         assert (lung.synonyms, lung.description) == (("pulmo",), "It breathes")
     assert report.notes == [note]
+
+
+def test_names_of_properties_may_start_with_https(written):
+    content = (HEAD + HEART).replace("http://www.w3.org/2004", "https://www.w3.org/2004")
+    assert load_skos(written(content)).names == ["organ", "heart", "heart valve"]
+    older = (PREFIXES + "<https://schema.org/1> a gndo:SubjectHeading ; gndo:preferredName 'a' .").replace(
+        "https", "http"
+    )
+    assert load_skos(written(older)).ids == ["http://schema.org/1"]
+    assert load_skos(written(PREFIXES + "<https://schema.org/1> a schema:DefinedTerm ; schema:name 'a' .")).ids == [
+        "https://schema.org/1"
+    ]
+
+
+@pytest.mark.parametrize("root", ['Ontology xmlns="http://www.w3.org/2002/07/owl#"', "thesaurus", "TriX", "head"])
+def test_xml_that_is_no_rdf_is_refused_with_what_to_do(written, root):
+    content = f"<{root}><term>heart</term></{root.split()[0]}>"
+    with pytest.raises(ValueError, match=rf"a\.xml: .* root <{root.split()[0]}> is not of RDF: convert it to SKOS, or"):
+        load_skos(written(content, "a.xml"))
+
+
+def test_invalid_values_of_other_properties_are_silent(written, capfd):
+    value = "'2010-13-45'^^<http://www.w3.org/2001/XMLSchema#date>"
+    load_skos(written(HEAD + f"<http://a.org/a{{b> skos:prefLabel 'a'@en ; a skos:Concept ; ex:created {value} ."))
+    assert capfd.readouterr().err == ""
 
 
 def test_unknown_kinds_name_their_classes_and_texts(labels_of):
@@ -558,7 +586,9 @@ def test_external_resources_are_not_loaded(written, tmp_path):
     concept = {"@id": "http://example.org/1", "@type": f"{skos}Concept", "name": "a"}
     for reference in (context.as_uri(), ["http://127.0.0.1:1/context", {}], {"@import": context.as_uri()}):
         for data in ({"@context": reference, **concept}, [{"@graph": [{"@context": reference, **concept}]}]):
-            with pytest.raises(ValueError, match=r"a\.jsonld: @(context|import) is the URL '.*', which is not fetched"):
+            with pytest.raises(
+                ValueError, match=r"a\.jsonld: read as JSON-LD: @(context|import) is the URL '.*', which is not fetched"
+            ):
                 load_skos(written(json.dumps(data), "a.jsonld"))
     inline = {"@context": json.loads(context.read_text())["@context"], **concept}
     assert load_skos(written(json.dumps(inline), "a.jsonld")).names == ["a"]
@@ -588,7 +618,7 @@ def test_expanding_entities_are_refused(written, entities, text, message):
 
 
 def test_an_overlong_line_of_n_triples_is_refused(written):
-    with pytest.raises(ValueError, match=r"a\.nt: a line is longer than 262,144 bytes"):
+    with pytest.raises(ValueError, match=r"a\.nt: read as N-Triples: a line is longer than 262,144 bytes"):
         load_skos(written(TRIPLES + "x" * 300_000, "a.nt"))
 
 

@@ -63,6 +63,17 @@ def test_a_text_of_labels_is_shown_and_imported(run, tmp_path):
     assert f"changes are written to .jsonl and .csv files: hf-gile labels import labels.jsonl {names}" in message
 
 
+def test_label_files_of_others_are_shown_with_the_flags_of_an_import(run, tmp_path):
+    pytest.importorskip("rdflib")
+    mesh, terms = tmp_path / "mesh.jsonl", tmp_path / "terms.ttl"
+    mesh.write_text('{"ui": "D1", "name": "Rats", "definition": "Small."}\n')
+    assert "D1" in run("labels", "show", mesh).stdout
+    terms.write_text(SKOS + " <http://a.org/2> a skos:Concept ; skos:prefLabel 'Mice'@en .")
+    shown = run("labels", "show", terms, "--label-language", "de")
+    assert "Ratten" in shown.stdout
+    assert "without a name in de (1)" in shown.stderr
+
+
 def test_json_output_is_a_valid_label_file(run, saved_model, tmp_path):
     (tmp_path / "copy.jsonl").write_text(run("labels", "show", saved_model, "--json", "--limit", 0).stdout)
     assert LabelSet.load(tmp_path / "copy.jsonl") == LabelSet.load(saved_model / "labels.jsonl")

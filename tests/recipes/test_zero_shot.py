@@ -2,8 +2,9 @@ from collections import Counter
 
 import pytest
 from mesh_records import labels_of, make_records
+from papers.zero_shot import split_of, zero_shot_split
 
-from hf_gile.data import held_out_labels, split_of, zero_shot_split
+from hf_gile.data import held_out_labels
 
 
 @pytest.fixture(params=["list", "dataset", "shuffled dataset"])
@@ -139,8 +140,8 @@ def test_an_empty_collection_is_refused():
 
 @pytest.mark.parametrize("batch", [1, 7, 101])
 def test_the_split_of_a_dataset_does_not_depend_on_batch_size(monkeypatch, batch):
-    monkeypatch.setattr("hf_gile.data.columns._BATCH", batch)
-    monkeypatch.setattr("hf_gile.data.columns._WHOLE_BATCH", batch)
+    monkeypatch.setattr("papers.columns._BATCH", batch)
+    monkeypatch.setattr("papers.columns._WHOLE_BATCH", batch)
     datasets = pytest.importorskip("datasets")
     records = make_records(101)
     table = datasets.concatenate_datasets([datasets.Dataset.from_list(part) for part in (records[:31], records[31:])])

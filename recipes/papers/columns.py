@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .schema import Record
+from hf_gile.data.records import record_features
+from hf_gile.data.schema import Record
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features
+    from datasets import Dataset
     from numpy.typing import NDArray
 
 _BATCH = 100_000  # rows of a single column
 _WHOLE_BATCH = 10_000  # rows of all columns
-
-
-def record_features() -> Features:
-    """Returns the features of a `Record`."""
-    from datasets import Features, List, Value
-
-    texts = {key: Value("string") for key in ("pmid", "title", "abstractText")}
-    lists = {key: List(Value("string")) for key in ("meshUI", "meshMajor")}
-    return Features({**texts, "year": Value("int32"), **lists})
 
 
 def as_table(records: Iterable[Record] | Dataset) -> Dataset:
@@ -33,8 +25,7 @@ def as_table(records: Iterable[Record] | Dataset) -> Dataset:
 
     if isinstance(records, Dataset):
         return records
-    rows = list(records)
-    features = record_features()
+    rows, features = list(records), record_features()
     return Dataset.from_dict({key: [row[key] for row in rows] for key in features}, features=features)
 
 
