@@ -18,12 +18,22 @@ GENERAL = "general"
 """Name of the general scorer, which needs no training, instead of a saved model."""
 
 
+def is_general(model: str) -> bool:
+    """Checks whether a name stands for the general scorer, and not for a folder of this name.
+
+    Args:
+        model: Name of the model.
+    """
+    return model == GENERAL and not Path(GENERAL).is_dir()
+
+
 def load(
     model: str,
     revision: str | None = None,
     device: str | None = None,
-    texts: Sequence[str] = (),
+    labels: Sequence[str] = (),
     documents: Iterable[str] = (),
+    texts: Iterable[str] = (),
 ) -> tuple[Any, Any]:
     """Loads a model and its processor with the installed hf_gile; never runs code of the model.
 
@@ -31,8 +41,9 @@ def load(
         model: Folder or name on the Hub; "general" is the general scorer unless a folder has this name.
         revision: Branch, tag or commit on the Hub.
         device: Device of the model; a GPU by default, if available.
-        texts: Texts from which the general scorer detects the language.
+        labels: Names of labels, from which the general scorer detects the language.
         documents: Texts similar to those to score, for the general scorer.
+        texts: Texts to score, from which the general scorer detects the language.
 
     Returns:
         The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
@@ -56,10 +67,10 @@ def load(
         raise ValueError(f"this machine has no device {device!r}: {str(error).splitlines()[0]}") from None
     folder = Path(model)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if model == GENERAL and not folder.is_dir():
+    if is_general(model):
         from hf_gile.training.general import general_scorer
 
-        scorer, processor = general_scorer(texts, documents)
+        scorer, processor = general_scorer(texts, documents, labels)
         return scorer.to(device), processor
     if folder.is_dir():
         check_folder(folder)

@@ -6,9 +6,10 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
@@ -28,7 +29,7 @@ from .options import (
     check_on_error,
 )
 from .running import add_command, counted, note, visible
-from .saved_model import GENERAL
+from .saved_model import GENERAL, is_general
 from .score_folder import FolderOptions, parse_shard, show_folder, write_folder
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from hf_gile.data import Document, ReadReport
 
 T = TypeVar("T")
+
+_SAMPLE = 100
+"""Number of texts from which the general scorer detects the language for `--output`."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -152,8 +156,12 @@ class Scoring(FolderOptions, LabelColumns):
             "label_language": self.candidate_language,
         }
 
-    def load(self) -> tuple["GileForSequenceClassification", "GileProcessor", Any]:
-        """Loads model, processor and labels, after checking the arguments."""
+    def load(self, texts: Iterable[str] = ()) -> tuple["GileForSequenceClassification", "GileProcessor", Any]:
+        """Loads model, processor and labels, after checking the arguments.
+
+        Args:
+            texts: Texts to score, from which the general scorer detects the language.
+        """
         from hf_gile.data import read_documents
 
         from .saved_model import load
@@ -169,7 +177,9 @@ class Scoring(FolderOptions, LabelColumns):
             self.background, text, format=self.format, requested=self.requested()
         )
         background_texts = (document.text for document in background or ())
-        model, processor = load(self.model, self.revision, self.device, names, background_texts)
+        if self.index is not None:  # built over the encoder for English
+            texts = ()
+        model, processor = load(self.model, self.revision, self.device, names, background_texts, texts)
         return model, processor, self.candidates(label_set, model, processor)
 
     def read_labels(self) -> Any:
@@ -222,6 +232,7 @@ def score(options: Scoring) -> None:
 
 
 def _score_into_folder(options: Scoring, output: Path) -> None:
+    from hf_gile.data import ReadReport, read_documents
     from hf_gile.scoring import GileScorer, Reading
 
     if not options.files or "-" in options.files:
@@ -231,18 +242,20 @@ def _score_into_folder(options: Scoring, output: Path) -> None:
             raise typer.BadParameter("cannot be combined with --output", param_hint=f"--{name}")
     shard = parse_shard(options.shard)
     call = options.pipeline_options()
-    model, processor, labels = options.load()
+    text = options.text or ["text"]
+    arguments: dict[str, Any] = {"id": options.id, "format": options.format, "requested": options.requested()}
+    first = read_documents(options.files[0], text, **arguments, report=ReadReport("skip"))
+    model, processor, labels = options.load(document.text for document in islice(first, _SAMPLE))
     batching: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
     scorer = GileScorer(model, labels, processor=processor, **batching, **call)
-    text = options.text or ["text"]
     size = int(options.part_size * (1 << 20))
     reading = Reading(text, options.id, options.format, options.requested(), options.with_text, size)
     write_folder(output, options.files, scorer, reading, shard, options.workers)
 
 
 def _score_into_lines(options: Scoring) -> None:
-    from hf_gile import LabelScoringPipeline
     from hf_gile.data import ReadReport, read_documents
+    from hf_gile.default_pipeline import DefaultPipeline
 
     sources = options.files or ["-"]
     report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
@@ -253,7 +266,13 @@ def _score_into_lines(options: Scoring) -> None:
     documents = [read_documents(stream, options.text or ["text"], **reading, report=report) for stream in streams]
     loaded, processor, labels = options.load()
     # The whole run uses one label set, so its codes are cached whatever their size.
-    pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
+    pipe = DefaultPipeline(
+        model=loaded,
+        processor=processor,
+        device=loaded.device,
+        label_cache_bytes=1 << 62,
+        chooses_encoder=is_general(options.model) and options.background is None,
+    )
 
     written = unknown = 0
     with _progress(sources, streams) as bar:

@@ -11,7 +11,7 @@ import typer
 
 from .options import Device, LabelColumns, LabelFile, ModelOrGeneral, Revision
 from .running import add_command, check_new_folder, note
-from .saved_model import GENERAL, is_hub_name
+from .saved_model import GENERAL, is_general, is_hub_name
 
 if TYPE_CHECKING:
     from gradio import Interface
@@ -54,7 +54,7 @@ def space(options: Space) -> None:
     out = options.output
     if out is not None:
         check_new_folder(out)
-    from hf_gile import LabelScoringPipeline
+    from hf_gile.default_pipeline import DefaultPipeline
     from hf_gile.extras import needs_extra
     from hf_gile.space import make_space
 
@@ -62,8 +62,8 @@ def space(options: Space) -> None:
 
     with needs_extra("space", "hf-gile space"):
         gradio = version("gradio")
-    labels = options.read(options.label_file)
-    general = options.model == GENERAL and not Path(GENERAL).is_dir()
+    labels = options.read(options.label_file) if options.label_file else None
+    general = is_general(options.model)
     title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
     if out is not None and general:
         model_arguments = {}
@@ -71,7 +71,7 @@ def space(options: Space) -> None:
         model_arguments = {"model": repr(options.model), "revision": repr(options.revision or "main")}
     else:
         model, processor = load(options.model, options.revision, options.device, labels.names if labels else ())
-        pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
+        pipe = DefaultPipeline(model=model, processor=processor, device=model.device, chooses_encoder=general)
         if out is None:
             serve(make_space(pipe, labels, title), options.port)
             return

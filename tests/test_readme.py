@@ -75,7 +75,7 @@ def test_the_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_te
     folder = save_text_encoder(tmp_path / "encoder", texts=["the parcel has not come delivery invoice password"])
     name = "sentence-transformers/all-MiniLM-L6-v2"
     monkeypatch.setattr(general, "HF_HOME", str(tmp_path))
-    monkeypatch.setattr(general, "best_text_encoder", lambda texts: FoundEncoder(name, str(folder)))
+    monkeypatch.setattr(general, "best_text_encoder", lambda *texts: FoundEncoder(name, str(folder)))
     names = {}
     run("no model", names)
     assert len(names["pipe"]("The parcel.", candidate_labels=["delivery", "invoice"])["labels"]) == 2

@@ -123,7 +123,7 @@ def test_the_scikit_learn_page_runs(save_text_encoder, monkeypatch, tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "scikit_learn.md").read_text()
     encoder = save_text_encoder(texts=["Rats were fed iron. Milk for infants drink human"])
     monkeypatch.setattr(
-        "hf_gile.training.automatic.best_text_encoder", lambda texts: FoundEncoder("all-MiniLM-L6-v2", encoder)
+        "hf_gile.training.automatic.text_encoders", lambda texts: [FoundEncoder("all-MiniLM-L6-v2", encoder)]
     )
     monkeypatch.chdir(tmp_path)
     names = {}

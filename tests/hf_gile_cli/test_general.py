@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, pipeline
 
-from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelScoringPipeline, LabelSet
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile.default_pipeline import DefaultPipeline
 from hf_gile.models.processing_gile import lexical_features
 from hf_gile.training import encoders, general
 from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
@@ -90,6 +92,67 @@ def test_a_pipeline_with_the_general_scorer_can_be_saved(encoder, tmp_path):
     assert reloaded(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
     described = LabelSet([Label("a", "password", synonyms=("the milk",)), Label("b", "where")])
     assert set(pipe(TEXT, candidate_labels=described)["labels"]) == {"password", "where"}
+
+
+FINNISH = "Paketti ei ole vielä tullut perille."
+MANY = [TEXT, FINNISH, "where", FINNISH.lower(), "password"]
+
+
+@pytest.fixture
+def encoders_of_two_languages(encoder, save_text_encoder, tmp_path):
+    name = encoders.MULTILINGUAL
+    folder = save_text_encoder(tmp_path / "multilingual", texts=[TEXT, *LABELS, FINNISH])
+    encoder[name] = encoders.FoundEncoder(name, str(folder))
+    return encoder
+
+
+def scores_of(rows):
+    return [dict(zip(row["labels"], row["scores"], strict=True)) for row in rows]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_text_is_read_by_the_encoder_for_its_language(encoders_of_two_languages, monkeypatch, tmp_path, run):
+    monkeypatch.setattr(general, "HF_HOME", str(tmp_path))
+    english, finnish = general_scorer([TEXT]), general_scorer([FINNISH])
+    expected = []
+    for text in MANY:
+        model, processor = finnish if "paketti" in text.lower() else english
+        expected.append(LabelScoringPipeline(model, processor=processor)(text, candidate_labels=LABELS))
+    pipe = pipeline("label-scoring")
+    for texts, size in ((MANY, 3), (iter(MANY), 1)):
+        answers = list(pipe(texts, candidate_labels=LABELS, batch_size=size))
+        for answer, right in zip(scores_of(answers), scores_of(expected), strict=True):
+            assert answer == pytest.approx(right, abs=1e-5)
+    arguments = [word for label in LABELS for word in ("--label", label)]
+    lines = run("score", *arguments, input="\n".join(MANY) + "\n").stdout.splitlines()
+    for answer, right in zip(scores_of(map(json.loads, lines)), scores_of(expected), strict=True):
+        assert answer == pytest.approx(right, abs=1e-5)
+
+
+def test_only_the_default_model_chooses_its_encoder_by_the_text(encoders_of_two_languages, tmp_path):
+    model, processor = general_scorer([TEXT])
+    LabelScoringPipeline(model, processor=processor).save_pretrained(tmp_path / "saved")
+    expected = LabelScoringPipeline(model, processor=processor)(FINNISH, candidate_labels=LABELS)
+    answer = pipeline("label-scoring", str(tmp_path / "saved"))(FINNISH, candidate_labels=LABELS)
+    assert answer["scores"] == pytest.approx(expected["scores"])
+
+
+def test_labels_of_an_index_are_scored_by_the_encoder_that_built_it(encoders_of_two_languages):
+    model, processor = general_scorer([TEXT])
+    index = LabelIndex.build(model, processor, LabelSet.from_names(LABELS))
+    pipe = DefaultPipeline(model, processor=processor, chooses_encoder=True)
+    expected = LabelScoringPipeline(model, processor=processor)(FINNISH, candidate_labels=index)
+    assert pipe(FINNISH, candidate_labels=index)["scores"] == pytest.approx(expected["scores"])
+
+
+def test_files_scored_into_a_folder_choose_the_encoder_by_their_first_texts(encoders_of_two_languages, run, tmp_path):
+    (tmp_path / "texts.txt").write_text(f"{FINNISH}\n" * 3)
+    arguments = [word for label in LABELS for word in ("--label", label)]
+    lines = run("score", "general", tmp_path / "texts.txt", *arguments).stdout.splitlines()
+    run("score", "general", tmp_path / "texts.txt", *arguments, "--output", tmp_path / "out", "--workers", 1)
+    (part,) = (tmp_path / "out").rglob("*.parquet")
+    for answer, right in zip(pq.read_table(part).to_pylist(), map(json.loads, lines), strict=True):
+        assert answer["scores"] == pytest.approx(right["scores"], abs=1e-4)
 
 
 CLEAN_ROOM = """

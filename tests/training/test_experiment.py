@@ -109,6 +109,7 @@ def test_the_calibration_is_printed_in_a_line_for_each_group(make, monkeypatch):
     assert len(lines) == 2
     monkeypatch.setattr("hf_gile.training.calibration.fitting._improves", lambda *_: False)
     experiment.parts["validation"] = experiment.parts["test"]
+    experiment.model.config.calibration, experiment.model.config.thresholds = {}, {}
     lines.clear()
     say_calibration(experiment.calibrate(), lines.append, has_unseen=True)
     stays = "calibration did not help, so probabilities stay uncalibrated"

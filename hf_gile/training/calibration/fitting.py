@@ -26,6 +26,11 @@ _BINS = 15
 _MAX_LOGITS = 1 << 25
 """Maximum number of logits stored for a single-label model (128 MB); beyond it, only every k-th document is stored."""
 
+Stored = tuple[Mapping[str, Any], Mapping[str, float]]
+"""A calibration and thresholds, as in `GileConfig`."""
+
+NOTHING_STORED: Stored = ({}, {})
+
 _IDENTITY = {"method": "platt", "scale": 1.0, "offset": 0.0}
 """Identity calibration of a group; a group without an entry would use the calibration of the other group."""
 
@@ -100,11 +105,13 @@ def calibrate(
     Returns:
         `documents`, and for each fitted group, with the prefix `seen_` or `unseen_`:
 
-        - `expected_calibration_error` and `top_5_expected_calibration_error`, with the suffixes `_before` and `_after`,
-          on these documents, as `CalibrationMetrics` computes them;
+        - `expected_calibration_error` and `top_5_expected_calibration_error` on these documents, as
+          `CalibrationMetrics` computes them, with the suffixes `_before`, with the calibration and thresholds that were
+          stored in the model, if any, and `_after`;
         - with `raise_unseen`, `raised`, see `lift`;
-        - `threshold`, `micro_f1_before` (uncalibrated, at probability 0.5) and `micro_f1` (at the threshold), on these
-          documents; for a guarantee, also `promised_recall` and `labels_per_document`;
+        - `threshold`, and `micro_f1` and `recall` at this threshold on these documents; with the suffix `_before`, at
+          the threshold of the group that was stored, by default 0.5; for a guarantee, also `promised_recall` and
+          `labels_per_document`;
         - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
           the documents and measured on the other half; the same for label thresholds, with the suffix
           `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
@@ -128,9 +135,10 @@ def calibrate(
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
         if single:
-            fitted = _fit_softmax(documents, seen)
+            fitted = _fit_softmax(documents, seen, model.config.calibration)
         else:
-            fitted = _fit_groups(documents, seen, method, recall, label_thresholds, objective, raise_unseen)
+            stored = model.config.calibration, model.config.thresholds
+            fitted = _fit_groups(documents, seen, method, recall, label_thresholds, objective, raise_unseen, stored)
             if recall is not None and "unseen" not in fitted.thresholds and not model.stored_labels.seen().all():
                 fitted.figures["note"] = _NO_GUARANTEE
     finally:
@@ -147,13 +155,14 @@ def _fit_groups(
     label_thresholds: bool,
     objective: str,
     raise_unseen: bool,
+    stored: Stored,
 ) -> Calibration:
     """Fits calibration and thresholds of seen and unseen labels on logits and gold labels of batches."""
     ranking = SharedRanking() if raise_unseen else None
     documents = documents if ranking is None else ranking.collect(documents, seen)
     if recall is not None:
-        return fit_promise(documents, seen, method, recall, ranking)
-    return fit(_count_scores(documents, seen), method, label_thresholds, objective, ranking)
+        return fit_promise(documents, seen, method, recall, ranking, stored)
+    return fit(_count_scores(documents, seen), method, label_thresholds, objective, ranking, stored)
 
 
 def fit_promise(
@@ -162,6 +171,7 @@ def fit_promise(
     method: str,
     recall: float,
     ranking: SharedRanking | None = None,
+    stored: Stored = NOTHING_STORED,
 ) -> Calibration:
     """Fits a calibration and thresholds that guarantee a recall, for each group with enough documents.
 
@@ -171,13 +181,14 @@ def fit_promise(
         method: As in `calibrate`.
         recall: The guaranteed recall.
         ranking: As in `fit`; it is complete when the documents were read.
+        stored: As in `fit`.
 
     Returns:
         As in `fit`; `thresholds` contains only groups with a guarantee.
     """
     gold = GoldLogits(seen)
     counts = _count_scores(gold.collect(documents), seen)
-    fitted = fit(counts, method, label_thresholds=False, ranking=ranking)
+    fitted = fit(counts, method, label_thresholds=False, ranking=ranking, stored=stored)
     thresholds, figures = dict(fitted.thresholds), dict(fitted.figures)
     for group in fitted.thresholds:
 
@@ -185,7 +196,10 @@ def fit_promise(
             return calibrated(logits, torch.full((len(logits),), group == "seen"), fitted.calibration).sigmoid()
 
         thresholds[group] = promised_threshold([probabilities(logits) for logits in gold.by_group[group]], recall)
-        num_assigned = counts.cells.sum(0)[int(group == "seen")][probabilities(VALUES) >= thresholds[group]].sum()
+        index, assigned = int(group == "seen"), probabilities(VALUES) >= thresholds[group]
+        num_assigned = counts.cells.sum(0)[index][assigned].sum()
+        num_gold = int(counts.num_gold[:, seen == (group == "seen")].sum())
+        figures[f"{group}_recall"] = _recall(assigned, counts.gold.sum(0)[index], num_gold)
         figures[f"{group}_threshold"], figures[f"{group}_promised_recall"] = thresholds[group], recall
         figures[f"{group}_labels_per_document"] = float(num_assigned) / counts.documents
         figures.pop(f"{group}_micro_f1")
@@ -205,6 +219,7 @@ def fit(
     label_thresholds: bool = True,
     objective: str = "micro_f1",
     ranking: SharedRanking | None = None,
+    stored: Stored = NOTHING_STORED,
     **options: Any,
 ) -> Calibration:
     """Fits calibration and thresholds on counts of logits.
@@ -215,6 +230,7 @@ def fit(
         label_thresholds: As in `calibrate`.
         objective: As in `calibrate`.
         ranking: Ranking of the same documents, by which to raise calibrated logits of unseen labels.
+        stored: The calibration and thresholds that are replaced, for the figures before.
         options: Options of `fit_label_thresholds`.
 
     Returns:
@@ -235,7 +251,8 @@ def fit(
             continue
         evidence = int(counts.gold_documents[index]), int(num_gold.sum())
         if group == "unseen" and not tells_enough(*evidence):
-            figures["note"] = _note(*evidence, "the calibration and the threshold")
+            shared = "keep theirs" if "unseen" in stored[1] else "use the calibration and the threshold of seen labels"
+            figures["note"] = _note(*evidence, shared)
             continue
         if method is not None:
             improves = _improves(method, cells, gold)
@@ -251,13 +268,18 @@ def fit(
         common, micro_f1 = group_threshold(cells.sum(0), gold.sum(0), int(num_gold.sum()))
         thresholds[group] = _round(probabilities(torch.tensor([common])).item())
         figures[f"{group}_threshold"] = thresholds[group]
-        figures[f"{group}_micro_f1_before"] = _micro_f1_at_half(cells.sum(0), gold.sum(0), int(num_gold.sum()))
+        was = calibrated(VALUES, torch.full((len(VALUES),), group == "seen"), stored[0]).sigmoid()
+        reached = was >= stored[1].get(group, stored[1].get("seen", 0.5))
+        total = int(num_gold.sum())
+        figures[f"{group}_micro_f1_before"] = _micro_f1(reached, cells.sum(0), gold.sum(0), total)
         figures[f"{group}_micro_f1"] = micro_f1
+        figures[f"{group}_recall_before"] = _recall(reached, gold.sum(0), total)
+        figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), total)
         for name, (number, correct) in {
             "": (cells.sum(0), gold.sum(0)),
             f"top_{counts.top_k}_": (counts.best_cells[index], counts.best_gold[index]),
         }.items():
-            for when, p in {"before": VALUES.sigmoid(), "after": probabilities(VALUES)}.items():
+            for when, p in {"before": was, "after": probabilities(VALUES)}.items():
                 figures[f"{group}_{name}expected_calibration_error_{when}"] = _error(p, number, correct)
         if label_thresholds and gold.any(1).all():
             parts = _parts(counts, labels)
@@ -288,11 +310,10 @@ def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float
     )
 
 
-def _note(documents: int, gold: int, what: str) -> str:
+def _note(documents: int, gold: int, outcome: str) -> str:
     return (
         f"{documents:,} document{'s have' if documents > 1 else ' has'} unseen labels, {gold:,} in total: too few to "
-        f"fit (at least {MIN_DOCUMENTS} documents and {MIN_GOLD} labels), so unseen labels use {what} of "
-        "seen labels"
+        f"fit (at least {MIN_DOCUMENTS} documents and {MIN_GOLD} labels), so unseen labels {outcome}"
     )
 
 
@@ -351,7 +372,9 @@ def _figures(fitted: LabelThresholds, number: int) -> dict[str, Any]:
     }
 
 
-def _fit_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Calibration:
+def _fit_softmax(
+    documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, stored_calibration: Mapping[str, Any]
+) -> Calibration:
     """Fits a single-label model on logits of whole documents, since a softmax needs all logits of a document."""
     stored: list[tuple[Tensor, Tensor]] = []
     size, step, number = max(1, _MAX_LOGITS // len(seen)), 1, 0
@@ -378,27 +401,31 @@ def _fit_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Ca
         calibration = fit_softmax_calibration(all_logits, gold, seen)
     elif unseen < len(gold):  # too few: all labels use the calibration of seen labels
         calibration = fit_softmax_calibration(all_logits, gold, torch.ones_like(seen))
+    logits_before = calibrated(all_logits, seen, stored_calibration)
     before, after = ScoreCounts(seen), ScoreCounts(seen)
     for start in range(0, len(all_logits), before.chunk_size):
         rows, columns = all_logits[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
-        before.update(softmax_to_sigmoid_logits(rows), columns)
+        before.update(softmax_to_sigmoid_logits(logits_before[start : start + before.chunk_size]), columns)
         after.update(softmax_to_sigmoid_logits(calibrated(rows, seen, calibration)), columns)
     figures: dict[str, Any] = {"documents": number}
     for when, counts, logits in (
-        ("before", before, all_logits),
+        ("before", before, logits_before),
         ("after", after, calibrated(all_logits, seen, calibration)),
     ):
         errors = fit(counts, None, label_thresholds=False).figures
         figures |= {f"{name.removesuffix('_before')}_{when}": errors[name] for name in errors if "error_before" in name}
         figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
     if unseen and not tells_enough(unseen, unseen):
-        figures["note"] = _note(unseen, unseen, "the calibration")
+        figures["note"] = _note(unseen, unseen, "use the calibration of seen labels")
     return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
 
 
-def _micro_f1_at_half(cells: Tensor, gold: Tensor, num_gold: int) -> float:
-    positive = VALUES >= 0
-    return 2 * int(gold[positive].sum()) / (int(cells[positive].sum()) + num_gold)
+def _micro_f1(assigned: Tensor, cells: Tensor, gold: Tensor, num_gold: int) -> float:
+    return 2 * int(gold[assigned].sum()) / (int(cells[assigned].sum()) + num_gold)
+
+
+def _recall(assigned: Tensor, gold: Tensor, num_gold: int) -> float:
+    return int(gold[assigned].sum()) / num_gold
 
 
 def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
