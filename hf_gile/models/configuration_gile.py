@@ -599,7 +599,11 @@ class GileConfig(PreTrainedConfig):
         }
         # transformers prefers tasks of a model to built-in tasks, so these names select our pipelines.
         self.custom_pipelines = {
-            task: {"impl": f"pipeline_gile.{name}", "pt": ["AutoModelForSequenceClassification"], "type": "text"}
+            task: {
+                "impl": f"pipeline_gile.{name}",
+                "pt": ["AutoModelForSequenceClassification"],
+                "type": "text",
+            }
             for task, name in {
                 "zero-shot-classification": "LabelScoringPipeline",
                 "text-classification": "StoredLabelsPipeline",
