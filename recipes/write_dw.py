@@ -43,7 +43,7 @@ def main() -> None:
         documents = {part: load_table(arguments.texts / part / f"{language}.jsonl", id="id")[0] for part in PARTS}
         names = dict.fromkeys(name for rows in documents.values() for name in chain.from_iterable(rows["labels"]))
         labels = LabelSet.from_names(list(names))
-        report = ReadReport()
+        report = ReadReport(files=len(PARTS))
         vectors = read_language(arguments.word_vectors, language)
         write_dw(documents, labels, arguments.output_dir, language, vectors, report)
         print(f"{language}: {report}")

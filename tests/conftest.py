@@ -1,9 +1,11 @@
 """Shared fixtures: a tiny vocabulary, tiny models with prime sizes, and real data if available."""
 
 import gc
+import logging
 import os
 import shutil
 import tempfile
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,6 +27,7 @@ import pytest
 import torch
 from accelerate.utils import imports
 from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig, dynamic_module_utils
+from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.settings import only_read
@@ -56,6 +59,17 @@ def short_search(monkeypatch):
     monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
     monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
     monkeypatch.setattr(convex, "_FOLDS", 2)
+
+
+@pytest.fixture(autouse=True)
+def _undo_silence():
+    """Restores what a command that runs in this process silences."""
+    verbosity = transformers_logging.get_verbosity()
+    yield
+    transformers_logging.set_verbosity(verbosity)
+    transformers_logging.enable_progress_bar()
+    logging.getLogger("hf_gile").setLevel(logging.NOTSET)
+    GileProcessor.around_tokenizer = nullcontext
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, LabelSet
-from hf_gile.exports import export_onnx
+from hf_gile.exports import export_onnx, export_sentence_transformers
 from hf_gile.publishing import save
 from hf_gile.training import GileLoss, encode_dataset, model_from_text_encoder, processor_from_text_encoder
 
@@ -101,6 +101,19 @@ def test_the_example_with_vectors_of_texts_runs_for_the_default_kind_of_model(sa
     save("model", model, processor, index=False, card=False)
     vectors = run("exports.md", "import torch\nfrom transformers", {})["vectors"]
     assert vectors.shape == (1, model.project_stored_labels().shape[1])
+
+
+def test_the_sentence_transformers_example_runs(save_text_encoder):
+    pytest.importorskip("sentence_transformers")
+    encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron"])
+    model = model_from_text_encoder(encoder, num_labels=3)
+    processor = processor_from_text_encoder(encoder, model.config)
+    model.set_labels(labels, processor)
+    export_sentence_transformers(model, processor, "out")
+    logits = run("exports.md", "from safetensors.torch import load_file", {})["logits"]
+    with torch.no_grad():
+        expected = model.eval()(**processor(["Rats were fed iron."], return_tensors="pt")).logits
+    torch.testing.assert_close(logits.cpu(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow  # as all exports to ONNX

@@ -598,17 +598,16 @@ class GileConfig(PreTrainedConfig):
             "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
         }
         # transformers prefers tasks of a model to built-in tasks, so these names select our pipelines.
-        classes = {
-            "zero-shot-classification": "LabelScoringPipeline",
-            "text-classification": "StoredLabelsPipeline",
-        }
         self.custom_pipelines = {
             task: {
                 "impl": f"pipeline_gile.{name}",
                 "pt": ["AutoModelForSequenceClassification"],
                 "type": "text",
             }
-            for task, name in classes.items()
+            for task, name in {
+                "zero-shot-classification": "LabelScoringPipeline",
+                "text-classification": "StoredLabelsPipeline",
+            }.items()
         }
 
     def to_diff_dict(self) -> dict[str, Any]:

@@ -90,8 +90,9 @@ class LabelSet(Sequence[Label]):
                 text = label.text if label.language is None else (label.text, label.language)
                 if text in texts:
                     fault = (
-                        f"{_SHORT.repr(label.text)} is already the text of another label in row {texts[text] + 1}; a "
-                        "model cannot distinguish them: use different names or descriptions"
+                        f"{_SHORT.repr(label.text)} is already the text of another label in row {texts[text] + 1} (ids "
+                        f"{_SHORT.repr(self._labels[texts[text]].id)} and {_SHORT.repr(label.id)}); a model cannot "
+                        "distinguish them: use different names or descriptions"
                     )
             if fault:
                 raise ValueError(f"{source}, row {row + 1}: {fault}")

@@ -39,7 +39,7 @@ from .label_embeds_gile import (
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
-from .processing_gile import GileProcessor
+from .processing_gile import WRONG_PIPELINE, GileProcessor
 from .saving_gile import SavedTogether, find_file, find_old_weights, load_checked
 from .scoring_gile import (
     BagEmbedding,
@@ -809,6 +809,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         excluded_columns: Tensor | None = None,
         pooled_embeds: Tensor | None = None,
         lexical_ids: Tensor | None = None,
+        use_cache: bool | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Scores documents against the stored labels.
@@ -831,6 +832,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 get minus infinity, like labels of other languages.
             pooled_embeds: Precomputed output of the pretrained encoder, as in `GileModel.embed_texts`.
             lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; used in evaluation, for lexical terms.
+            use_cache: Refused. Only the built-in pipelines of Transformers pass it, and would answer wrongly.
             kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
                 passed by `Trainer`.
 
@@ -838,9 +840,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             `loss` if there are labels. `logits` `(B, L)`, or None in a training step whose loss reads text codes.
 
         Raises:
-            ValueError: If no label set is stored, labels do not fit it, or inputs have a wrong shape.
+            ValueError: If no label set is stored, labels do not fit it, or an input has a wrong shape or is refused.
             TypeError: If an argument is unknown.
         """
+        if use_cache is not None:
+            raise ValueError(WRONG_PIPELINE)
         check_tensors(labels=labels, excluded_columns=excluded_columns)
         returned = _ReturnedParts(self.config, kwargs)
         self._check_loss_arguments(labels, kwargs)
@@ -948,15 +952,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "GileModel), or resize_token_embeddings removed words of its labels: call model.set_labels(label_set, "
                 "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
             )
-
-        def select(tensor: Tensor) -> Tensor:
-            return tensor if columns is None else tensor[columns]
-
-        inputs = {"label_input_ids": select(self.label_input_ids)}
+        rows = slice(None) if columns is None else columns
+        inputs = {"label_input_ids": self.label_input_ids[rows]}
         if self.gile.label_rows is not None:
             inputs["label_rows"] = self.gile.label_rows.weight if columns is None else self.gile.label_rows(columns)
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            inputs["label_language"] = select(self.stored_labels.languages.to(self.label_input_ids.device))
+            inputs["label_language"] = self.stored_labels.languages.to(self.label_input_ids.device)[rows]
         return inputs
 
     @classmethod
@@ -972,10 +973,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         file = None if folder is None else find_file(folder, LABELS_FILE, kwargs)
         if file is not None:
             label_set = LabelSet.load(file)
-            stored = {int(column): name for column, name in model.config.id2label.items()}
-            if label_set.id2label() != stored:
+            if label_set.id2label() != model.config.id2label:
                 raise ValueError(
-                    f"{file} has {len(label_set)} labels that differ from the {len(stored)} labels of config.id2label; "
+                    f"{file} has {len(label_set)} labels that differ from config.id2label ({model.config.num_labels}); "
                     "to change labels of a saved model, call model.set_labels(label_set, processor) and save it"
                 )
             model.label_set = label_set

@@ -520,9 +520,9 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
 
 # Transformers finds the pipelines of a folder by `config.custom_pipelines`. For a loaded model, it does not look there:
-# the class of a built-in task is the same for all models, so it is not replaced here, and `pipeline("zero-shot-
-# classification", model=model)` remains the built-in pipeline, which needs a tokenizer and a model of entailment. This
-# task is ours. The package, or the code of the first folder, registers it.
+# the class of a built-in task is the same for all models, so it is not replaced here, and the built-in pipelines call
+# the model, which refuses (`WRONG_PIPELINE`). This task is ours. The package, or the code of the first folder,
+# registers it.
 PIPELINE_REGISTRY.supported_tasks.setdefault(
     "label-scoring", {"impl": LabelScoringPipeline, "pt": (AutoModelForSequenceClassification,), "type": "text"}
 )
@@ -656,10 +656,6 @@ class LabelCache:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
-
-    def __len__(self) -> int:
-        """Returns the number of label sets with cached codes."""
-        return len(self._codes)
 
     def label_set(self, labels: object) -> Any:
         """Converts candidate labels in any form to a `LabelSet` or `LabelIndex`, the same object for equal names."""

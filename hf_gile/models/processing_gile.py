@@ -35,6 +35,13 @@ from .configuration_gile import check_largest, read_json_object
 from .languages_gile import check_language
 from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
 
+WRONG_PIPELINE = (
+    "this pipeline is a built-in one of Transformers, which reads GILE models wrongly: without calibration, or stored "
+    "labels as entailment. For a loaded model, use pipeline('label-scoring', model=model, processor=processor); for a "
+    "folder, pipeline(task, model=folder, trust_remote_code=True)"
+)
+"""Error of a model or processor that a built-in pipeline calls, as transformers looks for ours in folders only."""
+
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 # Letters and digits, with vowel signs of scripts that write them as marks; the length of runs is limited.
 _WORD = re.compile(
@@ -176,6 +183,11 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
         return find_old_tokenizer(folder)
+
+    @property
+    def pad_token(self) -> str:
+        """Refuses the built-in zero-shot pipeline, which takes a processor for a tokenizer."""
+        raise AttributeError(WRONG_PIPELINE)
 
     @property
     def processor_fingerprint(self) -> str:

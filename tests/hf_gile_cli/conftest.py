@@ -1,4 +1,3 @@
-import logging
 import os
 import signal
 import subprocess
@@ -21,8 +20,7 @@ def run():
         assert result.exit_code == ends, result.output
         return result
 
-    yield run_command
-    logging.getLogger("hf_gile").setLevel(logging.NOTSET)
+    return run_command
 
 
 @pytest.fixture

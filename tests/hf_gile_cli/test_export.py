@@ -29,12 +29,12 @@ def save_model(tmp_path, save_text_encoder, label_set):
 
 TEXTS = ["Breast milk lowers the risk of infection.", "iron", "", "Rats were fed a diet low in iron. " * 30]
 
-# Run in a process that cannot import hf_gile.
+# Both run in a process that cannot import hf_gile.
 ELSEWHERE = """
 import sys
 sys.modules["hf_gile"] = None
 import json
-import onnxruntime, torch
+import duckdb, onnxruntime, torch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
@@ -49,39 +49,96 @@ bias = float(table.schema.metadata[b"bias"])
 scores["vectors"] = codes @ torch.tensor(table["vector"].to_pylist()).T + bias
 processor, session = AutoProcessor.from_pretrained("onnx", trust_remote_code=True), onnxruntime.InferenceSession
 inputs = {name: tensor.numpy() for name, tensor in processor(texts, return_tensors="pt").items()}
-scores["onnx"] = torch.tensor(session("onnx/model.onnx").run(None, inputs)[0])
+for name in ("model", "model_int8"):
+    scores[name] = torch.tensor(session(f"onnx/{name}.onnx").run(None, inputs)[0])
 codes = torch.tensor(session("onnx/text.onnx").run(None, inputs)[0])
-scores["text.onnx"] = codes @ torch.tensor(parquet.read_table("codes.parquet")["vector"].to_pylist()).T + bias
+scores["text"] = codes @ torch.tensor(parquet.read_table("codes.parquet")["vector"].to_pylist()).T + bias
+size = codes.shape[1]
+product = f"SELECT array_inner_product(vector::FLOAT[{size}], ?::FLOAT[{size}]) + ? FROM 'codes.parquet'"
+rows = [duckdb.execute(product, [code, bias]).fetchall() for code in codes.tolist()]
+scores["duckdb"] = torch.tensor(rows)[..., 0]
 words = AutoTokenizer.from_pretrained("onnx")(texts, padding=True, truncation=True, return_tensors="np")
 scores["tokenizer"] = torch.tensor(session("onnx/model.onnx").run(None, dict(words))[0])
-save_file(scores, "scores.safetensors")
+save_file({name: values.contiguous() for name, values in scores.items()}, "scores.safetensors")
+"""
+
+IN_POSTGRESQL = """
+import sys
+sys.modules["hf_gile"] = None
+import json, os, re, tempfile
+import onnxruntime, pgserver, torch
+from safetensors.torch import save_file
+from transformers import AutoProcessor
+
+sql = open("labels.sql", encoding="utf-8").read()
+score = re.match("-- score of a label: (.*);", sql)[1]  # the constant - (vector <#> text_code)
+processor = AutoProcessor.from_pretrained("onnx", trust_remote_code=True)
+inputs = {name: tensor.numpy() for name, tensor in processor(json.load(sys.stdin), return_tensors="pt").items()}
+(codes,) = onnxruntime.InferenceSession("onnx/text.onnx").run(None, inputs)
+places = {json.loads(line)["id"]: place for place, line in enumerate(open("onnx/labels.jsonl", encoding="utf-8"))}
+scores = torch.zeros(len(codes), len(places))
+with tempfile.TemporaryDirectory() as folder:
+    os.chmod(folder, 0o755)  # of root's files, the server reads what all may read
+    server = pgserver.get_server(f"{folder}/data")
+    try:
+        server.psql(sql)
+        for row, code in enumerate(codes.tolist()):
+            select = f"SELECT json_build_array(id, {score.replace('text_code', repr(str(code)))}) FROM headings;"
+            for line in re.findall(r"\\[.*\\]", server.psql(select)):
+                label_id, value = json.loads(line)
+                scores[row, places[label_id]] = value
+    finally:
+        server.cleanup()
+save_file({"postgresql": scores}, "scores.safetensors")
 """
 
 
-@pytest.mark.slow
-def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installed(run, save_model, tmp_path):
-    for name in ("sentence_transformers", "onnxruntime", "onnxscript", "pyarrow"):
-        pytest.importorskip(name)
-    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True, max_words=24)
-    run("export", "sentence-transformers", folder, tmp_path / "sentences", "--without-words")
-    run("export", "onnx", folder, tmp_path / "onnx", "--without-words")
-    run("export", "vectors", folder, tmp_path / "codes.parquet", "--without-words")
-    scaled = ("--without-words", "--for-sentence-transformers")
-    run("export", "vectors", folder, tmp_path / "labels.parquet", *scaled)
+def compute_elsewhere(folder, code):
+    """Runs code that writes scores of `TEXTS`, and returns them by name."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = {"cwd": folder, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", code], check=False, **process)
+    assert done.returncode == 0, done.stderr
+    return load_file(folder / "scores.safetensors")
+
+
+def compute_without_words(folder):
+    """Returns the scores of `TEXTS` for the stored labels of a saved model, without lexical terms."""
     model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
     words = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
         codes = model.eval().gile.project_texts(words["input_ids"], words["attention_mask"])
-        expected = model.gile.score(codes, model.project_stored_labels())
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-c", ELSEWHERE]
-    process = {"cwd": tmp_path, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
-    done = subprocess.run(command, check=False, **process)
-    assert done.returncode == 0, done.stderr
-    scores = load_file(tmp_path / "scores.safetensors")
-    assert set(scores) == {"sentences", "vectors", "onnx", "text.onnx", "tokenizer"}
+        return model.gile.score(codes, model.project_stored_labels())
+
+
+@pytest.mark.slow
+def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installed(run, save_model, tmp_path):
+    for name in ("sentence_transformers", "onnxruntime", "onnxscript", "pyarrow", "duckdb"):
+        pytest.importorskip(name)
+    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True, max_words=24)
+    run("export", "sentence-transformers", folder, tmp_path / "sentences", "--without-words")
+    run("export", "onnx", folder, tmp_path / "onnx", "--int8", "--without-words")
+    run("export", "vectors", folder, tmp_path / "codes.parquet", "--without-words")
+    scaled = ("--without-words", "--for-sentence-transformers")
+    run("export", "vectors", folder, tmp_path / "labels.parquet", *scaled)
+    expected = compute_without_words(folder)
+    scores = compute_elsewhere(tmp_path, ELSEWHERE)
+    near = scores.pop("model_int8")
+    assert 0 < (near - expected).abs().max() < 0.5 * expected.std()
+    assert set(scores) == {"sentences", "vectors", "model", "text", "duckdb", "tokenizer"}
     for values in scores.values():
         torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_postgresql_gives_the_scores_of_a_saved_folder_where_hf_gile_is_not_installed(run, save_model, tmp_path):
+    for name in ("pgserver", "onnxruntime", "onnxscript"):
+        pytest.importorskip(name)
+    folder = save_model(joint_size=13, max_words=24)
+    run("export", "onnx", folder, tmp_path / "onnx")
+    run("export", "vectors", folder, tmp_path / "labels.sql", "--table", "headings")
+    scores = compute_elsewhere(tmp_path, IN_POSTGRESQL)["postgresql"]
+    torch.testing.assert_close(scores, compute_without_words(folder), rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture

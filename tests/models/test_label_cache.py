@@ -30,7 +30,7 @@ def test_least_recently_used_codes_are_evicted_first():
     assert is_cached(cache, labels("a"))
     assert is_cached(cache, labels("c"))
     assert not is_cached(cache, labels("b"))
-    assert (len(cache), cache.num_bytes) == (3, 60)
+    assert (len(cache._codes), cache.num_bytes) == (3, 60)
 
 
 def test_a_large_set_evicts_several_small_sets():
@@ -51,7 +51,7 @@ def test_a_smaller_limit_applies_from_the_next_codes():
         is_cached(cache, labels(name))
     cache.max_bytes = 40
     is_cached(cache, labels("f"))
-    assert (len(cache), cache.num_bytes) == (2, 40)
+    assert (len(cache._codes), cache.num_bytes) == (2, 40)
 
 
 def test_codes_are_recomputed_when_the_model_changes():
@@ -60,7 +60,7 @@ def test_codes_are_recomputed_when_the_model_changes():
     assert not is_cached(cache, labels("a"), "before", languages=("german",))
     assert not is_cached(cache, labels("a"), "after", languages=("english",))
     assert is_cached(cache, labels("a"), "before", languages=("german",))
-    assert (len(cache), cache.num_bytes) == (2, 40)
+    assert (len(cache._codes), cache.num_bytes) == (2, 40)
 
 
 def test_equal_label_sets_share_an_entry():
@@ -108,7 +108,7 @@ def test_a_copy_starts_empty_with_the_same_limit():
     cache = LabelCache(max_bytes=60)
     is_cached(cache, labels("a"))
     restored = pickle.loads(pickle.dumps(cache))
-    assert (restored.max_bytes, restored.num_bytes, len(restored)) == (60, 0, 0)
+    assert (restored.max_bytes, restored.num_bytes, len(restored._codes)) == (60, 0, 0)
     assert not is_cached(restored, labels("a"))
 
 
@@ -125,4 +125,4 @@ def test_concurrent_threads_keep_the_byte_count_correct(max_bytes):
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(ask, range(6)))
-    assert cache.num_bytes == 20 * len(cache) <= max_bytes
+    assert cache.num_bytes == 20 * len(cache._codes) <= max_bytes

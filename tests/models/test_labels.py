@@ -131,7 +131,10 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
     [
         ([], "no labels; at least one is required"),
         ([Label("1", "a"), Label("2", "b"), Label("1", "c")], "row 3: id '1' is already used in row 1"),
-        ([Label("1", "a"), Label("2", "a")], "row 2: 'a' is already the text of another label in row 1"),
+        (
+            [Label("1", "a"), Label("2", "a")],
+            r"row 2: 'a' is already the text of another label in row 1 \(ids '1' and '2'\)",
+        ),
         ([Label("1", "a"), Label("2", " ")], "row 2: the name is empty"),
         ([Label("", "a")], "row 1: the id is empty"),
         ([Label("1", None)], "row 1: name must be str, got None"),

@@ -257,7 +257,7 @@ def test_equal_label_sets_share_codes(pipe, monkeypatch):
     expected = pipe(TEXTS[0], first)
     monkeypatch.setattr(Label, "text", None)
     assert pipe(TEXTS[0], second) == expected
-    assert len(pipe._cache) == 1
+    assert len(pipe._cache._codes) == 1
 
 
 def test_scores_follow_a_change_of_the_bias_alone(pipe, parts):
@@ -287,7 +287,7 @@ def test_labels_evicted_from_the_cache_are_scored(pipe):
     expected = pipe(TEXTS, CANDIDATES)
     pipe._cache = LabelCache(0)
     assert pipe(TEXTS, CANDIDATES) == expected
-    assert len(pipe._cache) == 0
+    assert len(pipe._cache._codes) == 0
 
 
 @pytest.mark.slow
@@ -346,7 +346,7 @@ def test_cached_label_codes_have_a_memory_limit(parts):
     pipe = pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=16 * 2 * 13 * 4)
     for number in range(20):
         pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
-    assert len(pipe._cache) == 16
+    assert len(pipe._cache._codes) == 16
     assert pipe._cache.num_bytes == 16 * 2 * 13 * 4
     pipe(TEXTS[0], [f"Iron {number}a" for number in range(31)])
     assert pipe._cache.num_bytes == 31 * 13 * 4
@@ -473,25 +473,6 @@ def test_a_model_without_its_processor_is_refused(make_model):
     model, processor = make_model()
     with pytest.raises(ValueError, match="needs the processor saved with the model"):
         LabelScoringPipeline(model=model, tokenizer=processor.tokenizer)
-
-
-def test_stock_text_classification_gives_probabilities_before_calibration(make_model):
-    model, processor = make_model("wan", problem_type="multi_label_classification")
-    model.config.calibration = {"unseen": {"method": "platt", "scale": 0.5, "offset": -1.0}}
-    (answer,) = pipeline("text-classification", model=model, tokenizer=processor.tokenizer, top_k=None)(TEXTS[:1])
-    stock = {entry["label"]: entry["score"] for entry in answer}
-    assert model.config.id2label[0] in stock
-    ours = scores(pipeline("label-scoring", model=model, processor=processor)(TEXTS[0]))
-    calibrated = {name: (torch.tensor(score).logit() * 0.5 - 1).sigmoid().item() for name, score in stock.items()}
-    assert ours == pytest.approx(calibrated, rel=1e-4)
-
-
-def test_stock_text_classification_works_on_word_level_models(make_model):
-    model, processor = make_model("wan", problem_type="multi_label_classification")
-    stock = pipeline("text-classification", model=model, tokenizer=processor.tokenizer, top_k=None)
-    ours = pipeline("label-scoring", model=model, processor=processor)
-    for text, answer in zip(TEXTS, stock(TEXTS), strict=True):
-        assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(scores(ours(text)), rel=1e-5)
 
 
 def test_per_text_overhead_does_not_grow_with_the_labels(pipe, monkeypatch):

@@ -9,7 +9,7 @@ import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
 from torch.nn import functional
-from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, TrainingArguments, pipeline
+from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
 from hf_gile.label_index import fingerprint
@@ -512,16 +512,10 @@ def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, nam
         assert torch.equal(reloaded(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
 
 
-def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_pretrained):
-    model, processor = make_pretrained(**EVERYTHING)
-    model.save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
-    with torch.no_grad():
-        expected = model(**batch_of(processor)).logits.sigmoid()
-    stock = pipeline("text-classification", model=model, tokenizer=str(tmp_path / "model"), top_k=None)
-    scores = {entry["label"]: entry["score"] for entry in stock(TEXTS[:1])[0]}
-    assert [scores[name] for name in model.label_set.names] == pytest.approx(expected[0].tolist(), abs=1e-5)
-    assert AutoTokenizer.from_pretrained(tmp_path / "model").model_input_names == ["input_ids", "attention_mask"]
+def test_the_saved_tokenizer_names_the_inputs_of_the_model(tmp_path, make_pretrained):
+    _, processor = make_pretrained(**EVERYTHING)
+    processor.save_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).model_input_names == ["input_ids", "attention_mask"]
 
 
 def test_a_document_without_tokens_gets_a_score(make_pretrained):

@@ -122,6 +122,18 @@ def test_the_texts_may_be_called_sequences(make_model):
         pipe(TEXTS, sequences=TEXTS)
 
 
+@pytest.mark.parametrize("kind", ["wan", "han", "transformer"])
+@pytest.mark.parametrize("task", ["text-classification", "zero-shot-classification"])
+def test_a_built_in_pipeline_refuses_a_loaded_model_and_names_ours(make_model, make_pretrained, task, kind):
+    model, processor = make_pretrained() if kind == "transformer" else make_model(kind, lexical=kind == "han")
+    options = {"candidate_labels": ["iron", "milk"]} if task == "zero-shot-classification" else {}
+    for reader in (processor, processor.tokenizer):
+        pipe = pipeline(task, model=model, tokenizer=reader)
+        with pytest.raises((ValueError, AttributeError), match=r"pipeline\('label-scoring', model=model, processor="):
+            pipe(TEXTS[0], **options)
+    assert pipeline("label-scoring", model=model, processor=processor)(TEXTS[0], **options)["labels"]
+
+
 # Run in a process that cannot import hf_gile: answers for each folder, as the Hub shows how to ask.
 CLEAN_ROOM = """
 import json, sys

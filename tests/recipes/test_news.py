@@ -52,7 +52,7 @@ def test_the_recipe_writes_all_languages(tmp_path, run_recipe):
             np.savez(tmp_path / f"{language}.npz", words=WORDS, vectors=TABLE.vectors)
     done = run_recipe("write_dw", ["--texts", "texts", "--word_vectors", tmp_path, "--output_dir", "ids"])
     assert done.returncode == 0, done.stderr
-    assert "german: 6 records from " in done.stdout
+    assert "german: 6 records from 3 files; left out: " in done.stdout
     corpus = load_dw(tmp_path / "ids", word_vectors=tmp_path)
     assert corpus.languages == ["english", "german"]
     assert all(len(rows) == 2 for rows in corpus.documents["german"].values())

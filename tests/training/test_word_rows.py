@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 from sklearn.linear_model import Ridge
 
 from hf_gile import Label
@@ -29,9 +29,9 @@ def weigh_counts(text):
 
 
 def features(texts):
-    rows = np.stack([weigh_counts(text) for text in texts])
-    df = (rows > 0).sum(0)
-    rows = rows[:, df >= 2] * (np.log((1 + len(texts)) / (1 + df[df >= 2])) + 1)
+    rows = vstack([csr_matrix(weigh_counts(text)) for text in texts], format="csc")
+    df = rows.getnnz(0)
+    rows = rows[:, df >= 2].toarray() * (np.log((1 + len(texts)) / (1 + df[df >= 2])) + 1)
     return rows / np.sqrt((rows**2).sum() / len(rows)), np.flatnonzero(df >= 2)
 
 
@@ -63,11 +63,14 @@ def test_steps_minimize_the_squared_hinge_loss(monkeypatch, solved_at_once):
     solve = word_rows._solver(x, 0.5, 8)
 
     def loss(w):
-        margins = np.where(y > 0, np.maximum(0, 1 - x @ w), np.maximum(0, x @ w))
-        return (margins**2).sum() + 0.5 * (w**2).sum()
+        """Returns the loss of `(W, 3)` weights and its gradient."""
+        w = w.reshape(-1, 3)
+        signs = np.where(y > 0, -1, 1)
+        margins = np.maximum(0, (y > 0) + signs * (x @ w))
+        return (margins**2).sum() + 0.5 * (w**2).sum(), (w + 2 * (x.T @ (signs * margins))).ravel()
 
-    once, often = (loss(word_rows.fit_margins(x, x.T.tocsr(), solve, y, steps)) for steps in (1, 15))
-    least = minimize(lambda w: loss(w.reshape(-1, 3)), np.zeros(x.shape[1] * 3), method="L-BFGS-B").fun
+    once, often = (loss(word_rows.fit_margins(x, x.T.tocsr(), solve, y, steps))[0] for steps in (1, 15))
+    least = minimize(loss, np.zeros(x.shape[1] * 3), jac=True, method="L-BFGS-B").fun
     assert least < 0.9 * once
     assert often == pytest.approx(least, rel=0.01)
 
