@@ -84,11 +84,14 @@ def _assign(keys: Sequence[str], gold: Iterable[Sequence[str]], missing: Sequenc
             label: math.floor(share * count + hash_fraction(part, label, SALT)) for label, count in counts.items()
         }
 
+        most_lost = _FEWEST  # folds can replace validation documents
+        if part == "test":
+            most_lost = max(_FEWEST, size // 2)
         taken = 0
         for order, limit, needs_quota, needs_other in (
             (rarest_first, size, True, True),
             (by_hash, size, False, True),
-            (fewest_lost, max(_FEWEST, size // 2), False, False),  # of labels with a single document
+            (fewest_lost, most_lost, False, False),  # of labels with a single document
             (smallest_first, 1, False, False),
         ):
             for key in order:

@@ -66,6 +66,12 @@ L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
 L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
 
+_FEWEST = 100
+"""With fewer documents left out, each with one label, nothing is chosen: see `fit_head`."""
+
+_L2_WITHOUT_CHOICE = 0.1
+"""L2 of rows if nothing is chosen."""
+
 PADDING = -100
 
 
@@ -536,6 +542,11 @@ class _Fold:
     def seen(self) -> Tensor:
         return self.train.counts(len(self.labels)) > 0
 
+    @property
+    def num_told(self) -> int:
+        """The number of documents for evaluation that have a label with documents for fitting."""
+        return int((self.others.among(self.seen).gold >= 0).any(1).sum())
+
     @cached_property
     def lexical(self) -> dict[str, Tensor]:
         """Computes the terms of words that documents and labels share, `(N, L)` each."""
@@ -613,6 +624,9 @@ def fit_head(
     documents with labels that no training document has count as well. If some labels are unseen, weights of seen labels
     are fitted together with them, and otherwise without them.
 
+    Fewer than a hundred documents left out, each with one label, are too few to choose on. Then the score is the sum of
+    the cosine and of rows with an L2 of 0.1, which are fitted on all documents.
+
     Args:
         train: N documents for fitting.
         validation: Documents for choosing settings; may be empty.
@@ -625,15 +639,21 @@ def fit_head(
     Raises:
         ValueError: If no training document has a label.
     """
-    seen = train.counts(len(labels)) > 0
-    if not bool(seen.any()):
+    if not bool((train.gold >= 0).any()):
         raise ValueError("no training document has a label: there is nothing to fit")
+    folds = _folds(_Fold(train, validation, labels), _FOLDS, False, holds_labels=False)
+    tells = not one_label or sum(fold.num_told for fold in folds) >= _FEWEST
+    if not tells:  # nothing can be chosen on so few documents, so validation documents are fitted on, too
+        train = train.joined(validation)
+        validation = validation.take(slice(0))
+    seen = train.counts(len(labels)) > 0
     cost = len(train) * int(seen.sum()) * labels.shape[1]
     is_enough = len(validation) >= (_FEW if cost > _COSTLY / 4 else 3 * _FEW)
-    number = 1 if cost > _COSTLY else _FOLDS
+    number = 1 if cost > _COSTLY or not tells else _FOLDS
     named = None if compare is None or regression is None else _named(compare, train)
     whole = _Fold(train, validation, labels, compare, regression, named)
-    plain, held = (_folds(whole, number, is_enough, holds_labels=holds_labels) for holds_labels in (False, True))
+    plain = _folds(whole, number, is_enough, holds_labels=False)
+    held = _folds(whole, number, is_enough, holds_labels=True) if tells else []
     is_read = _is_read(train) and cost <= _LARGEST
 
     def try_rows(l2: float) -> float:
@@ -649,6 +669,8 @@ def fit_head(
     whole = plain[0] if is_enough else whole
     steps = 60 if is_read else 0
     chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows) if is_read else 1.0}
+    if not tells:
+        chosen["rows_l2"] = _L2_WITHOUT_CHOICE
     if regression is not None:
         chosen["words_l2"] = _choose_words(plain, validation if is_enough else None)
         for fold in (whole, *held) if whole is not plain[0] else held:
@@ -665,7 +687,8 @@ def fit_head(
         for fold in plain if whole not in plain else ():
             fold.fit_rows(chosen["rows_l2"], steps)
             fold.fit_bilinear(chosen["bilinear_l2"])
-        prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
+        if tells:
+            prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
         fixed += [group for group in prior if group != "unseen"]
     if held:
         examples = [fold.example(seen) for fold in held]
@@ -698,7 +721,11 @@ def _with_unseen(whole: _Fold, validation: Documents) -> Example | None:
 
 def _prior(one_label: bool, compares: bool, has_words: bool) -> TermWeights:
     """Returns the prior of the weights of terms."""
-    prior = {"seen": {"rows": 1.0, "cosine": 0.0, "joint": 0.0}, "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0}}
+    cosine = 1.0 if one_label else 0.0  # each of several labels has an offset, which the cosine would move
+    prior = {
+        "seen": {"rows": 1.0, "cosine": cosine, "joint": 0.0},
+        "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0},
+    }
     if not one_label:
         prior["seen"]["offset"] = 0.0
     if compares:
@@ -754,7 +781,7 @@ def _folds(whole: _Fold, number: int, is_enough: bool, holds_labels: bool) -> li
         number = min(number, len(columns))
         order = columns[torch.randperm(len(columns), generator=generator)]
         fold_of_label[order] = torch.arange(len(columns)) % min(_FOLDS, len(columns))
-    fold_of_document = torch.randperm(len(train), generator=generator) % _FOLDS
+    fold_of_document = _spread(train, len(labels))
     if is_enough:
         fold_of_document[:] = -1
         number = number if holds_labels else 1
@@ -771,6 +798,24 @@ def _folds(whole: _Fold, number: int, is_enough: bool, holds_labels: bool) -> li
             most = max(_FEW, _EXAMPLE_SCORES // (len(labels) * number))
             folds.append(replace(whole, train=fit, others=others.take(slice(most))))
     return folds
+
+
+def _spread(documents: Documents, num_labels: int) -> Tensor:
+    """Returns the `(N,)` fold that leaves out each document, -1 for the only document of a label.
+
+    If each document has one label, every fold leaves out a document of each label with few documents. If it did so for
+    a part of these labels, the gold labels of documents left out would have fewer documents for fitting than the labels
+    they compete with, and the weights of terms would be fitted to that. Other documents are left out at random.
+    """
+    if bool(((documents.gold >= 0).sum(1) != 1).any()):
+        return torch.randperm(len(documents), generator=torch.Generator().manual_seed(0)) % _FOLDS
+    label_of = documents.gold.max(1).values
+    order = label_of.argsort(stable=True)
+    sizes = documents.counts(num_labels)
+    first = (sizes.cumsum(0) - sizes)[label_of[order]]
+    folds = torch.empty(len(documents), dtype=torch.long)
+    folds[order] = (torch.arange(len(order)) - first.long()) % _FOLDS
+    return folds.masked_fill(sizes[label_of] == 1, -1)
 
 
 def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:

@@ -61,7 +61,7 @@ def test_documents_without_labels_are_in_all_parts():
 def test_labels_with_a_single_document_are_mostly_trained_on():
     rows = Dataset.from_dict({"id": [f"{row}" for row in range(60)], "labels": [[f"{row}"] for row in range(60)]})
     cut = fill_parts({"train": rows})
-    assert [len(cut[part]) for part in PARTS] == [54, 3, 3]
+    assert [len(cut[part]) for part in PARTS] == [55, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,9 @@ def test_held_out_labels_appear_in_the_test_part_only():
     assert all(reduced["validation"]["labels"])
     with pytest.raises(ValueError, match=r"held_out 1.0 removes all labels of the train documents: lower it"):
         hold_out_labels(parts, share=1.0)
+
+
+def test_validation_takes_few_labels_of_single_texts():
+    rows = {"id": [str(row) for row in range(150)], "labels": [[f"label {row}"] for row in range(150)]}
+    cut = fill_parts({"train": Dataset.from_dict(rows), "test": Dataset.from_dict(rows)})
+    assert len(cut["validation"]) == 2

@@ -288,6 +288,36 @@ def test_few_documents_are_enough_for_a_head(number):
     assert int(head.rows.any(1).sum()) == min(number, LABELS)
 
 
+def near_labels(number, labels=40, size=24, seed=5):
+    """Documents near their label and near others of the label, so that both the cosine and documents tell it."""
+    e = unit(labels, size)
+    gold = torch.arange(labels).repeat(number)
+    centre = e + 1.5 * unit(labels, size, seed=11)
+    noisy = centre[gold] + 1.5 * unit(len(gold), size, seed=seed)
+    return Documents(functional.normalize(noisy, dim=-1), gold[:, None]), e
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_few_documents_of_a_label_rank_no_worse_than_the_cosine(number):
+    train, e = near_labels(number)
+    few = train.take(slice(2, len(train)))  # two labels have a validation document only, or one document less
+    test, _ = near_labels(9, seed=6)
+    head = fit_head(few, train.take(slice(2)), e, one_label=True)
+    gold = test.gold[:, 0]
+
+    def accuracy(scores):
+        return (scores.argmax(1) == gold).float().mean().item()
+
+    assert accuracy(head.scores(test.vectors, e)) > accuracy(test.vectors @ e.T) + 0.02
+    assert head.term_weights["seen"]["cosine"] == head.term_weights["seen"]["rows"] == 1
+
+
+def test_each_fold_leaves_out_a_document_of_each_label():
+    gold = torch.tensor([0, 1, 0, 2, 1, 0, 0, 1, 0])
+    folds = convex._spread(Documents(unit(9, SIZE), gold[:, None]), 4)
+    assert folds.tolist() == [0, 0, 1, -1, 1, 2, 3, 2, 0]
+
+
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("one_label", [True, False])
 def test_one_label_is_enough_for_a_head(one_label):
