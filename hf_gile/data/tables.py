@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 3
+_VERSION = 4
 DEFAULT = "labels"
 """Column of labels, unless another is named."""
+
+_SINGULAR = "label"  # read if there is no column `labels`
 _SAMPLE_SIZE = 1 << 22  # characters and elements of lists
 
 Unlabelled = Literal["negative", "drop"]
@@ -90,7 +92,7 @@ def load_table(
         text: Column with the text, or several columns, joined by line breaks.
         labels: Column with the label ids, in any form of `label_columns`; or several columns, such as a column of zeros
             and ones for each label. None for a table without labels: documents have empty lists. If there is no column
-            `"labels"`, all columns with zeros and ones are labels.
+            `"labels"`, it is `"label"`, and without it all columns with zeros and ones.
         id: Column with the document ids, which must be unique (not checked in a stream). By default the file name and
             position, as in `notes.csv:17`: the line, the record of `.json`, the row of Parquet, or the byte offset in a
             divided `.jsonl` file.
@@ -287,10 +289,12 @@ def _first_rows(
 def flags_or(
     labels: str | Sequence[str] | LabelColumn, rows: Sequence[Mapping[str, Any]], others: set[str | None]
 ) -> tuple[str, ...]:
-    """Returns the columns of labels; those of zeros and ones if the default column does not exist."""
-    if _label_names(labels) == (DEFAULT,) and rows and not any(DEFAULT in row for row in rows):
-        return tuple(flag_columns(rows, {name for name in others if name})) or (DEFAULT,)
-    return _label_names(labels)
+    """Returns the columns of labels; if the default column does not exist, `label`, or those of zeros and ones."""
+    if _label_names(labels) != (DEFAULT,) or not rows or any(DEFAULT in row for row in rows):
+        return _label_names(labels)
+    if _SINGULAR not in others and any(_SINGULAR in row for row in rows):
+        return (_SINGULAR,)
+    return tuple(flag_columns(rows, {name for name in others if name})) or (DEFAULT,)
 
 
 def check_labelled(report: ReadReport, labels: LabelColumn | None, source: str) -> None:

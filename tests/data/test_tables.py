@@ -121,6 +121,14 @@ def test_rows_without_labels_are_negatives_unless_they_are_to_be_dropped(write, 
     assert report.examples["without labels"][0].endswith("a.jsonl: line 2")
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+def test_without_a_column_of_labels_the_column_label_is_read(write, load, name):
+    rows = [{"text": "On mice.", "label": "mice", "new": "1"}, {"text": "On rats.", "label": "rats", "new": "0"}]
+    documents, report = load(write(name, rows=rows))
+    assert [document["labels"] for document in documents] == [["mice"], ["rats"]]
+    assert "'label'" in report.notes[0]
+
+
 def test_a_column_without_any_label_is_refused(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
     assert [row["labels"] for row in load(path)[0]] == [[], ["m"]]
