@@ -591,6 +591,7 @@ class Head:
         term_weights: Weight of each term, for seen and unseen labels.
         chosen: The chosen settings, for a report.
         words: Rows of words, if words are compared.
+        fits_validation: Whether validation documents were fitted on, too.
     """
 
     rows: Tensor
@@ -600,6 +601,7 @@ class Head:
     term_weights: TermWeights
     chosen: dict[str, float]
     words: "csr_matrix | None" = None
+    fits_validation: bool = False
 
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
         """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `lexical` are terms of words."""
@@ -696,7 +698,8 @@ def fit_head(
             examples.append(documents)
         prior, chosen["loss"] = fit_term_weights(examples, prior, one_label, fixed)
         prior["unseen"]["offset"] = raise_unseen(examples, prior)
-    return Head(whole.rows, rarity_of(train.counts(len(labels))), *whole.bilinear, prior, chosen, whole.words)
+    rarity = rarity_of(train.counts(len(labels)))
+    return Head(whole.rows, rarity, *whole.bilinear, prior, chosen, whole.words, fits_validation=not tells)
 
 
 def _is_read(documents: Documents) -> bool:
@@ -851,7 +854,7 @@ def fit_convex(
 
     Returns:
         `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
-        what was `chosen`, and the `term_weights`.
+        what was `chosen`, whether it `fits_validation` documents, too, and the `term_weights`.
 
     Raises:
         ValueError: A model or documents that do not fit, or no training document with a label.
@@ -907,6 +910,7 @@ def fit_convex(
         "history": [],
         "losses": [],
         "chosen": head.chosen,
+        "fits_validation": head.fits_validation,
         "term_weights": head.term_weights,
     }
 

@@ -468,6 +468,8 @@ class Experiment:
         measured, metric = self.trainer.evaluate(), str(self.args.metric_for_best_model)
         if self.trainer.is_world_process_zero():
             score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"
+            if figures.get("fits_validation"):
+                score = "on all documents: too few to choose and calibrate on"
             tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
         times = {"seconds": figures["seconds"], "training_cpu_seconds": figures["cpu_seconds"]}
         history = [{**measured, "epoch": 0, "step": 0, **times}]

@@ -30,6 +30,7 @@ from .convex import READ_OF_MANY, is_feasible
 from .encoders import origin_of
 from .encoding import ReadBefore
 from .experiment import (
+    NO_CALIBRATION,
     Experiment,
     count_parameters,
     documents_per_second,
@@ -446,7 +447,7 @@ class Study:
         if weights:
             rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
             self.say(f"  for labels never trained on: --term_weights '{json.dumps({'unseen': rounded})}'")
-        reliable = experiment.calibrate(self.settings.calibration)
+        reliable = experiment.calibrate(NO_CALIBRATION if result.get("fits_validation") else self.settings.calibration)
         say_calibration(reliable, self.say, has_unseen=not all(experiment.labels.seen))
         return {**result, "unseen_weights": weights, **experiment.tune(), "calibration": reliable}
 

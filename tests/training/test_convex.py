@@ -310,6 +310,12 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine(number):
 
     assert accuracy(head.scores(test.vectors, e)) > accuracy(test.vectors @ e.T) + 0.02
     assert head.term_weights["seen"]["cosine"] == head.term_weights["seen"]["rows"] == 1
+    assert head.fits_validation
+
+
+def test_a_hundred_documents_left_out_are_enough_to_choose_on():
+    train, e = near_labels(3)
+    assert not fit_head(train, train.take(slice(0)), e, one_label=True).fits_validation
 
 
 def test_each_fold_leaves_out_a_document_of_each_label():
