@@ -127,8 +127,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/modeling_gile.py",
-        "return [*find_old_weights(folder, names), LABELS_FILE]",
-        "return find_old_weights(folder, names)",
+        "return [*find_old_weights(folder, names), LABELS_FILE, EMBEDS_FILE]",
+        "return [*find_old_weights(folder, names), EMBEDS_FILE]",
         "models/test_travel.py",
     ),
     Mutation(
@@ -175,8 +175,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/data/label_columns.py",
-        "value = clean_text(value, column).split(self.separator)",
-        "value = clean_text(value, column).split()",
+        "for sign in self.separators[1:]:",
+        "for sign in self.separators[2:]:",
         "data/test_label_columns.py",
     ),
     Mutation(

@@ -166,7 +166,7 @@ def are_lists(texts: Sequence[str]) -> bool:
 
 
 def are_flags(cells: Collection[Any]) -> bool:
-    """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False if there are none."""
+    """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
     words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
     pairs = {_NO.get(word, word) for word in words if word in _YES or word in _NO}
     return bool(cells) and len(pairs) <= 1 and all(map(is_flag, cells))

@@ -67,7 +67,7 @@ L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
 L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
 
 _FEWEST = 100
-"""With fewer documents left out, each with one label, nothing is chosen: see `fit_head`."""
+"""With fewer documents left out, each with one label, nothing is chosen: see `_fit_all`."""
 
 _L2_WITHOUT_CHOICE = 0.1
 """L2 of rows if nothing is chosen."""
@@ -542,11 +542,6 @@ class _Fold:
     def seen(self) -> Tensor:
         return self.train.counts(len(self.labels)) > 0
 
-    @property
-    def num_told(self) -> int:
-        """The number of documents for evaluation that have a label with documents for fitting."""
-        return int((self.others.among(self.seen).gold >= 0).any(1).sum())
-
     @cached_property
     def lexical(self) -> dict[str, Tensor]:
         """Computes the terms of words that documents and labels share, `(N, L)` each."""
@@ -626,9 +621,6 @@ def fit_head(
     documents with labels that no training document has count as well. If some labels are unseen, weights of seen labels
     are fitted together with them, and otherwise without them.
 
-    Fewer than a hundred documents left out, each with one label, are too few to choose on. Then the score is the sum of
-    the cosine and of rows with an L2 of 0.1, which are fitted on all documents.
-
     Args:
         train: N documents for fitting.
         validation: Documents for choosing settings; may be empty.
@@ -641,21 +633,17 @@ def fit_head(
     Raises:
         ValueError: If no training document has a label.
     """
-    if not bool((train.gold >= 0).any()):
-        raise ValueError("no training document has a label: there is nothing to fit")
-    folds = _folds(_Fold(train, validation, labels), _FOLDS, False, holds_labels=False)
-    tells = not one_label or sum(fold.num_told for fold in folds) >= _FEWEST
-    if not tells:  # nothing can be chosen on so few documents, so validation documents are fitted on, too
-        train = train.joined(validation)
-        validation = validation.take(slice(0))
     seen = train.counts(len(labels)) > 0
+    if not bool(seen.any()):
+        raise ValueError("no training document has a label: there is nothing to fit")
+    if one_label and _count_told(train, validation, labels) < _FEWEST:
+        return _fit_all(train.joined(validation), labels, compare is not None)
     cost = len(train) * int(seen.sum()) * labels.shape[1]
     is_enough = len(validation) >= (_FEW if cost > _COSTLY / 4 else 3 * _FEW)
-    number = 1 if cost > _COSTLY or not tells else _FOLDS
+    number = 1 if cost > _COSTLY else _FOLDS
     named = None if compare is None or regression is None else _named(compare, train)
     whole = _Fold(train, validation, labels, compare, regression, named)
-    plain = _folds(whole, number, is_enough, holds_labels=False)
-    held = _folds(whole, number, is_enough, holds_labels=True) if tells else []
+    plain, held = (_folds(whole, number, is_enough, holds_labels=holds_labels) for holds_labels in (False, True))
     is_read = _is_read(train) and cost <= _LARGEST
 
     def try_rows(l2: float) -> float:
@@ -671,8 +659,6 @@ def fit_head(
     whole = plain[0] if is_enough else whole
     steps = 60 if is_read else 0
     chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows) if is_read else 1.0}
-    if not tells:
-        chosen["rows_l2"] = _L2_WITHOUT_CHOICE
     if regression is not None:
         chosen["words_l2"] = _choose_words(plain, validation if is_enough else None)
         for fold in (whole, *held) if whole is not plain[0] else held:
@@ -689,8 +675,7 @@ def fit_head(
         for fold in plain if whole not in plain else ():
             fold.fit_rows(chosen["rows_l2"], steps)
             fold.fit_bilinear(chosen["bilinear_l2"])
-        if tells:
-            prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
+        prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
         fixed += [group for group in prior if group != "unseen"]
     if held:
         examples = [fold.example(seen) for fold in held]
@@ -698,8 +683,24 @@ def fit_head(
             examples.append(documents)
         prior, chosen["loss"] = fit_term_weights(examples, prior, one_label, fixed)
         prior["unseen"]["offset"] = raise_unseen(examples, prior)
-    rarity = rarity_of(train.counts(len(labels)))
-    return Head(whole.rows, rarity, *whole.bilinear, prior, chosen, whole.words, fits_validation=not tells)
+    return Head(whole.rows, rarity_of(train.counts(len(labels))), *whole.bilinear, prior, chosen, whole.words)
+
+
+def _count_told(train: Documents, validation: Documents, labels: Tensor) -> int:
+    """Returns how many documents the folds leave out that have a label with documents for fitting."""
+    folds = _folds(_Fold(train, validation, labels), _FOLDS, is_enough=False, holds_labels=False)
+    return sum(int((fold.others.among(fold.seen).gold >= 0).any(1).sum()) for fold in folds)
+
+
+def _fit_all(documents: Documents, labels: Tensor, compares: bool) -> Head:
+    """Fits the sum of the cosine and of rows to few documents with one label each, without choices on others."""
+    whole = _Fold(documents, documents.take(slice(0)), labels)
+    whole.fit_rows(_L2_WITHOUT_CHOICE, max_iter=60)
+    whole.fit_bilinear(L2_OF_BILINEAR[0])
+    prior = _prior(one_label=True, compares=compares, has_words=False)
+    rarity = rarity_of(documents.counts(len(labels)))
+    chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0]}
+    return Head(whole.rows, rarity, *whole.bilinear, prior, chosen, fits_validation=True)
 
 
 def _is_read(documents: Documents) -> bool:

@@ -47,7 +47,7 @@ def test_a_loaded_model_gets_this_pipeline_by_the_name_of_our_task(pipe, parts):
     expected = pipe(TEXTS, CANDIDATES)
     for options in ({"processor": processor}, {"processor": processor, "tokenizer": processor.tokenizer}):
         ours = pipeline("label-scoring", model=model, **options)
-        assert type(ours) is LabelScoringPipeline
+        assert isinstance(ours, LabelScoringPipeline)
         assert ours(TEXTS, CANDIDATES) == expected
 
 

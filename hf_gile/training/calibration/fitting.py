@@ -106,12 +106,10 @@ def calibrate(
         `documents`, and for each fitted group, with the prefix `seen_` or `unseen_`:
 
         - `expected_calibration_error` and `top_5_expected_calibration_error` on these documents, as
-          `CalibrationMetrics` computes them, with the suffixes `_before`, with the calibration and thresholds that were
-          stored in the model, if any, and `_after`;
+          `CalibrationMetrics` computes them, with the suffixes `_before`, as stored in the model, and `_after`;
         - with `raise_unseen`, `raised`, see `lift`;
         - `threshold`, and `micro_f1` and `recall` at this threshold on these documents; with the suffix `_before`, at
-          the threshold of the group that was stored, by default 0.5; for a guarantee, also `promised_recall` and
-          `labels_per_document`;
+          the stored one, by default 0.5; for a guarantee, also `promised_recall` and `labels_per_document`;
         - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
           the documents and measured on the other half; the same for label thresholds, with the suffix
           `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
@@ -268,19 +266,10 @@ def fit(
         common, micro_f1 = group_threshold(cells.sum(0), gold.sum(0), int(num_gold.sum()))
         thresholds[group] = _round(probabilities(torch.tensor([common])).item())
         figures[f"{group}_threshold"] = thresholds[group]
-        was = calibrated(VALUES, torch.full((len(VALUES),), group == "seen"), stored[0]).sigmoid()
-        reached = was >= stored[1].get(group, stored[1].get("seen", 0.5))
-        total = int(num_gold.sum())
-        figures[f"{group}_micro_f1_before"] = _micro_f1(reached, cells.sum(0), gold.sum(0), total)
         figures[f"{group}_micro_f1"] = micro_f1
-        figures[f"{group}_recall_before"] = _recall(reached, gold.sum(0), total)
-        figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), total)
-        for name, (number, correct) in {
-            "": (cells.sum(0), gold.sum(0)),
-            f"top_{counts.top_k}_": (counts.best_cells[index], counts.best_gold[index]),
-        }.items():
-            for when, p in {"before": was, "after": probabilities(VALUES)}.items():
-                figures[f"{group}_{name}expected_calibration_error_{when}"] = _error(p, number, correct)
+        figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), int(num_gold.sum()))
+        compared = _compare(counts, group, int(num_gold.sum()), stored, probabilities(VALUES))
+        figures |= {f"{group}_{name}": value for name, value in compared.items()}
         if label_thresholds and gold.any(1).all():
             parts = _parts(counts, labels)
             if all(_is_resolved(*part) for part in parts):
@@ -297,6 +286,24 @@ def fit(
             "label: check that the documents were encoded with the label set of the model, and columns"
         )
     return Calibration(calibration, thresholds, thresholds_by_label, figures)
+
+
+def _compare(counts: ScoreCounts, group: str, num_gold: int, stored: Stored, after: Tensor) -> dict[str, float]:
+    """Measures a group with what was stored, and its calibration errors `after` the fit, probabilities of `VALUES`."""
+    index = int(group == "seen")
+    cells = counts.cells.sum(0)[index]
+    gold = counts.gold.sum(0)[index]
+    before = calibrated(VALUES, torch.full((len(VALUES),), group == "seen"), stored[0]).sigmoid()
+    reached = before >= stored[1].get(group, stored[1].get("seen", 0.5))
+    figures = {
+        "micro_f1_before": _micro_f1(reached, cells, gold, num_gold),
+        "recall_before": _recall(reached, gold, num_gold),
+    }
+    scores = {"": (cells, gold), f"top_{counts.top_k}_": (counts.best_cells[index], counts.best_gold[index])}
+    for name, (number, correct) in scores.items():
+        figures[f"{name}expected_calibration_error_before"] = _error(before, number, correct)
+        figures[f"{name}expected_calibration_error_after"] = _error(after, number, correct)
+    return figures
 
 
 def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float:
