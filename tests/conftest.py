@@ -30,6 +30,7 @@ from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig,
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile.data import demo_file, read_medline
 from hf_gile.settings import only_read
 from hf_gile.training import convex
 
@@ -51,6 +52,12 @@ LABELS = {
 def pytest_unconfigure():
     """Removes the caches of the run."""
     shutil.rmtree(HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def demo_citations():
+    """Reads all citations of the demo file, which takes seconds: for slow tests."""
+    return list(read_medline(demo_file()))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def make(save_text_encoder):
 
 @pytest.mark.slow
 def test_single_label_probabilities_sum_to_one(make, capsys):
-    texts, gold = draw(60)
+    texts, gold = draw(140)
     model = make().fit(texts, [row[0] for row in gold])
     assert capsys.readouterr() == ("", "")
     assert model.classes_.tolist() == NAMES

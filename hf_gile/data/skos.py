@@ -357,7 +357,7 @@ class _Vocabulary:
         statements = self.statements
         steps = {path.split("/")[-1] for paths in self.profile.names for path in paths.split()}
         tags = sum((statements.tags[step] for step in steps), Counter[str]())
-        listed = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in tags.most_common(30))
+        listed = ", ".join(f"{tag or 'no language':.30} ({count:,})" for tag, count in tags.most_common(30))
         text = (
             f"{len(self.concepts):,} concepts; names requested in {' or '.join(self.statements.languages)}, available "
             f"in {listed or 'none'}"
@@ -372,7 +372,7 @@ class _Vocabulary:
             text += "; choose others with language=... (--label_language)"
         if scheme is not None:
             schemes = sorted({name for names in statements.links["scheme"].values() for name in names})
-            text += f"; scheme requested {scheme}, available {', '.join(schemes[:30]) or 'none'}"
+            text += f"; scheme requested {scheme}, available {', '.join(name[:100] for name in schemes[:10]) or 'none'}"
         return text
 
 
@@ -395,7 +395,7 @@ def _split(paths: str) -> list[list[str]]:
 
 
 def _format(counts: Counter[str]) -> str:
-    return ", ".join(f"{shorten(name)} ({count:,})" for name, count in counts.most_common(10)) or "none"
+    return ", ".join(f"{shorten(name):.100} ({count:,})" for name, count in counts.most_common(10)) or "none"
 
 
 def _natural_key(uri: str) -> list[Any]:

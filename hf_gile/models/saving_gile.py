@@ -27,6 +27,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from safetensors import SafetensorError, safe_open
 from transformers.utils import logging
 
 Loaded = TypeVar("Loaded")
@@ -181,6 +182,8 @@ def find_problem(folder: Path, part: str, names: Collection[str] | None = None, 
         path = folder / name
         if not path.is_file() and is_complete:
             return f"{name} is missing, but {MANIFESTS[part]} lists it: {hint}"
+        if path.is_file() and path.suffix == ".safetensors" and not _is_safetensors(path):
+            return f"{name} is damaged: {hint}"  # without hashing what may be a file of terabytes
         if not path.is_file() or compute_digest(path) == files[name]:
             continue
         if name == _CONFIG and not is_interrupted:  # often edited by hand, and checked when it is read
@@ -413,6 +416,15 @@ def _is_inside(name: object) -> bool:
     path = PurePosixPath(str(name))
     is_path = str(path) == name and name.isprintable() and len(name) <= _LONGEST_NAME
     return is_path and not path.is_absolute() and ".." not in path.parts
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Checks whether the header of a file describes tensors of its size."""
+    try:
+        with safe_open(path, "pt"):
+            return True
+    except SafetensorError:
+        return False
 
 
 def compute_digest(path: Path) -> str:
