@@ -121,9 +121,8 @@ def embed_stored_labels(model: PreTrainedModel) -> Tensor:
         is_known = rows >= 0
         vectors[is_known.to(vectors.device)] = stored.embeds.vectors[rows[is_known]].to(vectors)
     chunks: Any = (~is_known).nonzero()[:, 0].to(input_ids.device).split(LABELS_AT_ONCE)
-    is_quick = len(chunks) == 1
     with torch.autocast(model.device.type, enabled=False):
-        for chunk in logging.tqdm(chunks, desc="encoding labels", unit="batch", disable=is_quick or None):
+        for chunk in logging.tqdm(chunks, desc="encoding labels", unit="batch", disable=len(chunks) == 1 or None):
             if len(chunk):
                 vectors[chunk] = gile.embed_labels(input_ids[chunk]).to(vectors)
     stored.embeds = LabelEmbeds(state, input_ids, vectors)
@@ -152,9 +151,8 @@ def load_label_embeds(folder: str | PathLike[str], arguments: Mapping[str, Any])
 def save_label_embeds(model: PreTrainedModel, folder: Path) -> None:
     """Saves label vectors with a model, if some are known and its encoder has not changed since."""
     embeds = model.stored_labels.embeds
-    if embeds is None or not keeps_label_embeds(model.gile):
-        return
-    if embeds.encoder_state == compute_encoder_state(model.gile):
+    is_known = embeds is not None and keeps_label_embeds(model.gile)
+    if is_known and embeds.encoder_state == compute_encoder_state(model.gile):
         embed_stored_labels(model)  # encodes labels that were added
         model.stored_labels.embeds.save(folder / EMBEDS_FILE)
 

@@ -22,8 +22,8 @@ class StoredLabels(nn.Module):
     """Looks up stored labels, masks labels that are not candidates, and caches tensors computed from label texts.
 
     `input_ids` are their `(L, T)` words, a tensor of this module because torchao cannot load a tensor whose name has no
-    module. `label_set` is None if only the names of the labels are known. `embeds` are `LabelEmbeds`
-    of these or of earlier labels, or None.
+    module. `label_set` is None if only the names of the labels are known. `embeds` are `LabelEmbeds` of these or of
+    earlier labels, or None.
     """
 
     input_ids: Tensor

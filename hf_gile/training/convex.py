@@ -69,8 +69,7 @@ L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
 _FEWEST = 100
 """With fewer documents left out, each with one label, nothing is chosen: see `_fit_all`."""
 
-_L2_WITHOUT_CHOICE = 0.1
-"""L2 of rows if nothing is chosen."""
+_L2_WITHOUT_CHOICE = 0.1  # of rows
 
 PADDING = -100
 
@@ -688,6 +687,7 @@ def fit_head(
 
 def _count_told(train: Documents, validation: Documents, labels: Tensor) -> int:
     """Returns how many documents the folds leave out that have a label with documents for fitting."""
+    train, validation = (replace(part, vectors=part.vectors.any(1, keepdim=True)) for part in (train, validation))
     folds = _folds(_Fold(train, validation, labels), _FOLDS, is_enough=False, holds_labels=False)
     return sum(int((fold.others.among(fold.seen).gold >= 0).any(1).sum()) for fold in folds)
 

@@ -461,19 +461,20 @@ class Experiment:
 
         Returns:
             The result of `fit_convex`, with the number of trainable parameters as in `fit`, and validation metrics as
-            the only entry of the history.
+            the only entry of the history, which is empty if validation documents were fitted on.
         """
         figures = fit_convex(self.model, self.parts, neighbours)
         self.trainer.remove_callback(ProgressCallback)
-        measured, metric = self.trainer.evaluate(), str(self.args.metric_for_best_model)
-        if self.trainer.is_world_process_zero():
+        score = "on all documents: too few to choose and calibrate on"
+        if not figures.get("fits_validation"):
+            metric = str(self.args.metric_for_best_model)
+            measured = self.trainer.evaluate()
             score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"
-            if figures.get("fits_validation"):
-                score = "on all documents: too few to choose and calibrate on"
+            times = {"seconds": figures["seconds"], "training_cpu_seconds": figures["cpu_seconds"]}
+            figures["history"] = [{**measured, "epoch": 0, "step": 0, **times}]
+        if self.trainer.is_world_process_zero():
             tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
-        times = {"seconds": figures["seconds"], "training_cpu_seconds": figures["cpu_seconds"]}
-        history = [{**measured, "epoch": 0, "step": 0, **times}]
-        return {**figures, "parameters": count_parameters(self.model), "history": history}
+        return {**figures, "parameters": count_parameters(self.model)}
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, see `calibrate_on`."""
