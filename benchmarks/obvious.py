@@ -21,7 +21,8 @@ processor, from texts to the scores of all labels.
 
 Writes results/obvious.json after each set, by set, system and seed, docs/obvious.md, and the table in README.md.
 Existing results are not computed again without `--again`. If neither set nor system depends on the seed, only the first
-seed is run. `--held_out SHARE`, for choosing settings, removes this share of the seen labels from training, ignores the
+seed is run. A set `few_NAME_N` has N training texts of each label of NAME, drawn by the seed, and no validation
+documents. `--held_out SHARE`, for choosing settings, removes this share of the seen labels from training, ignores the
 unseen labels of the test, and tests on the validation documents; it writes results/obvious_held_out.json.
 """
 
@@ -97,8 +98,14 @@ language model; the weights of the ensemble were tuned on this test.
 
 COSTS = {"training, CPU s": "training_cpu_seconds", "documents/CPU s": "documents_per_cpu_second"}
 
-FAMILIES = ("sib200", "dw_general")
-"""Data sets that differ only in language and share a table."""
+FAMILIES = {
+    "few_clinc150": "texts of each label",
+    "few_sib200_english": "texts of each label",
+    "few_dw_general_english": "texts of each label",
+    "sib200": "language",
+    "dw_general": "language",
+}
+"""Data sets that share a table, and what they differ in."""
 
 
 def main() -> None:
@@ -417,7 +424,7 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
     for family, sets in members(results).items():
         title, columns = family, {heading: (sets, figure) for heading, figure in columns_of(family).items()}
         if family in FAMILIES:
-            title = f"{family}, P@1 by language"
+            title = f"{family}, P@1 by {FAMILIES[family]}"
             columns = {name.removeprefix(f"{family}_"): ([name], "precision_at_1") for name in sets}
         columns |= {heading: (sets, figure) for heading, figure in COSTS.items()}
         rows = []

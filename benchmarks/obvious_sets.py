@@ -225,6 +225,22 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
+NUMBERS = (1, 2, 4, 8, 16)
+"""Training texts of a label in the sets of few texts."""
+
+
+def few_texts(folder: Path, seed: int, base: str, number: int) -> Task:
+    """A set with `number` training texts of each label and no validation documents; the seed draws the texts."""
+    task = SETS[base](folder, seed)
+
+    def rows(part: str) -> list[tuple[str, list[str]]]:
+        ids = ([task.labels[column].id for column in columns] for columns in task.gold[part])
+        return list(zip(task.texts[part], ids, strict=True))
+
+    documents: Documents = {"train": some_of_each(rows("train"), number, seed), "validation": [], "test": rows("test")}
+    return make_task(f"few_{base}_{number}", documents, task.labels)
+
+
 SETS: Mapping[str, Callable[[Path, int], Task]] = {
     "pubmed_mesh": pubmed_mesh,
     "tibkat_en": partial(tibkat, language="en"),
@@ -240,10 +256,15 @@ SETS: Mapping[str, Callable[[Path, int], Task]] = {
     },
     "annif_en": partial(annif, language="en"),
     "annif_de": partial(annif, language="de"),
+    **{
+        f"few_{base}_{number}": partial(few_texts, base=base, number=number)
+        for base in ("clinc150", "sib200_english", "dw_general_english")
+        for number in NUMBERS
+    },
 }
 """From the name of a set to what reads it, from the data folder and a seed."""
 
-DRAWN = ("clinc150_unseen", "clinc150_few")
+DRAWN = ("clinc150_unseen", "clinc150_few", *(name for name in SETS if name.startswith("few_")))
 """Sets that depend on the seed."""
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from obvious_sets import Task
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 from torch import Tensor
@@ -221,11 +223,14 @@ def linear_classifier(
         task: What to fit.
         features: From texts to `(N, V)` features.
         make: From C to the classifier.
-        strengths: The values of C; of several, that with the best average precision on validation documents.
+        strengths: The values of C; of several, that with the best average precision on validation documents. Without
+            any, that with the best accuracy in cross-validation; with a single text of a label, the middle value.
     """
     if task.num_seen > MOST_LABELS:
         raise NotForThisSetError(f"{task.num_seen:,} labels; this one is for {MOST_LABELS:,} at the most")
     train, some = features(task.texts["train"]), slice(0, VALIDATION)
+    if not task.texts["validation"]:
+        strengths = [cross_validated(train, [row[0] for row in task.gold["train"]], make, strengths)]
     fitted = {strength: fit_each_label(make(strength), train, task) for strength in strengths}
     best = strengths[0]
     if len(strengths) > 1:
@@ -238,6 +243,17 @@ def linear_classifier(
             precision[strength] = metrics.compute()["average_precision"]
         best = max(precision, key=precision.__getitem__)
     return Fitted(lambda texts: fitted[best](features(texts)), {"C": best})
+
+
+def cross_validated(
+    train: Any, columns: Sequence[int], make: Callable[[float], Any], strengths: Sequence[float]
+) -> float:
+    """Chooses C on the training documents alone, whose labels are `columns`."""
+    folds = min(4, *Counter(columns).values())
+    if folds < 2:
+        return strengths[len(strengths) // 2]
+    accuracies = {c: float(cross_val_score(make(c), train, columns, cv=folds).mean()) for c in strengths}
+    return max(accuracies, key=accuracies.__getitem__)
 
 
 def fit_each_label(classifier: Any, features: Any, task: Task) -> Callable[[Any], Tensor]:
@@ -490,8 +506,9 @@ def fitted_weights(scores: Tensor, targets: Tensor) -> Tensor:
 def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = ()) -> Fitted:
     """`hf-gile train` on files of the task, with flags that say where texts and labels are, and further ones.
 
-    It validates on the validation documents, measures itself on some of these, and does not see the test. Of the models
-    that it trains, the last is taken, which it says to use.
+    It validates on the validation documents, measures itself on some of these, and does not see the test. Without
+    validation documents it measures itself on training documents. Of the models that it trains, the last is taken,
+    which it says to use.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.keep or Path(scratch)) / f"{task.name}-{seed}"
@@ -520,6 +537,8 @@ def write_files(task: Task, folder: Path) -> list[str]:
     """Writes training and validation documents and the labels; returns the flags that say where they are."""
     flags = ["--text", "title", "text"] if task.titled else []
     of_parts = {"train": ("train", None), "validation": ("validation", None), "test": ("validation", OWN_TEST)}
+    if not task.texts["validation"]:
+        of_parts = {"train": ("train", None), "test": ("train", OWN_TEST)}
     for name, (part, most) in of_parts.items():
         flags += [f"--{name}_files", str(folder / f"{name}.jsonl")]
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:

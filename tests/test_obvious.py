@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import obvious  # noqa: E402
+import obvious_sets as sets  # noqa: E402
 import obvious_systems as systems  # noqa: E402
 from obvious_sets import clinc150, gnd_labels, hold_out, make_task  # noqa: E402
 
@@ -240,6 +241,21 @@ def fit(name, task):
 def test_linear_classifiers_learn_topics(name, one_label):
     test = obvious.evaluate(one_label, fit(name, one_label).score, unseen=False)["test"]
     assert test["precision_at_1"] == 1.0
+
+
+def test_a_set_of_few_texts_has_as_many_of_each_label_and_no_validation(monkeypatch, one_label):
+    monkeypatch.setitem(sets.SETS, "topics", lambda folder, seed: one_label)
+    task = sets.few_texts(Path(), 1, "topics", 2)
+    assert [task.gold["train"].count([column]) for column in range(len(task.labels))] == [2] * len(task.labels)
+    assert (task.texts["validation"], task.texts["test"]) == ([], one_label.texts["test"])
+
+
+def test_without_validation_documents_a_strength_is_chosen_by_cross_validation():
+    generator = np.random.default_rng(0)
+    columns = [0, 1] * 20
+    features = generator.normal(size=(40, 3)) + 2 * np.array(columns)[:, None]
+    assert systems.cross_validated(features, columns, systems.logistic, [1e-9, 1.0]) == 1.0
+    assert systems.cross_validated(features[:2], columns[:2], systems.logistic, [1.0, 10.0, 100.0]) == 10.0
 
 
 def test_the_svm_equals_scikit_learn(one_label):
