@@ -11,26 +11,24 @@ from .label_columns import SAMPLE, LabelColumn, see
 from .report import ReadReport
 from .table_files import missing_column_error
 from .tables import (
-    DEFAULT,
+    LABELS,
     Columns,
     Unlabelled,
     as_tuple,
-    check_labelled,
-    check_separator,
+    check_documents,
+    choose_labels,
     document_features,
-    flags_or,
-    is_useful,
-    parse_document,
+    documents_of,
 )
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features, IterableDataset
+    from datasets import Dataset, IterableDataset
 
 
 def table_of(
     dataset: Dataset | IterableDataset,
     text: str | Sequence[str] = "text",
-    labels: str | Sequence[str] | LabelColumn = DEFAULT,
+    labels: str | Sequence[str] | LabelColumn = LABELS,
     *,
     id: str | None = None,
     separator: str | None = None,
@@ -69,7 +67,6 @@ def table_of(
         ['mice', 'rats']
     """
     report = ReadReport() if report is None else report
-    check_separator(separator)
     if isinstance(dataset, dict):
         raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
     if dataset.features is None:
@@ -77,63 +74,48 @@ def table_of(
     texts = as_tuple(text)
     plain = dataset.with_format(None)
     first = list(islice(plain, SAMPLE))  # take() of older versions needs so many rows
-    columns = flags_or(labels, first, {*texts, id})
+    columns = choose_labels(labels, first, {name for name in (*texts, id) if name})
     read_as = Columns(texts, LabelColumn(columns), id, unlabelled)
-    for column in (*texts, *columns, *([] if id is None else [id])):
+    for column, argument in read_as.arguments().items():
         if column not in dataset.features:
-            raise missing_column_error(column, dataset.features, "the dataset", read_as.arguments[column])
-    classes = _classes(dataset.features, columns)
-    label_column = labels if isinstance(labels, LabelColumn) else see(first, columns, separator, known, classes)
-    report.note(label_column.note)
-    options = {"desc": "documents"} if hasattr(dataset, "num_rows") else {}  # streams have no progress bar
+            raise missing_column_error(column, dataset.features, "the dataset", argument)
+    classes: dict[str, Sequence[str]] = {}
+    for column in columns:
+        feature = getattr(dataset.features[column], "feature", dataset.features[column])  # the feature of a list
+        if hasattr(feature, "names"):
+            classes[column] = tuple(feature.names)
+    seen = labels if isinstance(labels, LabelColumn) else see(first, columns, separator, known, classes)
+    report.note(seen.note)
+    has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
     documents = plain.map(
         _convert_batch,
         with_indices=True,
         batched=True,
-        fn_kwargs={"columns": read_as._replace(labels=label_column), "on_error": report.on_error},
+        fn_kwargs={"columns": read_as._replace(labels=seen), "on_error": report.on_error},
         remove_columns=list(dataset.features),
         features=document_features(),
-        **options,
+        **({"desc": "documents"} if has_length else {}),
     )
-    if hasattr(dataset, "num_rows"):
+    if has_length:
         report.records += len(documents)
         report.without_labels += sum(not ids for ids in documents["labels"])
         if left_out := len(dataset) - len(documents):
             reason = "without text" + (" or labels" if unlabelled == "drop" else "")
             reason += ", or malformed" if report.on_error == "skip" else ""
             report.left_out[reason] = report.left_out.get(reason, 0) + left_out
-        check_labelled(report, label_column, "the dataset: ")
-        report.check_share()
+        check_documents(report, seen, "the dataset")
     names = dict.fromkeys(name for column in classes.values() for name in column)
-    return documents, LabelSet.from_names([*names]) if names and label_column.form == "plain" else None
-
-
-def _classes(features: Features, columns: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Returns the names of classes, for the columns that have them."""
-    classes: dict[str, Sequence[str]] = {}
-    for column in columns:
-        feature = getattr(features[column], "feature", features[column])  # the feature of a list
-        if hasattr(feature, "names"):
-            classes[column] = tuple(feature.names)
-    return classes
+    return documents, LabelSet.from_names([*names]) if names and seen.form == "plain" else None
 
 
 def _convert_batch(
     batch: Mapping[str, list[Any]], positions: list[int], *, columns: Columns, on_error: Literal["raise", "skip"]
 ) -> dict[str, list[Any]]:
-    assert columns.labels is not None
-    documents: dict[str, list[Any]] = {"id": [], "text": [], "labels": []}
-    report = ReadReport(on_error)
-    needed = [*columns.arguments]
-    for number, position in enumerate(positions):
-        row = {column: batch[column][number] for column in needed}
-        where = f"row {position:,} of the dataset"
-        try:
-            document = parse_document(row, columns, str(position))
-        except ValueError as error:
-            report.problem("malformed row", f"{where}: {error}")
-            continue
-        if is_useful(document, where, report, columns.unlabelled):
-            for key, value in document.items():
-                documents[key].append(value)
-    return documents
+    names = [*columns.arguments()]
+    cells = zip(*(batch[name] for name in names), strict=True)
+    rows = (
+        (f"row {position:,} of the dataset", str(position), dict(zip(names, row, strict=True)))
+        for position, row in zip(positions, cells, strict=True)
+    )
+    documents = list(documents_of(rows, columns, ReadReport(on_error)))
+    return {key: [document[key] for document in documents] for key in ("id", "text", "labels")}

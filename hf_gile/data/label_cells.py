@@ -53,7 +53,7 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def label_id(value: object, name: str) -> str:
+def label_id(value: object, name: str = "a label") -> str:
     """Checks a label id.
 
     Args:

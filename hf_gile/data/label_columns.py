@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
@@ -71,40 +70,40 @@ class LabelColumn(NamedTuple):
         for number, column in enumerate(self.columns):
             value = row.get(column)
             if value is not None:
-                read = self._read_cell(self.items(value, column), column, number)
-                labels = labels | read if labels else read
+                names = self.names[number] if self.names else ()
+                labels |= dict.fromkeys(self._read_items(self.items(value, column), column, names))
+        labels.pop("", None)
         return list(labels)
 
-    def _read_cell(self, items: Sequence[Any], column: str, number: int) -> dict[str, None]:
-        """Returns the distinct labels of a cell as keys."""
-        names = self.names[number] if self.names else ()
-        if names or self.form == "shares":
-            return dict.fromkeys(self._read_items(items, column, names))
-        if not self.whole and set(map(type, items)) == {str}:
-            with suppress(ValueError):  # raised below, with the name of the column
-                labels = dict.fromkeys(map(_read_text, items))
-                labels.pop("", None)
-                return labels
-        items = [_without_point(item) if self.whole else item for item in items if not is_missing(item)]
-        return dict.fromkeys(label_id(item, f"a label in {column}") for item in items)
+    def _read_items(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
+        """Returns the labels of a cell; empty for those that are missing."""
+        if self.form == "positions" or self.form == "shares":
+            shares = self._shares(items, column, names)
+            return [name for name, share in shares if read_flag(share, name)]
+        if names:
+            numbered = (item for item in items if not is_missing(item) and number_of(str(item)) != -1)
+            return [_class_name(item, names) for item in numbered]  # -1 is no class, on the Hub
+        try:
+            if not self.whole and all(type(item) is str for item in items):
+                return list(map(_read_text, items))
+            return [label_id(_without_point(item, self.whole)) for item in items if not is_missing(item)]
+        except ValueError as error:
+            raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
 
-    def _read_items(self, items: Sequence[Any], column: str, names: Sequence[str]) -> list[str]:
-        """Returns the labels of classes, positions, or numbers by label."""
+    def _shares(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[tuple[str, Any]]:
+        """Returns numbers by label."""
         items = [item for item in items if not is_missing(item)]
         if self.form == "shares":
-            shares = next((item for item in items if isinstance(item, Mapping)), {})
-            return [label_id(name, f"a label in {column}") for name, share in shares.items() if read_flag(share, name)]
-        if self.form == "plain" or self.form == "list":
-            return [_class_name(item, names) for item in items if number_of(str(item)) != -1]  # no class, on the Hub
+            return items[0].items() if items and isinstance(items[0], Mapping) else ()
         if items and len(items) != len(names):
             raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(items)}")
-        return [name for name, item in zip(names, items, strict=False) if read_flag(item, column)]
+        return zip(names, items, strict=False)
 
     def items(self, value: Any, column: str) -> list[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
         if isinstance(value, str):
             if self.form == "plain":
-                return self._split(value) if self.separators else [value]
+                return self._split(value)
             if is_missing(value):
                 return []
             if self.form == "list" or not self.separators:
@@ -118,9 +117,32 @@ class LabelColumn(NamedTuple):
         return [part for item in items for part in (self._split(item) if isinstance(item, str) else [item])]
 
     def _split(self, text: str) -> list[str]:
+        if not self.separators:
+            return [text]
         for sign in self.separators[1:]:
             text = text.replace(sign, self.separators[0])
-        return [piece for piece in text.split(self.separators[0]) if piece and not piece.isspace()]
+        return text.split(self.separators[0])
+
+
+@lru_cache(1 << 16)  # labels recur
+def _read_text(text: str) -> str:
+    """Returns a label; empty if the text stands for none."""
+    return "" if is_missing(text) else label_id(text)
+
+
+def _without_point(item: Any, is_whole: bool) -> Any:
+    if is_whole and isinstance(item, str) and _WHOLE.fullmatch(item.strip()):
+        return item.strip().partition(".")[0]
+    return item
+
+
+def _class_name(value: object, names: Sequence[str]) -> str:
+    if isinstance(value, str) and value.strip() in names:
+        return value.strip()
+    number = number_of(str(value))
+    if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
+        raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
+    return names[int(number)]
 
 
 def see(
@@ -142,6 +164,8 @@ def see(
     Raises:
         ValueError: If labels could be read in two ways; the message has the flag that decides.
     """
+    if separator == "":
+        raise ValueError("separator must not be empty; pass None if a string is a single label id")
     form = LabelColumn(tuple(columns))
     cells = [row[column] for row in rows for column in columns if not is_missing(row.get(column))]
     title = f"label columns {', '.join(map(repr, columns[:9]))}" if len(columns) > 1 else f"label column {columns[0]!r}"
@@ -159,33 +183,30 @@ def see(
         cells = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
         cells = [cell for cell in cells if cell is not None]
     positions = tuple(known) if isinstance(known, list | tuple) else ()
-    lists = [form.items(cell, "") for cell in cells]
+    lists = [[item for item in form.items(cell, "") if not is_missing(item)] for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
-        _refuse_positions(numbers, title, form.names[0] if form.names else positions)
-        if _are_positions(numbers) and len(numbers[0]) == len(positions) and not form.names:
+        names = form.names[0] if form.names else positions
+        if _are_positions(lists, title, names) and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
-    if lists and all(_are_shares(items) for items in lists):
+    if lists and all(map(_are_shares, lists)):
         return _noted(form._replace(form="shares"), f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     form = form._replace(key=_key([item for items in lists for item in items], known))
     items = [item for cell in cells for item in form.items(cell, "") if not is_missing(item)]
-    form = form._replace(whole=_are_whole(items))
+    pieces = [item for item in items if isinstance(item, str)]
+    form = form._replace(whole=bool(pieces) and all(_WHOLE.fullmatch(piece.strip()) for piece in pieces))
+    description = ""
     if names := () if form.names else _numbered(items, positions):
         form = form._replace(names=(names,) * len(columns))
-    description = _describe(form, cells, items)
-    if names:
-        description += f", counted in --label_file from {'1' if names[0] == '' else '0'}"
-    pieces = [item for item in items if isinstance(item, str)]
-    if separator is None and not form.names:
+        description = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
+    description = f"{title}: {_describe(form, cells, items)}{description}"
+    is_split = any(sign in text for sign in form.separators for text in texts)
+    if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
-    elif form.separators and pieces:
-        if not any(sign in text for sign in form.separators for text in texts):
-            refuse_joined(pieces, title, known)
-        if sign := joined_by(pieces, known):
-            piece = next(piece for piece in pieces if sign in piece)
-            description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
-    return _noted(form, f"{title}: {description}", "--separator", rows)
+    if form.separators and (sign := joined_by(pieces, known)):
+        piece = next(piece for piece in pieces if sign in piece)
+        description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
+    return _noted(form, description, "--separator", rows)
 
 
 def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -233,22 +254,22 @@ def flag_columns(rows: Sequence[Mapping[str, Any]], others: Container[str]) -> l
 
 def _refuse_flags(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, known: Container[str]) -> None:
     """Refuses a lone column of zeros and ones beside others, and several columns whose cells only look like these."""
-    flags = flag_columns(rows, ())
     words = [
         {str(row[column]).strip().lower() for row in rows if not is_missing(row.get(column))} for column in columns
     ]
-    words = [found for found in words if found]
-    if len(columns) == 1 and columns[0] in flags and words[0].issubset(_DECIDING):
-        names = " ".join(map(shlex.quote, flags))
-        raise ValueError(
-            f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels {names}, or "
-            "--separator none if 0 and 1 are the labels"
-        )
+    words = [cells for cells in words if cells]
     seen = sorted(set().union(*words))
-    if len(columns) == 1 or any(word in known for word in seen):
+    if len(columns) == 1:
+        flags = flag_columns(rows, ())
+        if columns[0] in flags and set(seen).issubset(_DECIDING):
+            raise ValueError(
+                f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "
+                f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"
+            )
         return
-    are_two = len(seen) == 2 and all(found == words[0] for found in words)
-    if seen and (are_two or all(number_of(word.removesuffix("%")) is not None for word in seen)):
+    are_two = len(seen) == 2 and all(cells == words[0] for cells in words)
+    are_numbers = bool(seen) and all(number_of(word.removesuffix("%")) is not None for word in seen)
+    if (are_two or are_numbers) and not any(word in known for word in seen):
         raise ValueError(
             f"{title}: cells such as {shortened(seen[0])} and {shortened(seen[-1])} are the same in all columns, or "
             "numbers beyond 0 to 1: write 1 in the columns of a document's labels and 0 in others, or pass --separator "
@@ -258,9 +279,11 @@ def _refuse_flags(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], tit
 
 def _are_shares(items: Sequence[Any]) -> bool:
     """Checks whether a cell is an object with a number from 0 to 1 for each label."""
-    objects = [item for item in items if isinstance(item, Mapping) and item]
-    return len(objects) == len(items) == 1 and all(
-        not isinstance(value, str) and is_flag(value) for value in objects[0].values()
+    return (
+        len(items) == 1
+        and isinstance(items[0], Mapping)
+        and bool(items[0])
+        and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
     )
 
 
@@ -269,39 +292,30 @@ def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
     numbers = [number_of(str(item)) for item in items]
     if not numbers or not known or not set(known).isdisjoint(map(str, items)):
         return ()
-    whole = {int(number) for number in numbers if number is not None and float(number).is_integer()}
-    if None in numbers or len(whole) < len(set(numbers)) or not whole <= {*range(-1, len(known) + 1)}:
+    if not all(number is not None and float(number).is_integer() for number in numbers):
         return ()
-    if max(whole) < len(known) and 0 in whole:
-        return tuple(known)
-    return ("", *known) if max(whole) == len(known) and not {0, -1} & whole else ()
+    whole = {int(number) for number in numbers if number is not None}
+    if not whole <= {*range(-1, len(known) + 1)}:
+        return ()
+    if max(whole) < len(known):
+        return tuple(known) if 0 in whole else ()
+    return () if {0, -1} & whole else ("", *known)
 
 
-def _are_positions(cells: Sequence[Any]) -> bool:
-    """Checks whether all cells are lists of the same length with numbers from 0 to 1, which ids would not repeat."""
-    if not cells or not all(isinstance(cell, list | tuple) for cell in cells):
+def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str]) -> bool:
+    """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names."""
+    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
+    width = len(numbers[0]) if numbers else 0
+    if width < 2 or not all(len(items) == width and all(map(is_flag, items)) for items in numbers):
         return False
-    lengths = {len(cell) for cell in cells}
-    if len(lengths) > 1 or min(lengths) < 2:
-        return False
-    return all(is_flag(item) for cell in cells for item in cell)
-
-
-def _refuse_positions(cells: Sequence[Any], title: str, names: Sequence[str]) -> None:
-    if not _are_positions(cells) or len(cells[0]) == len(names):
-        return
-    if names and all(item in (0, 1) for cell in cells for item in cell) and len(cells[0]) <= 2:
-        return  # numbers of classes
-    raise ValueError(
-        f"{title}: lists of zeros and ones, such as {shortened(list(cells[0]))}, say which of {len(cells[0])} labels a "
-        f"document has, but not their names: pass a --label_file with these {len(cells[0])} labels in order, or write "
-        "the names of the labels, or a column a label (--labels NAME NAME ...)"
-    )
-
-
-def _are_whole(items: Sequence[Any]) -> bool:
-    texts = [item.strip() for item in items if isinstance(item, str)]
-    return bool(texts) and all(_WHOLE.fullmatch(text) for text in texts)
+    are_classes = bool(names) and width == 2 and all(item in (0, 1) for items in numbers for item in items)
+    if width != len(names) and not are_classes:
+        raise ValueError(
+            f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
+            f"document has, but not their names: pass a --label_file with these {width} labels in order, or write "
+            "the names of the labels, or a column a label (--labels NAME NAME ...)"
+        )
+    return True
 
 
 def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
@@ -314,26 +328,6 @@ def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
     if not keys:
         raise ValueError(f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id")
     return (named or keys)[0]
-
-
-@lru_cache(1 << 16)  # labels recur
-def _read_text(text: str) -> str:
-    """Returns a label; empty if the text stands for none."""
-    return "" if is_missing(text) else label_id(text, "a label")
-
-
-def _without_point(item: Any) -> Any:
-    is_whole = isinstance(item, str) and _WHOLE.fullmatch(item.strip())
-    return item.strip().partition(".")[0] if is_whole else item
-
-
-def _class_name(value: object, names: Sequence[str]) -> str:
-    if isinstance(value, str) and value.strip() in names:
-        return value.strip()
-    number = number_of(str(value))
-    if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
-        raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
-    return names[int(number)]
 
 
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mapping[str, Any]]) -> LabelColumn:

@@ -10,7 +10,7 @@ import csv
 import difflib
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import TextIOWrapper
 from itertools import pairwise
@@ -28,6 +28,9 @@ from .sniffing import Format, csv_reader
 SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".xls", ".ods")
 """Suffixes of table files, compressed or not. Spreadsheets are refused with what to do."""
 
+VOCABULARIES = ("xml", "turtle", "ntriples")
+"""Kinds of content that `read_label_file` reads, not `read_rows`."""
+
 _BY_LINE = ("jsonl", "text", "fasttext")  # kinds whose rows are lines
 _PIECE = 1 << 26
 _MAX_LINE = 1 << 24
@@ -36,10 +39,6 @@ _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _BOM = "\ufeff"
 _LABEL = "__label__"  # of fastText
-_QUOTES = " (is a quote not closed, or not doubled in a cell?)"
-
-VOCABULARIES = ("xml", "turtle", "ntriples")
-"""Kinds of content that `read_label_file` reads, not `read_rows`."""
 
 Lines = Iterator[tuple[int, str | ValueError]]
 """Lines with their numbers; or an error for a line that cannot be decoded."""
@@ -84,11 +83,13 @@ def read_rows(
         return
     if form.kind in VOCABULARIES:
         raise ValueError(f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file")
-    unit, short = {"json": ("record", ""), "parquet": ("row", "")}.get(form.kind, ("line", ""))
+    unit = {"json": "record", "parquet": "row"}.get(form.kind, "line")
+    short = ""
     if form.kind in _BY_LINE and piece is not None and piece != Piece(piece.path):
-        unit, short = "line at byte", "byte "
-    ragged = form.kind in ("json", "jsonl")
-    absent = set(columns) if ragged else {*columns, *may_lack}
+        unit = "line at byte"
+        short = "byte "
+    is_ragged = form.kind in ("json", "jsonl")
+    absent = set(columns) if is_ragged else {*columns, *may_lack}
     names: dict[str, None] = {}
     count = 0
     with closing(_open_rows(source, form, None if all_columns else [*columns, *may_lack])) as rows:
@@ -101,7 +102,7 @@ def read_rows(
             if absent:
                 absent.difference_update(row)
                 names.update(dict.fromkeys(row))
-                if absent and (not ragged or count == _FIRST_ROWS):
+                if absent and (not is_ragged or count == _FIRST_ROWS):
                     break
             yield f"{unit} {number:,}", f"{short}{number}", row
     if absent and count:
@@ -110,16 +111,12 @@ def read_rows(
 
 
 def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | None) -> Rows:
-    if form.kind == "parquet":
-        assert isinstance(source, Piece)
-        yield from read_parquet(source, columns)
-    elif form.kind == "json":
-        assert isinstance(source, Piece)
-        yield from _read_json(source, form)
-    else:
-        read = read_lines(source, form.encoding) if isinstance(source, Piece) else stream_lines(source, form.encoding)
-        with closing(read) as lines:  # the traceback of an error would keep the file open
-            yield from _PARSERS[form.kind](lines, form)
+    if isinstance(source, Piece) and form.kind in ("parquet", "json"):
+        yield from read_parquet(source, columns) if form.kind == "parquet" else _read_json(source, form)
+        return
+    read = read_lines(source, form.encoding) if isinstance(source, Piece) else stream_lines(source, form.encoding)
+    with closing(read) as lines:  # the traceback of an error would keep the file open
+        yield from (parse_csv if form.kind == "csv" else _parse_lines)(lines, form)
 
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
@@ -142,35 +139,43 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
         start = piece.start
         if start:  # a line that continues here belongs to the previous part
             stream.seek(start - 1)
-            start += _skip_line(stream) - 1
-        while (piece.stop is None or start < piece.stop) and (line := _read_line(stream)):
-            yield start, _decode_line(line, encoding, first=start == 0)
+            start += len(next(_raw_lines(stream), b"")) - 1
+        for line in _raw_lines(stream):
+            if piece.stop is not None and start >= piece.stop:
+                return
+            yield start, _decode_line(line, encoding, start == 0)
             start += len(line)
 
 
 def stream_lines(binary: IO[bytes], encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
-    """Reads the lines of a stream, each as soon as it is available.
-
-    Args:
-        binary: The stream.
-        encoding: Any encoding of Python.
-
-    Yields:
-        The line number, from 1; and the line with its end, or an error.
-
-    Raises:
-        ValueError: If a line is too long.
-    """
-    by_bytes = "\n".encode(encoding) == b"\n"
-    stream: IO[Any] = binary if by_bytes else TextIOWrapper(binary, encoding, newline="\n")
-    number = 0
+    """Reads the lines of a stream, each as soon as it is available; see `read_lines`."""
+    stream: IO[Any] = binary
+    if "\n".encode(encoding) != b"\n":
+        stream = TextIOWrapper(binary, encoding, newline="\n")
     try:
-        while line := _read_line(stream):
-            number += 1
-            yield number, _decode_line(line, encoding, first=number == 1)
+        for number, line in enumerate(_raw_lines(stream), 1):
+            yield number, _decode_line(line, encoding, number == 1)
     finally:
-        if isinstance(stream, TextIOWrapper):
-            stream.detach()  # the caller that opened the stream closes it
+        if stream is not binary:
+            stream.detach()  # type: ignore[attr-defined]  # the caller that opened the stream closes it
+
+
+def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
+    while line := stream.readline(_MAX_LINE):
+        if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
+            raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
+        yield line
+
+
+def _decode_line(raw: bytes | str, encoding: str, is_first: bool) -> str | ValueError:
+    try:
+        line = raw if isinstance(raw, str) else raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        return ValueError(
+            f"byte {error.start + 1:,} of the line is not {encoding}; if the file is in windows-1252, "
+            'pass encoding="windows-1252"'
+        )
+    return line.removeprefix(_BOM) if is_first else line
 
 
 def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list[Piece]:
@@ -248,38 +253,28 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         next(lines, None)
     header = list(form.columns)
     for number, cells in _csv_rows(lines, form):
-        if isinstance(cells, Exception):
-            problem = cells if isinstance(cells, ValueError) else ValueError(f"{cells}{_QUOTES}")
-            if not header and isinstance(cells, csv.Error):
-                raise ValueError(f"the first line, which names the columns, is not CSV: {problem}")
+        if isinstance(cells, ValueError):
             if not header:
-                raise problem
-            yield number, problem
+                raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
+            yield number, cells
         elif not header:
             header = [cell.strip() for cell in cells]
-            _check_header(header)
+            for column, count in Counter(header).items():
+                if column and count > 1:
+                    raise ValueError(f"two columns are named {shortened(column)}")
         elif cells == header:
             yield number, ValueError("the row repeats the names of the columns")
-        elif len(cells) == len(header):
-            yield number, dict(zip(header, cells, strict=True))
-        elif len(cells) > len(header) and not any(cells[len(header) :]):
+        elif len(cells) >= len(header) and not any(cells[len(header) :]):
             yield number, dict(zip(header, cells, strict=False))
         else:
             counts = f"{len(cells)} cells, but the first line has {len(header)}"
             yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
 
 
-def _check_header(header: Sequence[str]) -> None:
-    for column, count in Counter(header).items():
-        if column and count > 1:
-            raise ValueError(f"two columns are named {shortened(column)}")
-
-
-def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exception]]:
+def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | ValueError]]:
     """Yields the cells of rows that are not empty, with the number of their first line; or an error."""
     ahead: deque[tuple[int, str | ValueError]] = deque()
     row_lines: list[tuple[int, str | ValueError]] = []
-    usual_limit = csv.field_size_limit()  # a setting of the whole process, which other code may rely on
     size = 0
 
     def feed() -> Iterator[str]:
@@ -289,75 +284,61 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Exc
             line = item[1]
             if isinstance(line, ValueError):
                 raise line
-            if len(row_lines) > 1 or len(line) > usual_limit:
+            if len(row_lines) > 1:
                 size += len(line) + _LINE_BYTES
                 if size > MAX_RECORD:
                     raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
-                csv.field_size_limit(MAX_RECORD)
             yield line
 
     reader = csv_reader(feed(), form)
     while True:
         row_lines.clear()
         size = 0
+        usual_limit = csv.field_size_limit(MAX_RECORD)  # of the whole process, which other code may rely on
         try:
-            cells: list[str] | Exception = next(reader)
+            cells: list[str] | ValueError = next(reader)
         except StopIteration:
             return
         except (csv.Error, ValueError) as error:
             if not row_lines or not (isinstance(error, csv.Error) or error is row_lines[-1][1]):
-                raise
-            cells = error
+                raise  # the end of the lines
+            hint = " (is a quote not closed, or not doubled in a cell?)" if isinstance(error, csv.Error) else ""
+            cells = ValueError(f"{error}{hint}")
             # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(row_lines[1:]))
             reader = csv_reader(feed(), form)
         finally:
-            if size:
-                csv.field_size_limit(usual_limit)
+            csv.field_size_limit(usual_limit)
         if cells:
             yield row_lines[0][0], cells
 
 
-def _parse_jsonl(lines: Lines, form: Format) -> Rows:
-    row: object
-    for number, line in lines:
-        if isinstance(line, ValueError):
-            row = line
-        elif not line or line.isspace():
-            continue
-        else:
-            try:
-                check_parts(line)
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                row = ValueError(f"not JSON: {error.msg}, got {line[error.pos : error.pos + 40].rstrip()!r}")
-            except RecursionError:
-                row = ValueError("nested too deeply")
-            except ValueError as error:
-                row = ValueError(f"not JSON: {error}")
-        yield number, row
-
-
-def _parse_text(lines: Lines, form: Format) -> Rows:
-    for number, line in lines:
-        yield number, line if isinstance(line, ValueError) else {"text": line.rstrip("\r\n")}
-
-
-def _parse_fasttext(lines: Lines, form: Format) -> Rows:
+def _parse_lines(lines: Lines, form: Format) -> Rows:
+    """Yields a row for each line, except for empty lines in formats where they are no documents."""
+    parse = {"jsonl": _parse_object, "fasttext": _parse_fasttext}.get(form.kind)
     for number, line in lines:
         if isinstance(line, ValueError):
             yield number, line
-        elif words := line.split():
-            labels = [word.removeprefix(_LABEL) for word in words if word.startswith(_LABEL)]
-            yield number, {"text": " ".join(word for word in words if not word.startswith(_LABEL)), "labels": labels}
+        elif parse is None:
+            yield number, {"text": line.rstrip("\r\n")}
+        elif not line.isspace():
+            yield number, parse(line)
 
 
-_PARSERS: dict[str, Callable[[Lines, Format], Rows]] = {
-    "csv": parse_csv,
-    "jsonl": _parse_jsonl,
-    "text": _parse_text,
-    "fasttext": _parse_fasttext,
-}
+def _parse_object(line: str) -> object:
+    try:
+        check_parts(line)
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        return ValueError(f"not JSON: {error.msg}, got {line[error.pos : error.pos + 40].rstrip()!r}")
+    except (ValueError, RecursionError) as error:  # a number of many digits; nested too deeply
+        return ValueError(f"not JSON: {error}")
+
+
+def _parse_fasttext(line: str) -> object:
+    words = line.split()
+    labels = [word.removeprefix(_LABEL) for word in words if word.startswith(_LABEL)]
+    return {"text": " ".join([word for word in words if not word.startswith(_LABEL)]), "labels": labels}
 
 
 def _read_json(piece: Piece, form: Format) -> Rows:
@@ -372,30 +353,3 @@ def _read_json(piece: Piece, form: Format) -> Rows:
         yield from enumerate(json_array(text), 1)
         if trailing := text.next_character():
             raise ValueError(f"expected the end of the file after the list, got {trailing!r}")
-
-
-def _read_line(stream: IO[Any]) -> Any:
-    line = stream.readline(_MAX_LINE)
-    if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
-        raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
-    return line
-
-
-def _skip_line(stream: IO[bytes]) -> int:
-    length = 0
-    while line := stream.readline(_MAX_LINE):
-        length += len(line)
-        if line.endswith(b"\n"):
-            break
-    return length
-
-
-def _decode_line(raw: bytes | str, encoding: str, first: bool) -> str | ValueError:
-    try:
-        line = raw if isinstance(raw, str) else raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        return ValueError(
-            f"byte {error.start + 1:,} of the line is not {encoding}; if the file is in windows-1252, "
-            'pass encoding="windows-1252"'
-        )
-    return line.removeprefix(_BOM) if first else line

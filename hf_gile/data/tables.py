@@ -42,15 +42,18 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 4
-DEFAULT = "labels"
+_VERSION = 5
+LABELS = "labels"
 """Column of labels, unless another is named."""
 
-_SINGULAR = "label"  # read if there is no column `labels`
+_LABEL = "label"  # read if there is no column `labels`
 _SAMPLE_SIZE = 1 << 22  # characters and elements of lists
 
 Unlabelled = Literal["negative", "drop"]
 """What documents without labels are: negatives of all labels, or left out."""
+
+Labels = str | Sequence[str] | LabelColumn | None
+"""The columns of labels, or how they are read; None for a table without labels."""
 
 
 class Columns(NamedTuple):
@@ -61,17 +64,25 @@ class Columns(NamedTuple):
     id: str | None
     unlabelled: str
 
-    @property
     def arguments(self) -> dict[str, str]:
         """Returns the argument that names each column."""
         named = dict.fromkeys(self.labels.columns if self.labels else (), "labels")
         return named | ({self.id: "id"} if self.id else {}) | dict.fromkeys(self.text, "text")
 
+    def document(self, row: Mapping[str, Any], position: str) -> dict[str, Any]:
+        """Returns the document of a row; `position` is its id if there is no column of ids."""
+        if self.id is not None:
+            if self.id not in row:
+                raise missing_column_error(self.id, row, position, "id")
+            position = document_id(row[self.id], self.id)
+        labels = [] if self.labels is None else self.labels.read(row)
+        return {"id": position, "text": join_columns(row, self.text), "labels": labels}
+
 
 def load_table(
     paths: Paths,
     text: str | Sequence[str] = "text",
-    labels: str | Sequence[str] | LabelColumn | None = DEFAULT,
+    labels: Labels = LABELS,
     *,
     id: str | None = None,
     separator: str | None = None,
@@ -118,14 +129,18 @@ def load_table(
     """
     report = ReadReport(on_error)
     texts = as_tuple(text)
-    check_separator(separator)
     files = find_files(paths, SUFFIXES, named=(".txt",))
     wanted = [*texts, *filter(None, [id]), *_label_names(labels)]
     forms = _see_forms(files, Requested(**layout).check(), wanted, report)
-    label_column = _see_labels(files, forms, labels, {*texts, id}, separator, known)
-    report.labels = label_column
-    report.note(label_column.note if label_column else "")
-    read_as = Columns(texts, label_column, id, unlabelled)
+    if labels is not None and not isinstance(labels, LabelColumn):
+        others = {name for name in (*texts, id) if name}
+        rows = list(islice(_first_rows(files, forms, others), SAMPLE))
+        columns = choose_labels(labels, rows, others)
+        classes = parquet_classes(str(files[0]), columns) if forms[str(files[0])].kind == "parquet" else {}
+        labels = see(rows, columns, separator, known, classes)
+    report.labels = labels
+    report.note(labels.note if labels else "")
+    read_as = Columns(texts, labels, id, unlabelled)
     names = short_names(files)
     try:
         dataset = load_pieces(
@@ -144,8 +159,7 @@ def load_table(
             raise ValueError(f"{files[0]} has {header}no rows") from None
         raise
     if not streaming:
-        check_labelled(report, label_column, f"{', '.join(map(str, files[:3]))}: ")
-        report.check_share()
+        check_documents(report, labels, ", ".join(map(str, files[:3])))
         dataset = dataset if id is None else _drop_repeated_ids(dataset, report)
     return dataset, report
 
@@ -247,32 +261,13 @@ def _see_forms(
     return forms
 
 
-def _label_names(labels: str | Sequence[str] | LabelColumn | None) -> tuple[str, ...]:
+def _label_names(labels: Labels) -> tuple[str, ...]:
     if labels is None:
         return ()
     return labels.columns if isinstance(labels, LabelColumn) else as_tuple(labels)
 
 
-def _see_labels(
-    files: Sequence[Path],
-    forms: Mapping[str, Format],
-    labels: str | Sequence[str] | LabelColumn | None,
-    others: set[str | None],
-    separator: str | None,
-    known: Collection[str],
-) -> LabelColumn | None:
-    """Sees the form of labels in the first rows of files."""
-    if labels is None or isinstance(labels, LabelColumn):
-        return labels
-    rows = list(islice(_first_rows(files, forms, others), SAMPLE))
-    columns = flags_or(labels, rows, others)
-    classes = parquet_classes(str(files[0]), columns) if forms[str(files[0])].kind == "parquet" else {}
-    return see(rows, columns, separator, known, classes)
-
-
-def _first_rows(
-    files: Iterable[Path], forms: Mapping[str, Format], others: set[str | None]
-) -> Iterator[Mapping[str, Any]]:
+def _first_rows(files: Iterable[Path], forms: Mapping[str, Format], others: set[str]) -> Iterator[Mapping[str, Any]]:
     """Yields rows without their text, until they would take much memory."""
     size = 0
     for file in files:
@@ -286,53 +281,64 @@ def _first_rows(
                 yield cells
 
 
-def flags_or(
-    labels: str | Sequence[str] | LabelColumn, rows: Sequence[Mapping[str, Any]], others: set[str | None]
-) -> tuple[str, ...]:
+def choose_labels(labels: Labels, rows: Sequence[Mapping[str, Any]], others: set[str]) -> tuple[str, ...]:
     """Returns the columns of labels; if the default column does not exist, `label`, or those of zeros and ones."""
-    if _label_names(labels) != (DEFAULT,) or not rows or any(DEFAULT in row for row in rows):
-        return _label_names(labels)
-    if _SINGULAR not in others and any(_SINGULAR in row for row in rows):
-        return (_SINGULAR,)
-    return tuple(flag_columns(rows, {name for name in others if name})) or (DEFAULT,)
-
-
-def check_labelled(report: ReadReport, labels: LabelColumn | None, source: str) -> None:
-    """Refuses a table without any label."""
-    if labels is None or report.without_labels < report.records or not report.records:
-        return
-    columns = ", ".join(map(repr, labels.columns[:9]))
-    raise ValueError(
-        f"{source}no row has a label in {columns}: the column is absent or empty in all {report.records:,} rows; name "
-        'the column with labels="..."'
-    )
+    names = _label_names(labels)
+    if names != (LABELS,) or not rows or any(LABELS in row for row in rows):
+        return names
+    if _LABEL not in others and any(_LABEL in row for row in rows):
+        return (_LABEL,)
+    return tuple(flag_columns(rows, others)) or names
 
 
 def _read_documents(
     piece: Piece, report: ReadReport, *, columns: Columns, forms: Mapping[str, Format], names: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    needed = [*columns.text, *([] if columns.id is None else [columns.id])]
+    arguments = columns.arguments()
     may_lack = [] if columns.labels is None else [*columns.labels.columns]
-    form = forms[piece.path]
-    for where, position, row in read_rows(piece, report, form, needed, may_lack, arguments=columns.arguments):
+    needed = [*columns.text, *filter(None, [columns.id])]
+    rows = read_rows(piece, report, forms[piece.path], needed, may_lack, arguments=arguments)
+    return documents_of(rows, columns, report, f"{piece.path}: ", f"{names[piece.path]}:")
+
+
+def documents_of(
+    rows: Iterable[tuple[str, str, Mapping[str, Any]]],
+    columns: Columns,
+    report: ReadReport,
+    path: str = "",
+    name: str = "",
+) -> Iterator[dict[str, Any]]:
+    """Yields the usable documents of rows, as `read_rows` yields them.
+
+    Args:
+        rows: The rows.
+        columns: The columns.
+        report: Counts documents.
+        path: Start of locations, for messages.
+        name: Start of positions, for ids.
+    """
+    for where, position, row in rows:
         try:
-            document = parse_document(row, columns, f"{names[piece.path]}:{position}")
+            document = columns.document(row, name + position)
         except ValueError as error:
-            report.problem("malformed row", f"{piece.path}: {where}: {error}")
+            report.problem("malformed row", f"{path}{where}: {error}")
             continue
-        if is_useful(document, f"{piece.path}: {where}", report, columns.unlabelled, columns.labels is not None):
-            yield document
+        if document["text"] and document["labels"]:
+            report.records += 1
+        elif not is_useful(document, path + where, report, columns.unlabelled, columns.labels is not None):
+            continue
+        yield document
 
 
-def parse_document(row: Mapping[str, Any], columns: Columns, position: str) -> dict[str, Any]:
-    """Returns the document of a row; `position` is its id if there is no column of ids."""
-    if columns.id is not None and columns.id not in row:
-        raise missing_column_error(columns.id, row, position, "id")
-    return {
-        "id": position if columns.id is None else document_id(row.get(columns.id), columns.id),
-        "text": join_columns(row, columns.text),
-        "labels": [] if columns.labels is None else columns.labels.read(row),
-    }
+def check_documents(report: ReadReport, labels: LabelColumn | None, source: str) -> None:
+    """Refuses a table without any label, and one of which most was left out."""
+    if labels is not None and 0 < report.records == report.without_labels:
+        columns = ", ".join(map(repr, labels.columns[:9]))
+        raise ValueError(
+            f"{source}: no row has a label in {columns}: the column is absent or empty in all {report.records:,} rows; "
+            'name the column with labels="..."'
+        )
+    report.check_share()
 
 
 def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
@@ -349,9 +355,3 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
             report.problem("repeated id", f"{repeated['row_count']:,} documents have the id {repeated['id']!r}")
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))
-
-
-def check_separator(separator: str | None) -> None:
-    """Refuses an empty separator."""
-    if separator == "":
-        raise ValueError("separator must not be empty; pass None if a string is a single label id")
