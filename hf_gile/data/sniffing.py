@@ -17,19 +17,49 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from .content_kinds import is_workbook, see_encoding, see_kind, see_unicode
 from .files import data_suffix, open_binary
+from .json_text import is_json_object
 
 SAMPLE = 1 << 20
 """Number of bytes, decompressed, from which a format is seen."""
 
-DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|")
 _MAX_ROWS = 200
-_ROW_TEXT = 1 << 16  # characters from which delimiter, quotes and header are seen
+_ROW_TEXT = 1 << 16  # characters from which kind, delimiter, quotes and header are seen
 _MAX_TITLE = 20  # lines before the header
 _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
-_SEP_LINE = re.compile(r"\ufeff?sep=(.)\r?\n", re.IGNORECASE)
+_SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+_NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_LEGACY = ["cp1251", "cp1252", "cp1253", "cp1255", "cp1256", "koi8_r"]
+_LEGACY += ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"]
+_WORKBOOK = re.compile(
+    rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)", re.DOTALL
+)
+_CSV_SUFFIXES = (".csv", ".tsv", ".tab")
+_COMMENTS = r"(?:\s*\#.*\n)*\s*"
+
+# How texts of each kind start, in order of preference; those below a `csv` are never in a file with a suffix of CSV.
+_STARTS: tuple[tuple[str, str], ...] = (
+    ("lfs", r"version https://git-lfs\.github\.com/spec"),
+    ("html", r"(?i:<!doctype html|<html)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
+    ("xml", r"<\?xml|<!"),
+    ("fasttext", "__label__"),
+    ("object", r"\{"),
+    ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
+    ("ontology", r"format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)"),
+    ("csv", ""),
+    ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
+    ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),
+    ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
+)
 
 REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself",
@@ -142,8 +172,9 @@ def sniff(
         OSError: If the file cannot be read.
         ValueError: If it is compressed and damaged in its first bytes, or an archive of several files.
     """
-    if not kind and is_workbook(path):
-        return Format("xlsx")
+    with Path(path).open("rb") as raw:
+        if not kind and _WORKBOOK.match(raw.read(1 << 12)):
+            return Format("xlsx")
     try:
         with open_binary(path) as stream:
             head = stream.read(SAMPLE)
@@ -182,32 +213,26 @@ def sniff_bytes(
         return Format("empty")
     if head.startswith(b"PAR1") or suffix == ".parquet":
         return Format("parquet")
-    bom_or_nuls = requested.encoding or see_unicode(head)
-    encoding = bom_or_nuls or "utf-8"
-    kind = kind or see_kind(head[:_ROW_TEXT].decode(encoding, "replace").removeprefix("\ufeff").lstrip(), suffix)
-    notes = []
-    if kind in ("csv", "text") and bom_or_nuls is None:
-        encoding = see_encoding(head)
-        if encoding != "utf-8":
-            notes.append(f"encoding {encoding}")
+    encoding = requested.encoding or _see_unicode(head)
+    start = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").removeprefix("\ufeff").lstrip()
+    kind = kind or _see_kind(start, suffix)
+    note = ""
+    if encoding is None:
+        encoding = _see_encoding(head) if kind in ("csv", "text") else "utf-8"
+        note = f"encoding {encoding}" if encoding != "utf-8" else ""
+    form = Format(kind, encoding, note=note)
     if kind != "csv":
-        return Format(kind, encoding, note="; ".join(notes))
+        return form
     text = head.decode(encoding, "replace").removeprefix("\ufeff")[:_ROW_TEXT]
-    return _see_cells(text, len(head) >= SAMPLE or len(text) == _ROW_TEXT, encoding, suffix, requested, names, notes)
+    is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
+    return _see_cells(form, text, is_cut, "\t" if suffix in (".tsv", ".tab") else ",", requested, names)
 
 
 def resolve_encoding(encoding: str) -> str:
     """Returns Python's name of an encoding, `"utf-8"` with a byte order mark or without.
 
-    Args:
-        encoding: Any name of the encoding.
-
     Raises:
         ValueError: If Python does not support it.
-
-    Example:
-        >>> resolve_encoding("windows-1252")
-        'cp1252'
     """
     try:
         name = codecs.lookup(encoding).name
@@ -231,40 +256,84 @@ def csv_reader(lines: Iterable[str], form: Format) -> Any:
     )
 
 
+def _see_unicode(head: bytes) -> str | None:
+    """Returns the encoding of a byte order mark, or UTF-16 if every other byte is NUL."""
+    for bom, encoding in _BOMS.items():
+        if head.startswith(bom):
+            return encoding
+    for encoding, every_other in (("utf-16-le", head[1:4096:2]), ("utf-16-be", head[:4096:2])):
+        if every_other.count(0) > _NULS * len(every_other):
+            return encoding
+    return None
+
+
+def _see_encoding(head: bytes) -> str:
+    """Returns UTF-8, unless bytes are not UTF-8 and hardly any others are more than ASCII."""
+    if head.isascii():
+        return "utf-8"
+    text = head.decode("utf-8", "replace")
+    invalid = text.count("\ufffd") - text.endswith("\ufffd")  # the last character may be cut
+    valid = sum(map(len, re.findall("[^\0-\x7f\ufffd]+", text)))
+    if valid >= invalid:
+        return "utf-8"  # with damaged lines, if any, which the reader reports
+    lines = [line for line in head.splitlines() if not line.isascii()]
+    text_bytes = b"\n".join(lines[:200])
+    runs = re.findall(rb"[\x80-\xff]+", text_bytes)
+    # Letters beyond ASCII are few and alone in Latin script, of which Western Europe's is by far the most frequent.
+    if sum(len(run) for run in runs if len(run) > 1) < 0.5 * sum(map(len, runs)):
+        return "cp1252"
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return "cp1252"
+    best = from_bytes(text_bytes, cp_isolation=_LEGACY).best()
+    return "cp1252" if best is None else best.encoding
+
+
+def _see_kind(text: str, suffix: str) -> str:
+    """Returns the kind of a text without white space before it."""
+    is_csv = suffix in _CSV_SUFFIXES
+    kind = next(
+        (kind for kind, start in _STARTS if (is_csv or kind != "csv") and re.match(start, text)),
+        {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}.get(suffix, "text"),
+    )
+    if kind != "object":
+        return "turtle" if kind == "ntriples" and suffix in (".ttl", ".n3") else kind
+    # JSON lines, a single object, or a CSV file whose first cell starts with a brace.
+    first, _, rest = text.partition("\n")
+    is_line = is_json_object(first)
+    if is_csv or suffix in (".jsonl", ".ndjson"):
+        return "csv" if is_csv and not is_line else "jsonl"
+    return "jsonl" if is_line and (rest.lstrip().startswith("{") or suffix not in (".json", ".jsonld")) else "json"
+
+
 def _see_cells(
-    text: str,
-    is_cut: bool,
-    encoding: str,
-    suffix: str,
-    requested: Requested,
-    names: Collection[str],
-    notes: list[str],
+    form: Format, text: str, is_cut: bool, usual: str, requested: Requested, names: Collection[str]
 ) -> Format:
-    sep, skip = _SEP_LINE.match(text), 0
-    if sep:
-        text, skip = text[sep.end() :], 1
+    """Sees delimiter, quotes and header of a text of CSV; `usual` is the delimiter that its name lets expect."""
+    notes = [form.note] if form.note else []
+    skip = 0
+    delimiters = [usual, *(sign for sign in _DELIMITERS if sign != usual)]
+    if sep := _SEP_LINE.match(text):
+        text = text[sep.end() :]
+        skip = 1
+        delimiters = [sep[1]]
+    if requested.delimiter is not None:
+        delimiters = [requested.delimiter]
     if "\r" in text and "\n" not in text:
         return Format("cr")
     if title := 0 if requested.columns else _title_lines(text, names):
         text = text.split("\n", title)[-1]
         skip += title
         notes.append(f"names of columns in line {skip + 1}")
-    usual = "\t" if suffix in (".tsv", ".tab") else ","
-    delimiters = [requested.delimiter or (sep and sep[1]) or usual]
-    if requested.delimiter is None and not sep:
-        delimiters += [sign for sign in DELIMITERS if sign != usual]
-    seen = Format("csv", encoding, delimiters[0], skip=skip)
     best = -1.0
     rows: list[list[str]] = []
-    for delimiter in delimiters:
-        for form in _quotings(seen._replace(delimiter=delimiter), requested.quote, text):
-            first_rows, share = _parse(text, is_cut, form)
-            if share > best:
-                best = share
-                rows = first_rows
-                seen = form
-    if requested.quote is not None:
-        seen = seen._replace(quote=None if requested.quote == "none" else requested.quote)
+    for candidate in [quoting for sign in delimiters for quoting in _quotings(sign, requested.quote, text)]:
+        first_rows, share = _parse(text, is_cut, candidate)
+        if share > best:
+            best = share
+            rows = first_rows
+            seen = candidate
     if seen.delimiter != usual and requested.delimiter is None:
         notes.append(f"delimiter {seen.delimiter!r}")
     if (seen.quote != '"' or seen.escape) and requested.quote is None:
@@ -273,7 +342,7 @@ def _see_cells(
     if not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
-    return seen._replace(columns=columns, note="; ".join(notes))
+    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note="; ".join(notes))
 
 
 def _title_lines(text: str, names: Collection[str]) -> int:
@@ -289,11 +358,12 @@ def _title_lines(text: str, names: Collection[str]) -> int:
     return 0
 
 
-def _quotings(form: Format, requested: str | None, text: str) -> list[Format]:
-    """Returns formats with the quotes that the text may have, in order of preference."""
+def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
+    """Returns formats with the delimiter and the quotes that the text may have, in order of preference."""
+    form = Format("csv", delimiter=sign)
     if requested is not None:
         return [form._replace(quote=None if requested == "none" else requested)]
-    delimiter = re.escape(form.delimiter)
+    delimiter = re.escape(sign)
     forms = [form]
     if '\\"' in text:
         forms.append(form._replace(escape=True))
@@ -301,7 +371,7 @@ def _quotings(form: Format, requested: str | None, text: str) -> list[Format]:
         forms.append(form._replace(spaced=True))
     if re.search(rf"(?:^|{delimiter})'[^\n]*'\r?(?:$|{delimiter})", text, re.MULTILINE):
         forms.append(form._replace(quote="'"))
-    if form.delimiter == "\t":  # elsewhere, a lone quote is more likely a mistake
+    if sign == "\t":  # elsewhere, a lone quote is more likely a mistake
         forms.append(form._replace(quote=None))
     return forms
 
