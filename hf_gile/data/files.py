@@ -7,7 +7,6 @@ import errno
 import gzip
 import io
 import lzma
-import math
 import os
 import re
 import zipfile
@@ -85,16 +84,15 @@ def find_files(paths: Paths, suffixes: Sequence[str], named: Sequence[str] = ())
         path = Path(pattern)
         if pattern == "":  # an unset shell variable, which Path would resolve to the current folder
             raise FileNotFoundError("paths must name files, folders or globs, got an empty string")
+        accepted = tuple(suffixes)
         if path.is_file():
-            candidates = [path]
-        elif path.is_dir():
-            candidates = sorted(child for child in path.iterdir() if child.is_file())
+            matches = [path]
+            accepted += tuple(named)
         else:
-            matches = [Path(match) for match in glob(str(pattern), recursive=True)]  # noqa: PTH207
-            candidates = sorted(match for match in matches if match.is_file())
-            if not candidates:
+            matches = sorted(path.iterdir() if path.is_dir() else map(Path, glob(str(pattern), recursive=True)))  # noqa: PTH207
+            if not matches and not path.is_dir():
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
-        accepted = [*suffixes, *(named if path.is_file() else ())]
+        candidates = [match for match in matches if match.is_file()]
         readable = [candidate for candidate in candidates if data_suffix(candidate) in accepted]
         if not readable:
             raise ValueError(
@@ -175,15 +173,17 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -
     Raises:
         ValueError: If it is not an `.npz` file with these arrays, or expands to more than 200 times its size.
     """
-    limit = unpacked_limit(path)
     try:
         with Path(path).open("rb") as stream:
             is_gzip = stream.read(2) == b"\x1f\x8b"
-        with zipfile.ZipFile(io.BytesIO(read_into_memory(path)) if is_gzip else Path(path)) as archive:
-            entries = {name: archive.getinfo(f"{name}.npy") for name in names}
-            if sum(entry.file_size for entry in entries.values()) > limit:
+            source = io.BytesIO(read_into_memory(path)) if is_gzip else stream
+            arrays: Any = np.lib.npyio.NpzFile(source, allow_pickle=False)
+            if sum(arrays.zip.getinfo(f"{name}.npy").file_size for name in names) > unpacked_limit(path):
                 raise expansion_error(path, "save it with numpy.savez, which does not compress")
-            return [_read_array(archive, entry) for entry in entries.values()]
+            content_of = [arrays[name] for name in names]
+        if unusable := [array.dtype for array in content_of if array.dtype.kind not in "biufUS"]:
+            raise ValueError(f"it has {unusable[0]}, not numbers or texts")
+        return content_of
     except Exception as error:  # a damaged archive can raise anything
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, not a damaged file
             raise
@@ -212,10 +212,8 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         def compose_node(self, parent: object, index: object) -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()
-                raise ValueError(
-                    f"line {event.start_mark.line + 1}: aliases are not allowed, replace *{event.anchor[:40]} by its "
-                    "value"
-                )
+                line = event.start_mark.line + 1
+                raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
             return super().compose_node(parent, index)
 
     with Path(path).open("rb") as stream:
@@ -225,27 +223,12 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     try:
         return yaml.load(data.decode("utf-8-sig"), Loader)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not YAML: byte {error.start + 1:,} is not UTF-8") from None
+        problem = f"byte {error.start + 1:,} is not UTF-8"
     except RecursionError:
-        raise ValueError(f"{path} is not YAML: nested too deeply") from None
+        problem = "nested too deeply"
     except Exception as error:  # an invalid date raises ValueError, a mapping as a key TypeError
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from None
-
-
-def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
-    with archive.open(entry) as stream:
-        version = np.lib.format.read_magic(stream)
-        header = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
-        if version[0] not in header:
-            raise ValueError(f"{entry.filename} has version {version[0]} of the .npy format")
-        shape, is_fortran, dtype = header[version[0]](stream)
-        if dtype.kind not in "biufUS":
-            raise ValueError(f"{entry.filename} contains {dtype}, not numbers or texts")
-        wanted = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or wanted != entry.file_size - stream.tell() or not dtype.itemsize:
-            raise ValueError(f"{entry.filename} of shape {shape} has a wrong number of bytes")
-        array = np.frombuffer(stream.read(), dtype)
-    return array.reshape(shape, order="F" if is_fortran else "C")
+        problem = " ".join(str(error).split())[:300]
+    raise ValueError(f"{path} is not YAML: {problem}")
 
 
 def expansion_error(path: object, remedy: str, ratio: int = _RATIO) -> ValueError:
