@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 from .files import data_suffix
 from .json_text import is_json_object
@@ -78,13 +78,11 @@ def read_documents(
     if isinstance(source, str | Path):
         source = Piece(str(source))
     if isinstance(source, Piece):
-        form = _see_file(source.path, format, requested, [*text, *([] if id is None else [id])])
+        form = _see_file(source.path, format, requested, [*text, *filter(None, [id])])
         if form.note:
             report.note(f"{Path(source.path).name}: {form.note}")
-        if form.kind == "empty":
-            return _read_nothing(source.path, _named_format(source.path, format), report)
-        return _read(source, list(text), id, form, report)
-    return _read_stream(source, list(text), id, format, requested, report)
+        return _read(source, source.path, text, id, form, report)
+    return _read_stream(source, text, id, format, requested, report)
 
 
 def document_pieces(path: str, size: int, format: str | None = None, requested: Requested = SEEN) -> list[Piece]:
@@ -105,68 +103,53 @@ def document_pieces(path: str, size: int, format: str | None = None, requested: 
         ValueError: If the encoding is unknown, or a file of another format is empty.
     """
     form = _see_file(path, format, requested.check())
-    if form.kind != "empty":
-        return file_pieces(Path(path), form, size)
-    if _named_format(path, format) in _WITHOUT_HEADER:
-        return []
-    raise ValueError(f"{path}: empty file, not {_named_format(path, format)}: fix it, or leave it out")
-
-
-def _named_format(path: str, format: str | None) -> str:
-    """Returns the format that the user or the suffix names."""
-    suffix = data_suffix(Path(path))
-    return format or (suffix[1:].replace("ndjson", "jsonl") if suffix in SUFFIXES else "text")
+    if form.kind == "empty":
+        raise ValueError(f"{path}: empty file, without column names: fix it, or leave it out")
+    return file_pieces(Path(path), form, size) if Path(path).stat().st_size else []
 
 
 def _see_file(path: str, format: str | None, requested: Requested, names: Sequence[str] = ()) -> Format:
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
-    kind = format or ("text" if _named_format(path, None) == "text" else "")
+    suffix = data_suffix(Path(path))
+    kind = format or ("" if suffix in SUFFIXES else "text")
     if kind == "tsv":
-        kind, requested = "csv", requested._replace(delimiter=requested.delimiter or "\t")
+        kind = "csv"
+        requested = requested._replace(delimiter=requested.delimiter or "\t")
     form = sniff(path, requested, names, kind)
     form.refuse(path)
-    return form
+    lines = format or {".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, kind)
+    return Format(lines) if form.kind == "empty" and lines in _WITHOUT_HEADER else form
 
 
 def _read_stream(
-    stream: IO[bytes],
-    text: Sequence[str],
-    id: str | None,
-    format: str | None,
-    requested: Requested,
-    report: ReadReport,
+    stream: IO[bytes], text: Sequence[str], id: str | None, format: str | None, requested: Requested, report: ReadReport
 ) -> Iterator[Document]:
     first = stream.readline(_MAX_FIRST_LINE)
-    if not first:
-        yield from _read_nothing("standard input", format or "text", report)
-        return
     kind = format or ("jsonl" if is_json_object(first.decode("utf-8-sig", "replace")) else "text")
-    suffix, kind = (".tsv", "csv") if kind == "tsv" else ("", kind)
-    form = sniff_bytes(first, suffix, requested, text, kind)
+    suffix = ""
+    if kind == "tsv":
+        kind = "csv"
+        suffix = ".tsv"
+    form = sniff_bytes(first or b"\n" * (kind != "csv"), suffix, requested, text, kind)
     if not form.encoding.startswith("utf") and requested.encoding is None:
         form = form._replace(encoding="utf-8")  # a line is too little to see another encoding
-    yield from _read(cast(IO[bytes], _Rejoined(first, stream)), text, id, form, report)
-
-
-def _read_nothing(file: str, format: str, report: ReadReport) -> Iterator[Document]:
-    report.files += 1
-    if format not in _WITHOUT_HEADER:
-        report.problem("empty file", f"{file}: empty file, without column names")
-    yield from ()
+    yield from _read(cast(IO[bytes], _Rejoined(first, stream)), "standard input", text, id, form, report)
 
 
 class _Rejoined(io.BufferedIOBase):
     """A stream whose first line was read."""
 
     def __init__(self, first: bytes, stream: IO[bytes]) -> None:
-        self.first, self.stream = first, stream
+        self.first = first
+        self.stream = stream
 
     def readable(self) -> bool:
         return True
 
     def readline(self, size: int | None = -1) -> bytes:
-        line, self.first = self.first, b""
+        line = self.first
+        self.first = b""
         return line or self.stream.readline(-1 if size is None else size)
 
     def read1(self, size: int = -1) -> bytes:
@@ -176,30 +159,26 @@ class _Rejoined(io.BufferedIOBase):
 
 
 def _read(
-    source: Piece | IO[bytes], text: Sequence[str], id: str | None, form: Format, report: ReadReport
+    source: Piece | IO[bytes], file: str, text: Sequence[str], id: str | None, form: Format, report: ReadReport
 ) -> Iterator[Document]:
-    file = source.path if isinstance(source, Piece) else "standard input"
-    for where, _, row in read_rows(source, report, form, all_columns=True):
+    if form.kind == "text":  # whose lines have no other column
+        text = text[:1]
+        id = None
+    arguments = dict.fromkeys(text, "text") | ({} if id is None else {id: "id"})
+    for position, _, row in read_rows(source, report, form, all_columns=True):
+        where = f"{file}: {position}"
         if form.kind == "text":
-            yield from _parse_row({text[0]: row["text"]}, f"{file}: {where}", text[:1], None, form, report)
-        else:
-            yield from _parse_row(row, f"{file}: {where}", text, id, form, report)
-
-
-def _parse_row(
-    row: Mapping[str, Any], where: str, text: Sequence[str], id: str | None, form: Format, report: ReadReport
-) -> Iterator[Document]:
-    """Yields the document of a row, or nothing if the row is malformed."""
-    try:
-        for column in [*text, *([] if id is None else [id])]:
-            if column not in row:
-                raise missing_column_error(column, row, where, "text" if column in text else "id", form)
-        value = row.get("id" if id is None else id)
-        key = None if value is None and id is None else document_id(value, id or "id")
-        document = Document(key, join_columns(row, text))
-    except ValueError as error:
-        message = str(error)
-        report.problem("malformed row", message if message.startswith(where) else f"{where}: {message}")
-        return
-    report.records += 1
-    yield document
+            row = {text[0]: row["text"]}
+        try:
+            if missing := [column for column in arguments if column not in row]:
+                raise missing_column_error(missing[0], row, where, arguments[missing[0]], form)
+            key = row.get("id" if id is None else id)
+            if key is not None or id is not None:
+                key = document_id(key, id or "id")
+            document = Document(key, join_columns(row, text))
+        except ValueError as error:
+            message = str(error)
+            report.problem("malformed row", message if message.startswith(where) else f"{where}: {message}")
+            continue
+        report.records += 1
+        yield document
