@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ SAMPLE = 2000
 
 _KEYS = ("name", "label", "title", "id", "uri", "value", "choices")  # of objects, in order of preference
 _WHOLE = re.compile(r"-?\d+\.0*")
+_MOST_TEXTS = 1 << 16  # that are remembered
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
 
@@ -71,22 +72,25 @@ class LabelColumn(NamedTuple):
             value = row.get(column)
             if value is not None:
                 names = self.names[number] if self.names else ()
-                labels |= dict.fromkeys(self._read_items(self.items(value, column), column, names))
+                read = self._read_items(self.items(value, column), column, names)
+                labels = labels | read if labels else read
         labels.pop("", None)
         return list(labels)
 
-    def _read_items(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
-        """Returns the labels of a cell; empty for those that are missing."""
+    def _read_items(self, items: Sequence[Any], column: str, names: Sequence[str]) -> dict[str, None]:
+        """Returns the distinct labels of a cell as keys; an empty one for items that are missing."""
         if self.form == "positions" or self.form == "shares":
             shares = self._shares(items, column, names)
-            return [name for name, share in shares if read_flag(share, name)]
+            return {name: None for name, share in shares if read_flag(share, name)}
         if names:
             numbered = (item for item in items if not is_missing(item) and number_of(str(item)) != -1)
-            return [_class_name(item, names) for item in numbered]  # -1 is no class, on the Hub
+            return {_class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
         try:
-            if not self.whole and all(type(item) is str for item in items):
-                return list(map(_read_text, items))
-            return [label_id(_without_point(item, self.whole)) for item in items if not is_missing(item)]
+            if not self.whole:
+                with suppress(TypeError):  # of an item that is no text
+                    return dict.fromkeys(map(_TEXTS.__getitem__, items))
+            items = [_without_point(item, self.whole) for item in items if not is_missing(item)]
+            return dict.fromkeys(map(label_id, items))
         except ValueError as error:
             raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
 
@@ -99,7 +103,7 @@ class LabelColumn(NamedTuple):
             raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(items)}")
         return zip(names, items, strict=False)
 
-    def items(self, value: Any, column: str) -> list[Any]:
+    def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
         if isinstance(value, str):
             if self.form == "plain":
@@ -108,12 +112,14 @@ class LabelColumn(NamedTuple):
                 return []
             if self.form == "list" or not self.separators:
                 value = checked_list(value, column)
-        items = list(value) if isinstance(value, list | tuple) else [value]
+        items = value if isinstance(value, list | tuple) else [value]
         if self.key is not None:
             values = [item.get(self.key) if isinstance(item, Mapping) else item for item in items]
             items = [part for item in values for part in (item if isinstance(item, list) else [item])]
         if not self.separators:
             return items
+        with suppress(TypeError):  # of an item that is no text
+            return self._split(self.separators[0].join(items))
         return [part for item in items for part in (self._split(item) if isinstance(item, str) else [item])]
 
     def _split(self, text: str) -> list[str]:
@@ -124,10 +130,19 @@ class LabelColumn(NamedTuple):
         return text.split(self.separators[0])
 
 
-@lru_cache(1 << 16)  # labels recur
-def _read_text(text: str) -> str:
-    """Returns a label; empty if the text stands for none."""
-    return "" if is_missing(text) else label_id(text)
+class _Texts(dict[str, str]):
+    """Labels by text, since they recur; empty for a text that stands for none."""
+
+    def __missing__(self, text: str) -> str:
+        if type(text) is not str:
+            raise TypeError
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
+        label = self[text] = "" if is_missing(text) else label_id(text)
+        return label
+
+
+_TEXTS = _Texts()
 
 
 def _without_point(item: Any, is_whole: bool) -> Any:

@@ -102,7 +102,7 @@ def _group_batches(
     chunks = [content.column(number) for number in range(content.num_columns)]
     texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
     # A dictionary comes with its first row. So few rows are read at once that each may have the longest text.
-    options = {"row_groups": [group], "columns": columns}
+    options = {"row_groups": [group], "columns": columns, "use_threads": False}
     every = [text.path_in_schema for text in texts]
     with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=every) as first:
         for batch in first.iter_batches(1, **options):
