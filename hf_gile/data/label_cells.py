@@ -39,6 +39,7 @@ _NO = {no: yes for yes, no in _YES.items() if no}
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
 _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
+_COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
 _WRAPPER = re.compile(r"(?:array|frozenset|set|tuple|list|Index)\((.*?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
 _QUOTED = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -165,6 +166,13 @@ def are_lists(texts: Sequence[str]) -> bool:
     return bool(texts) and sum(parse_list(text) is not None for text in texts) > 0.5 * len(texts)
 
 
+def has_lists(texts: Sequence[str]) -> bool:
+    """Checks whether a text is a list with quotes for `parse_list`, as no label is."""
+    return any(
+        text[1:].lstrip()[:1] in ("'", '"') and parse_list(text) is not None for text in texts if text[0] in "[{"
+    )
+
+
 def are_flags(cells: Collection[Any]) -> bool:
     """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
     words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
@@ -184,7 +192,7 @@ def as_number(value: Any) -> float | None:
         lowered = value.strip().lower()
         if lowered in _YES or lowered in _NO:
             return float(lowered in _YES)
-        number = number_of(lowered.removesuffix("%"))
+        number = number_of(_COMMA.sub(r"\1.", lowered.removesuffix("%")))
         if number is None:
             return None
         return number / 100 if lowered.endswith("%") else float(number)

@@ -20,6 +20,7 @@ from .label_cells import (
     are_flags,
     are_lists,
     checked_list,
+    has_lists,
     is_flag,
     is_missing,
     label_id,
@@ -42,7 +43,8 @@ class LabelColumn(NamedTuple):
 
     Args:
         columns: The columns.
-        form: `"plain"` (a label, or a list of labels), `"list"` (lists written as text), `"flags"` (a column of zeros
+        form: `"plain"` (a label, or a list of labels), `"list"` (lists written as text),
+            `"mixed"` (some cells are such lists, as of Label Studio), `"flags"` (a column of zeros
             and ones for each label), `"positions"` (a list of zeros and ones), or `"shares"` (numbers by label).
         separators: Signs between the labels of a text.
         key: Key of the label in an object.
@@ -110,7 +112,9 @@ class LabelColumn(NamedTuple):
                 return self._split(value)
             if is_missing(value):
                 return []
-            if self.form == "list" or not self.separators:
+            if self.form == "mixed":
+                value = parse_list(value) or value
+            elif self.form == "list" or not self.separators:
                 value = checked_list(value, column)
         items = value if isinstance(value, list | tuple) else [value]
         if self.key is not None:
@@ -193,10 +197,14 @@ def see(
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))
-    if separator == "json" or (separator != "none" and are_lists(texts)):
-        form = form._replace(form="list")
-        cells = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        cells = [cell for cell in cells if cell is not None]
+    if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
+        parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
+        has_objects = any(isinstance(item, Mapping) for cell in parsed if isinstance(cell, list) for item in cell)
+        is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
+        form = form._replace(form="mixed" if is_mixed else "list")
+        cells = [value if value is not None else cell for value, cell in zip(parsed, cells, strict=True)]
+        if not is_mixed:
+            cells = [cell for cell in cells if not isinstance(cell, str)]
     positions = tuple(known) if isinstance(known, list | tuple) else ()
     lists = [[item for item in form.items(cell, "") if not is_missing(item)] for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
@@ -238,8 +246,8 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     """Says what the cells of a column are."""
     if form.separators:
         return f"labels separated by {' and '.join(map(repr, form.separators))}"
-    if form.form == "list":
-        return "lists written as text"
+    if form.form in ("list", "mixed"):
+        return "lists written as text" + (", or a label" if form.form == "mixed" else "")
     if form.names:
         return "numbers of classes, which have names"
     if form.key:

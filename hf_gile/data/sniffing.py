@@ -29,6 +29,7 @@ _ROW_TEXT = 1 << 16  # characters from which kind, delimiter, quotes and header 
 _MAX_TITLE = 20  # lines before the header
 _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
 _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
+_R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 _NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
 _BOMS = {
@@ -318,6 +319,8 @@ def _see_cells(
         text = text[sep.end() :]
         skip = 1
         delimiters = [sep[1]]
+    if _R_TABLE.match(text):
+        delimiters = [" "]
     if requested.delimiter is not None:
         delimiters = [requested.delimiter]
     if "\r" in text and "\n" not in text:
@@ -339,7 +342,11 @@ def _see_cells(
     if (seen.quote != '"' or seen.escape) and requested.quote is None:
         notes.append("quotes with a backslash" if seen.escape else f"quote {seen.quote or 'none'!r}")
     columns = tuple(requested.columns)
-    if not columns and rows and _lacks_header(rows, names):
+    if not columns and _has_row_names(rows):
+        columns = ("row", *(cell.strip() for cell in rows[0]))
+        skip += 1
+        notes.append("the first column, named row, has no name")
+    elif not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
     return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note="; ".join(notes))
@@ -393,13 +400,19 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], floa
         errors = 0 if is_cut and "unexpected end" in str(error) else 1
     if not rows:
         return rows, 0.0
-    width = len(rows[0])
+    width = len(rows[0]) + _has_row_names(rows)
     share = sum(len(row) == width for row in rows) / (len(rows) + errors)
     # A single column is no evidence of a delimiter, and cells in quotes are of quotes.
     signs = (' "',) if form.quote == "'" else ("'", ' "')
     unread = sum(len(cell) > 1 and cell.startswith(signs) and cell[-1] in "'\"" for row in rows for cell in row)
     share -= 0.5 * unread / sum(map(len, rows))
     return rows, share if width > 1 else 0.0
+
+
+def _has_row_names(rows: Sequence[list[str]]) -> bool:
+    """Checks whether each row starts with a number for which the first has no name, as R writes tables."""
+    header, *others = rows or [[]]
+    return len(header) > 1 < len(others) and all(len(row) == len(header) + 1 and row[0].isdecimal() for row in others)
 
 
 def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:

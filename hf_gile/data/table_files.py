@@ -91,6 +91,7 @@ def read_rows(
     is_ragged = form.kind in ("json", "jsonl")
     absent = set(columns) if is_ragged else {*columns, *may_lack}
     names: dict[str, None] = {}
+    nested: dict[str, str] = {}
     count = 0
     with closing(_open_rows(source, form, None if all_columns else [*columns, *may_lack])) as rows:
         for number, row in report.until_damage(rows, path):
@@ -102,12 +103,16 @@ def read_rows(
             if absent:
                 absent.difference_update(row)
                 names.update(dict.fromkeys(row))
+                nested.update({inner: name for name, cell in row.items() if isinstance(cell, dict) for inner in cell})
                 if absent and (not is_ragged or count == _FIRST_ROWS):
                     break
             yield f"{unit} {number:,}", f"{short}{number}", row
     if absent and count:
         missing = next(column for column in (*columns, *may_lack) if column in absent)
-        raise missing_column_error(missing, names, path, (arguments or {}).get(missing), form)
+        error = missing_column_error(missing, names, path, (arguments or {}).get(missing), form)
+        if missing in nested:
+            error = ValueError(f"{error}; {nested[missing]!r} has it: flatten objects, as pandas.json_normalize does")
+        raise error
 
 
 def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | None) -> Rows:
@@ -348,7 +353,7 @@ def _read_json(piece: Piece, form: Format) -> Rows:
             start = text.text[text.at : text.at + 40]
             raise ValueError(
                 f"expected a list of objects, or an object per line, got {start!r}; in pandas, write it with "
-                'to_json(orient="records")'
+                'to_json(orient="records"); jq takes out a list as `jq .data`, and objects by id as `jq "[.[]]"`'
             )
         yield from enumerate(json_array(text), 1)
         if trailing := text.next_character():

@@ -184,6 +184,44 @@ def three_columns(folder):
     return rows, "a.csv", ["--labels", "label1", "label2"]
 
 
+def label_studio(folder):
+    rows = documents()
+    cells = ["".join(labels) if len(labels) < 2 else json.dumps({"choices": labels}) for _, labels in rows]
+    frame([(text, cell) for (text, _), cell in zip(rows, cells, strict=True)]).rename(
+        columns={"labels": "topic"}
+    ).to_csv(folder / "a.csv", index=False)
+    return rows, "a.csv", ["--labels", "topic"]
+
+
+def argilla(folder):
+    rows = documents()
+    answers = [[{"user_id": "u1", "value": labels, "status": "submitted"}] * bool(labels) for _, labels in rows]
+    lines = [{"text": text, "labels": answer} for (text, _), answer in zip(rows, answers, strict=True)]
+    (folder / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return rows, "a.jsonl", []
+
+
+def kaggle_arxiv(folder):
+    names = dict(zip(LABELS, ["cs.LG", "stat.ML", "math.OC", "cs.CL", "q-bio.NC"], strict=True))
+    rows = [(text, [names[label] for label in labels]) for text, labels in documents(low=1)]
+    lines = [{"id": f"07{row}", "abstract": text, "categories": " ".join(ids)} for row, (text, ids) in enumerate(rows)]
+    (folder / "a.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return rows, "a.json", ["--text", "abstract", "--labels", "categories", "--separator", "space"]
+
+
+def libreoffice_decimals(folder):
+    rows = documents()
+    one_hot(rows, "0,83", "0,0").to_csv(folder / "a.csv", sep=";", index=False, encoding="utf-8-sig")
+    return rows, "a.csv", []
+
+
+def r_write_table(folder):
+    rows = documents(low=1, high=1)
+    lines = [f'"{row}" "{text}" "{labels[0]}"\n' for row, (text, labels) in enumerate(rows, 1)]
+    (folder / "a.txt").write_text("".join(['"text" "labels"\n', *lines]))
+    return rows, "a.txt", []
+
+
 MAKERS = {
     function.__name__: function
     for function in (
@@ -203,6 +241,11 @@ MAKERS = {
         fasttext,
         without_header,
         three_columns,
+        label_studio,
+        argilla,
+        kaggle_arxiv,
+        libreoffice_decimals,
+        r_write_table,
     )
 }
 

@@ -274,6 +274,12 @@ def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     assert read(*table, columns=["rude", "off topic"], separator="none")[0][2] == [str(no)]
 
 
+def test_lists_among_labels_are_lists():
+    assert read("mice", "rats", '["mice", "cats"]')[0] == [["mice"], ["rats"], ["mice", "cats"]]
+    assert read('{"choices": ["mice", "cats"]}', '{"choices": ["rats", "cats"]}', "mice")[0][2] == ["mice"]
+    assert read("[sic]", "mice", "rats")[0] == [["[sic]"], ["mice"], ["rats"]]
+
+
 def test_numbers_by_label_are_read():
     cells = [{"rude": 0.9, "off topic": 0.0}, {"rude": 0, "off topic": 0}, {"rude": True, "off topic": True}]
     expected = [["rude"], [], ["rude", "off topic"]]

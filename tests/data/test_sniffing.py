@@ -72,6 +72,13 @@ def test_encodings_are_seen(encoding, expected):
     assert (form.encoding, form.delimiter) == (expected, ";")
 
 
+def test_names_of_rows_without_a_name_of_their_column_are_seen():
+    assert sniff_bytes(b"text\ttag\n1\tOn mice\ta\n2\tOn rats\tb\n", ".tsv").columns == ("row", "text", "tag")
+    for rows in (b"a,b,\nc,d,\n", b"Mice, rats,a\nCats, dogs,b\n", b"1,On mice,a\n2,b\n"):
+        assert sniff_bytes(b"text,tag\n" + rows, ".csv").columns == ()
+    assert sniff_bytes(b"text\n1, mice\n2, rats\n3, cats\n", ".csv").columns == ()
+
+
 def test_other_alphabets_are_not_read_as_western_europes():
     text = "text,tags\n" + "Мыши бегали по старому дому возле реки,мыши\n" * 7
     assert text.encode("cp1251").decode(sniff_bytes(text.encode("cp1251"), ".csv").encoding) == text

@@ -181,6 +181,12 @@ def test_a_missing_json_field_is_reported_after_the_first_rows(write, stream, mo
         stream(path, ["title", "abstract"])
 
 
+def test_a_column_within_an_object_is_pointed_out(write, stream):
+    path = write("a.json", '[{"id": 1, "data": {"text": "x"}, "labels": "m"}]')
+    with pytest.raises(ValueError, match=r"no column 'text', only id, data, labels; .*'data' has it: flatten objects"):
+        stream(path)
+
+
 def test_a_text_column_present_in_some_rows_is_read(write, stream):
     path = write("a.jsonl", '{"title": "x", "labels": "m"}\n{"title": "y", "abstract": "z", "labels": "m"}\n')
     assert [row["text"] for row in stream(path, ["title", "abstract"])[0]] == ["x", "y\nz"]
