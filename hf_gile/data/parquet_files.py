@@ -100,23 +100,16 @@ def _group_batches(
 
     content = file.metadata.row_group(group)
     chunks = [content.column(number) for number in range(content.num_columns)]
-    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-    # A dictionary comes with its first row. So few rows are read at once that each may have the longest text.
+    texts = {chunk.path_in_schema: chunk.encodings for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"}
     options = {"row_groups": [group], "columns": columns, "use_threads": False}
-    every = [text.path_in_schema for text in texts]
-    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=every) as first:
-        for batch in first.iter_batches(1, **options):
-            for column in batch.columns:
-                longest = pc.max(pc.binary_length(column.dictionary)).as_py() if hasattr(column, "dictionary") else 0
-                rows_at_once = max(1, min(rows_at_once, MAX_RECORD // max(1, longest or 0)))
-            break
+    # A dictionary comes with its first row. So few rows are read at once that each may have the longest text.
+    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=[*texts]) as first:
+        for column in next(first.iter_batches(1, **options)).columns if content.num_rows else ():
+            longest = pc.max(pc.binary_length(column.dictionary)).as_py() if hasattr(column, "dictionary") else 0
+            rows_at_once = max(1, min(rows_at_once, MAX_RECORD // max(1, longest or 0)))
     # Lists may have any number of texts, and texts that share their beginnings no dictionary: these are in memory once.
     names = set(file.schema_arrow.names)
-    shared = [
-        text.path_in_schema
-        for text in texts
-        if text.path_in_schema not in names or "DELTA_BYTE_ARRAY" in text.encodings
-    ]
+    shared = [name for name, encodings in texts.items() if name not in names or "DELTA_BYTE_ARRAY" in encodings]
     with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as rest:
         yield from rest.iter_batches(rows_at_once, **options)
 
@@ -140,27 +133,27 @@ def _unpacked_size(array: RecordBatch | Array) -> int:
 
     kind = getattr(array, "type", None)
     if kind is None or pa.types.is_struct(kind):
-        children = array.columns if kind is None else array.flatten()
-        return sum(map(_unpacked_size, children))
+        return sum(map(_unpacked_size, array.columns if kind is None else array.flatten()))
+    size = 0
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(array.dictionary).cast(pa.int64())
-        return (pc.sum(lengths.take(array.indices)).as_py() or 0) + _ITEM_BYTES * len(array)
-    if hasattr(array, "flatten") and pa.types.is_nested(kind):
-        return _unpacked_size(array.flatten()) + _ITEM_BYTES * len(array)
-    return max(array.nbytes, _ITEM_BYTES * len(array))
+        size = pc.sum(lengths.take(array.indices)).as_py() or 0
+    elif hasattr(array, "flatten") and pa.types.is_nested(kind):
+        size = _unpacked_size(array.flatten())
+    else:
+        return max(array.nbytes, _ITEM_BYTES * len(array))
+    return size + _ITEM_BYTES * len(array)
 
 
 def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[object]:
     """Returns the rows of a batch, one by one if they are long; an error instead of a row that is too long."""
     import pyarrow as pa
 
-    if batch.schema.names != schema.names:
-        schema = pa.schema([schema.field(name) for name in batch.schema.names])
+    schema = pa.schema([schema.field(name) for name in batch.schema.names])
     if size <= MAX_RECORD:
         yield from batch.cast(schema).to_pylist()
         return
-    for start in range(batch.num_rows):
-        row = batch.slice(start, 1)
+    for row in (batch.slice(start, 1) for start in range(batch.num_rows)):
         if _unpacked_size(row) > MAX_RECORD:
             yield ValueError(f"the row is longer than {MAX_RECORD:,} bytes")
         else:
@@ -169,7 +162,5 @@ def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[objec
 
 def _find_group_starts(metadata: Any) -> list[int]:
     # The lowest offset of a column's pages, since a page of distinct values may come first.
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return [
-        min(group.column(0).dictionary_page_offset or 1 << 62, group.column(0).data_page_offset) for group in groups
-    ]
+    columns = [metadata.row_group(number).column(0) for number in range(metadata.num_row_groups)]
+    return [min(column.dictionary_page_offset or 1 << 62, column.data_page_offset) for column in columns]

@@ -183,39 +183,41 @@ class TableSource:
             labels = LabelSet.from_names(list(used))
             if note := note_case((label_id, None) for label_id in used):
                 say(f"note: {note}: they count as different labels")
-        if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
-            problems = []
-            for reason in dict.fromkeys(left_out.get(label_id, "") for label_id in missing):
-                ids = [label_id for label_id in missing if left_out.get(label_id, "") == reason]
-                described = self._describe_missing(ids, labels, parts)
-                if not reason:
-                    remedy = "add them, choose the column of ids with --label_id"
-                    problems.append((f"{self.label_file} lacks {described}", remedy))
-                    continue
-                remedy = "replace them"
-                if reason.startswith("without"):
-                    remedy = "choose other languages with --label_language, or other columns with --label_name"
-                problems.append((f"{self.label_file} has {described}, but left out as {reason}", remedy))
-            message = "; ".join(problem for problem, _ in problems)
+        missing: dict[str, list[str]] = {}  # ids by the reason why the label file left them out
+        for label_id in used:
+            if label_id not in labels:
+                missing.setdefault(left_out.get(label_id, ""), []).append(label_id)
+        if missing:
+            described = [self._describe_missing(ids, reason, labels, parts) for reason, ids in missing.items()]
+            problem = "; ".join(problem for problem, _ in described)
             if self.on_unknown_label != "drop":
-                remedies = ", ".join(remedy for _, remedy in problems)
-                raise ValueError(f"{message}; {remedies}, or drop them with --on_unknown_label drop")
-            say(f"{message}: dropped {sum(missing.values()):,} times")
+                remedies = ", ".join(remedy for _, remedy in described)
+                raise ValueError(f"{problem}; {remedies}, or drop them with --on_unknown_label drop")
+            say(f"{problem}: dropped {sum(used[label_id] for ids in missing.values() for label_id in ids):,} times")
         return seen_first(labels, {label: count for label, count in counts_by_part["train"].items() if label in labels})
 
-    def _describe_missing(self, missing: Sequence[str], labels: LabelSet, parts: "Mapping[str, Dataset]") -> str:
-        """Counts and shows missing label ids, with the id of the first document that has one."""
-        ids = ", ".join(map(repr, missing[:3]))
+    def _describe_missing(
+        self, ids: Sequence[str], reason: str, labels: LabelSet, parts: "Mapping[str, Dataset]"
+    ) -> tuple[str, str]:
+        """Returns a problem, with the id of the first document that has such a label, and its remedy."""
         document = next(
             name
             for rows in parts.values()
             for name, gold in zip(rows["id"], rows["labels"], strict=True)
-            if missing[0] in gold
+            if ids[0] in gold
         )
-        hint = separator_hint(missing, set(labels.ids)) if self.format == "table" else ""
-        hint = hint or describe_near_forms(missing, labels)
-        number = f"{len(missing):,} label ids" if len(missing) > 1 else "1 label id"
-        return f"{number} of the documents, such as {ids}{hint}, first in document {document!r}"
+        hint = separator_hint(ids, set(labels.ids)) if self.format == "table" else ""
+        hint = hint or describe_near_forms(ids, labels)
+        number = f"{len(ids):,} label ids" if len(ids) > 1 else "1 label id"
+        shown = (
+            f"{number} of the documents, such as {', '.join(map(repr, ids[:3]))}{hint}, first in document {document!r}"
+        )
+        if not reason:
+            return f"{self.label_file} lacks {shown}", "add them, choose the column of ids with --label_id"
+        remedy = "replace them"
+        if reason.startswith("without"):
+            remedy = "choose other languages with --label_language, or other columns with --label_name"
+        return f"{self.label_file} has {shown}, but left out as {reason}", remedy
 
     def document_columns(self) -> dict[str, Any]:
         """Returns the arguments of `load_table` and `table_of` that name columns."""
@@ -223,14 +225,7 @@ class TableSource:
         return {name: getattr(self, name) for name in names}
 
     def read(self, files: Sequence[str], **options: Any) -> "tuple[Dataset, ReadReport]":
-        """Reads documents from tables or Annif files.
-
-        Args:
-            files: Files, folders and globs.
-            options: Further arguments of `load_table`.
-
-        Returns:
-            Documents with the columns `id`, `text` and `labels`, and the read report.
+        """Reads documents from tables or Annif files; `options` are further arguments of `load_table`.
 
         Raises:
             OSError: If a path does not exist.
@@ -244,9 +239,6 @@ class TableSource:
 
     def read_labels(self) -> tuple[LabelSet, ReadReport]:
         """Reads the label file; for Annif, this may be an Annif vocabulary.
-
-        Returns:
-            The labels and the read report.
 
         Raises:
             OSError: If the file does not exist.
