@@ -38,14 +38,22 @@ def paper_rows():
             yield from table.splitlines()
 
 
+def reading_rows():
+    for kind, run in json.loads((RESULTS / "reading.json").read_text())["runs"].items():
+        cells = [f"{run['rows_per_cpu_s']:,.0f}", f"`{run['bare']}`", f"{run['cpu_of_bare']:.1f}"]
+        peaks = [f"{run['peak_mib']:.0f}", f"{run['peak_of_four_times_mib']:.0f}"]
+        yield f"| {' | '.join([f'.{kind}', *cells, *peaks])} |"
+
+
 @pytest.mark.parametrize(
     ("file", "rows"),
     [
         ("docs/from_scratch.md", training_rows),
         ("docs/from_scratch.md", curves_rows),
         ("docs/paper_tables.md", paper_rows),
+        ("docs/data.md", reading_rows),
     ],
-    ids=["what matters", "curves", "tables of the paper"],
+    ids=["what matters", "curves", "tables of the paper", "reading"],
 )
 def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()

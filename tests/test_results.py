@@ -73,6 +73,11 @@ ROWS = {
     "promised_recall": ("*", {"documents", "fitted_on", *machine.PROVENANCE}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
     "read_medline": ("runs *", {*TIMES, "median_cpu_s", "files_per_s", "citations_per_s", "yields"}, set()),
+    "reading": (
+        "runs *",
+        {"rows", "bare", "rows_per_cpu_s", "bare_rows_per_cpu_s", "cpu_of_bare", "peak_mib", "peak_of_four_times_mib"},
+        set(),
+    ),
     "reliability": ("sections * *", {"cases", "taken", "refused", "crashes", "peak_mib", "seconds"}, set()),
     "sampling_curves": ("runs *", {"flags", "curve", "time_beside_all_labels"}, set()),
     "scale_out": (

@@ -187,9 +187,10 @@ def see(
         raise ValueError("separator must not be empty; pass None if a string is a single label id")
     form = LabelColumn(tuple(columns))
     cells = [row[column] for row in rows for column in columns if not is_missing(row.get(column))]
-    title = f"label columns {', '.join(map(repr, columns[:9]))}" if len(columns) > 1 else f"label column {columns[0]!r}"
+    title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
     if len(columns) > 1 and are_flags(cells):
-        return _noted(form._replace(form="flags"), f"{title}: a column of zeros and ones a label", "--labels", rows)
+        form = form._replace(form="flags")
+        return _noted(form, f"{title}: a column of zeros and ones a label", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
@@ -199,7 +200,8 @@ def see(
         form = form._replace(separators=_signs(str(separator), texts))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        has_objects = any(isinstance(item, Mapping) for cell in parsed if isinstance(cell, list) for item in cell)
+        lists = [cell for cell in parsed if isinstance(cell, list)]
+        has_objects = any(isinstance(item, Mapping) for cell in lists for item in cell)
         is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
         cells = [value if value is not None else cell for value, cell in zip(parsed, cells, strict=True)]
@@ -213,7 +215,8 @@ def see(
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if lists and all(map(_are_shares, lists)):
-        return _noted(form._replace(form="shares"), f"{title}: numbers from 0 to 1 by label", "--separator", rows)
+        form = form._replace(form="shares")
+        return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     form = form._replace(key=_key([item for items in lists for item in items], known))
     items = [item for cell in cells for item in form.items(cell, "") if not is_missing(item)]
     pieces = [item for item in items if isinstance(item, str)]
@@ -312,9 +315,9 @@ def _are_shares(items: Sequence[Any]) -> bool:
 
 def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
-    numbers = [number_of(str(item)) for item in items]
-    if not numbers or not known or not set(known).isdisjoint(map(str, items)):
+    if not items or not known or not set(known).isdisjoint(map(str, items)):
         return ()
+    numbers = [number_of(str(item)) for item in items]
     if not all(number is not None and float(number).is_integer() for number in numbers):
         return ()
     whole = {int(number) for number in numbers if number is not None}
@@ -327,10 +330,10 @@ def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
 
 def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str]) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names."""
-    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
-    width = len(numbers[0]) if numbers else 0
-    if width < 2 or not all(len(items) == width and all(map(is_flag, items)) for items in numbers):
+    width = len(lists[0]) if lists else 0
+    if width < 2 or not all(len(items) == width and all(map(_is_number, items)) for items in lists):
         return False
+    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
     are_classes = bool(names) and width == 2 and all(item in (0, 1) for items in numbers for item in items)
     if width != len(names) and not are_classes:
         raise ValueError(
@@ -339,6 +342,11 @@ def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[s
             "the names of the labels, or a column a label (--labels NAME NAME ...)"
         )
     return True
+
+
+def _is_number(item: Any) -> bool:
+    """Checks whether an item is a number from 0 to 1, not a word such as yes."""
+    return is_flag(number_of(item) if isinstance(item, str) else item)
 
 
 def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
@@ -356,7 +364,8 @@ def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mapping[str, Any]]) -> LabelColumn:
     """Adds a line with two examples."""
     examples: dict[str, None] = {}
-    missing = [cell for row in rows for cell in map(row.get, form.columns) if isinstance(cell, str) and cell in MISSING]
+    cells = [row.get(column) for row in rows for column in form.columns]
+    missing = [cell for cell in cells if isinstance(cell, str) and cell in MISSING]
     for row in rows:
         try:
             labels = form.read(row)

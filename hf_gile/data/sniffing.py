@@ -354,7 +354,9 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], floa
 def _has_row_names(rows: Sequence[list[str]]) -> bool:
     """Checks whether each row starts with a number for which the first has no name, as R writes tables."""
     header, *others = rows or [[]]
-    return len(header) > 1 < len(others) and all(len(row) == len(header) + 1 and row[0].isdecimal() for row in others)
+    if len(header) < 2 or len(others) < 2:
+        return False
+    return all(len(row) == len(header) + 1 and row[0].isdecimal() for row in others)
 
 
 def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:

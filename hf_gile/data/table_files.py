@@ -111,7 +111,8 @@ def read_rows(
         missing = next(column for column in (*columns, *may_lack) if column in absent)
         error = missing_column_error(missing, names, path, (arguments or {}).get(missing), form)
         if missing in nested:
-            error = ValueError(f"{error}; {nested[missing]!r} has it: flatten objects, as pandas.json_normalize does")
+            hint = "flatten objects, as pandas.json_normalize does"
+            error = ValueError(f"{error}; {nested[missing]!r} has it: {hint}")
         raise error
 
 
@@ -119,8 +120,8 @@ def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | Non
     if isinstance(source, Piece) and form.kind in ("parquet", "json"):
         yield from read_parquet(source, columns) if form.kind == "parquet" else _read_json(source, form)
         return
-    read = read_lines(source, form.encoding) if isinstance(source, Piece) else stream_lines(source, form.encoding)
-    with closing(read) as lines:  # the traceback of an error would keep the file open
+    read: Any = read_lines if isinstance(source, Piece) else stream_lines
+    with closing(read(source, form.encoding)) as lines:  # the traceback of an error would keep the file open
         yield from (parse_csv if form.kind == "csv" else _parse_lines)(lines, form)
 
 

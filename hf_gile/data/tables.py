@@ -130,24 +130,19 @@ def load_table(
     report = ReadReport(on_error)
     texts = as_tuple(text)
     files = find_files(paths, SUFFIXES, named=(".txt",))
-    wanted = [*texts, *filter(None, [id]), *_label_names(labels)]
-    forms = _see_forms(files, Requested(**layout).check(), wanted, report)
-    if labels is not None and not isinstance(labels, LabelColumn):
-        others = {name for name in (*texts, id) if name}
-        rows = list(islice(_first_rows(files, forms, others), SAMPLE))
-        columns = choose_labels(labels, rows, others)
-        classes = parquet_classes(str(files[0]), columns) if forms[str(files[0])].kind == "parquet" else {}
-        labels = see(rows, columns, separator, known, classes)
+    names = [*texts, *filter(None, [id]), *_label_names(labels)]
+    forms = _see_forms(files, Requested(**layout).check(), names, report)
+    labels = _see_labels(files, forms, labels, {*texts, *filter(None, [id])}, separator, known)
     report.labels = labels
     report.note(labels.note if labels else "")
     read_as = Columns(texts, labels, id, unlabelled)
-    names = short_names(files)
+    short = short_names(files)
     try:
         dataset = load_pieces(
-            partial(_read_documents, columns=read_as, forms=forms, names=names),
+            partial(_read_documents, columns=read_as, forms=forms, names=short),
             [piece for file in files for piece in file_pieces(file, forms[str(file)])],
             document_features,
-            key=["table", _VERSION, read_as, forms, names],
+            key=["table", _VERSION, read_as, forms, short],
             report=report,
             num_proc=num_proc,
             streaming=streaming,
@@ -265,6 +260,25 @@ def _label_names(labels: Labels) -> tuple[str, ...]:
     if labels is None:
         return ()
     return labels.columns if isinstance(labels, LabelColumn) else as_tuple(labels)
+
+
+def _see_labels(
+    files: Sequence[Path],
+    forms: Mapping[str, Format],
+    labels: Labels,
+    others: set[str],
+    separator: str | None,
+    known: Collection[str],
+) -> LabelColumn | None:
+    """Sees the form of labels in the first rows of files."""
+    if labels is None or isinstance(labels, LabelColumn):
+        return labels
+    rows = list(islice(_first_rows(files, forms, others), SAMPLE))
+    columns = choose_labels(labels, rows, others)
+    classes: dict[str, Sequence[str]] = {}
+    if forms[str(files[0])].kind == "parquet":
+        classes = parquet_classes(str(files[0]), columns)
+    return see(rows, columns, separator, known, classes)
 
 
 def _first_rows(files: Iterable[Path], forms: Mapping[str, Format], others: set[str]) -> Iterator[Mapping[str, Any]]:
