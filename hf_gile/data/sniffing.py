@@ -279,6 +279,8 @@ def _see_cells(
             best = share
             rows = first_rows
             seen = candidate
+        if best >= 1:
+            break
     if seen.delimiter != usual and requested.delimiter is None:
         notes.append(f"delimiter {seen.delimiter!r}")
     if (seen.quote != '"' or seen.escape) and requested.quote is None:
