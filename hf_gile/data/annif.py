@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, data_suffix, find_files, read_into_memory
-from .homonyms import distinguish
+from .homonyms import LeaveOut, make_labels
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import clean_label, clean_text
@@ -145,26 +145,19 @@ def load_annif_vocabulary(
     if more:
         raise ValueError(f"{path}: expected a single file of subjects, got {len(more) + 1}")
     languages = (language,) if isinstance(language, str) else language
-    labels: dict[str, Label] = {}
-    hints: dict[str, list[str]] = {}
-    tsv = data_suffix(file) == ".tsv"
-    for where, cells in _read_tsv_subjects(file, report) if tsv else _read_csv_subjects(file, report, languages):
-        try:
-            if len(cells) == 1:
-                raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
-            uri, name, notation = (clean_label(clean_text(cell, "a cell")) for cell in [*cells, ""][:3])
-            uri = _parse_uri(uri)
-            if uri in labels:
-                raise ValueError(f"{uri} is repeated")
-        except ValueError as error:
-            report.problem("malformed subject", f"{file}: {where}: {error}")
-            continue
-        if not name:
-            report.leave_out("without name", f"{file}: {where}", uri)
-            continue
-        report.records += 1
-        labels[uri], hints[uri] = Label(uri, name), [notation]
-    return distinguish(labels.values(), hints, report, str(file))
+    is_tsv = data_suffix(file) == ".tsv"
+    rows = _read_tsv_subjects(file, report) if is_tsv else _read_csv_subjects(file, report, languages)
+    return make_labels(rows, _read_subject, report, str(file))
+
+
+def _read_subject(cells: Sequence[str]) -> tuple[Label, list[str]]:
+    if len(cells) == 1:
+        raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
+    uri, name, notation = (clean_label(clean_text(cell, "a cell")) for cell in [*cells, ""][:3])
+    uri = _parse_uri(uri)
+    if not name:
+        raise LeaveOut("without name", uri)
+    return Label(uri, name), [notation]
 
 
 def _read_tsv_subjects(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:

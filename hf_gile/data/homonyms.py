@@ -29,7 +29,7 @@ def make_labels(
     report: ReadReport,
     source: str,
 ) -> LabelSet:
-    """Makes the label set of a vocabulary; all readers end here.
+    """Makes the label set of a vocabulary.
 
     Args:
         rows: Rows of the source, with their location for messages.
