@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files, open_binary
+from .files import data_suffix, find_files, open_binary
 from .homonyms import LeaveOut, make_labels
 from .label_cells import are_lists, is_missing, parse_list
 from .label_names import read_json_names, read_names
@@ -81,6 +81,8 @@ def load_labels(
     requested = Requested(**layout).check()
     form = sniff(file, requested, chosen.required())
     form.refuse(file)
+    if data_suffix(file) in (".yaml", ".yml"):
+        raise ValueError(f"{file} is YAML: write its labels as JSON, a list of names or of objects with id and name")
     if form.kind == "text" and (requested.columns or _is_header(file, form, chosen.required())):
         form = sniff(file, requested, chosen.required(), "csv")
     if form.kind == "text":
@@ -139,7 +141,9 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
 def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -> None:
     texts = [row[column] for row in rows if isinstance(row[column], str) and not is_missing(row[column])]
     are_written_lists = are_lists(texts)
-    has_pipes = has_lists and any("|" in text for text in texts) and not any(";" in text for text in texts)
+    signs = [sign for sign in "|\n" if has_lists and any(sign in text for text in texts)]
+    if any(";" in text for text in texts):
+        signs.clear()
     for row in rows:
         cell = row[column]
         if is_missing(cell):
@@ -147,8 +151,8 @@ def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -
         elif isinstance(cell, str) and are_written_lists:
             items = parse_list(cell)
             row[column] = cell if items is None else items
-        elif isinstance(cell, str) and has_pipes:
-            row[column] = cell.split("|")
+        elif isinstance(cell, str) and signs:
+            row[column] = cell.split(signs[0])
 
 
 def _make_labels(
@@ -252,6 +256,8 @@ def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[s
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
         for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Mapping):  # as Wikidata and JSON-LD write a text with its language
+                part = next((part[key] for key in ("value", "@value") if key in part), part)
             texts.append(clean_text(part, column).strip())
     return list(filter(None, texts))
 

@@ -91,7 +91,8 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
                 source = PythonInputSource(_load_json(stream), base)
             Graph(store=store).parse(source, format=form, publicID=base)
         if not store.count:
-            raise ValueError("no statements")
+            keys = f"; its keys are {shortened(list(source.data))}" if form == "json-ld" else ""
+            raise ValueError(f"no statements{keys}: {CONVERT}")
     except Exception as error:  # invalid data can raise any exception
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
             raise

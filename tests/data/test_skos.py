@@ -526,7 +526,11 @@ DAMAGED = {
     "a pointer": ("a.nt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
     "JSON cut off": ("a.jsonld", '[{"@id": ', "Expecting value: line 1 column 10"),
     "JSON nested deeply": ("a.json", "[" * 100_003, "recursion"),
-    "JSON of something else": ("a.json", '{"articles": []}', "no statements"),
+    "JSON of something else": (
+        "a.json",
+        '{"articles": []}',
+        r"no statements; its keys are \['articles'\]: convert it to SKOS, or to a table",
+    ),
     "packed and cut off": ("a.nt.gz", gzip.compress(TRIPLES.encode() * 9)[:-9], "Compressed file ended before the end"),
     "packed and cut off at once": ("a.ttl.gz", gzip.compress(b"")[:5], "Compressed file ended before the end"),
     "packed and flipped": ("a.nt.gz", gzip.compress(TRIPLES.encode())[:-8] + b"\0" * 8, "CRC check failed"),
