@@ -250,7 +250,7 @@ def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[s
     texts: list[str] = []
     for column in columns:
         value = row.get(column)
-        if isinstance(value, Mapping) and value and all(_LANGUAGE.fullmatch(str(key)) for key in value):
+        if isinstance(value, Mapping) and all(_LANGUAGE.fullmatch(str(key)) for key in value):
             by_language = {key.lower(): text for key, text in value.items()}
             value = next((by_language[tag.lower()] for tag in languages if tag.lower() in by_language), None)
         if split and isinstance(value, str):

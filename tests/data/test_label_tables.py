@@ -118,9 +118,12 @@ def test_texts_by_language_are_read_where_they_are_asked_for(write):
 
 def test_texts_may_be_objects_with_a_value(write):
     text = {"language": "en", "value": "Mice"}
-    rows = [{"id": "Q83310", "labels": {"en": text}, "aliases": {"en": [{"value": "mouse"}, {"@value": "m"}]}}]
+    rows = [
+        {"id": "Q3", "labels": {"en": text}, "aliases": {"en": [{"value": "mouse"}, {"@value": "m"}]}},
+        {"id": "Q5", "labels": {"en": {"value": "Rats"}}, "aliases": {}},
+    ]
     labels = load_labels(write("a.json", rows=rows), name="labels", synonyms="aliases")
-    assert labels == LabelSet([Label("Q83310", "Mice", synonyms=("mouse", "m"))])
+    assert labels == LabelSet([Label("Q3", "Mice", synonyms=("mouse", "m")), Label("Q5", "Rats")])
 
 
 @pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
@@ -324,7 +327,7 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
         ('{"name": "Rats"}', "id must not be empty, got None"),
         ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
         ('{"id": "D5", "name": 7}', "name must be text, got 7"),
-        ('{"id": "D5", "name": "Rats", "more": {}}', "more must be text, got {}"),
+        ('{"id": "D5", "name": "Rats", "more": {"a b": 1}}', "more must be text, got {'a b': 1}"),
         ('{"id": "D5", "name": "Rats", "more": ["a", 7]}', "more must be text, got 7"),
         ("no JSON", "not JSON"),
     ],
