@@ -224,18 +224,15 @@ def _load_json(stream: IO[bytes]) -> Any:
     """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
     text = stream.read()
     check_parts(text)
-    data = json.loads(text)
-    values = [data]
-    while values:
-        value = values.pop()
-        if isinstance(value, list):
-            values += value
-        elif isinstance(value, dict):
-            for key in {"@context", "@import"} & set(value):
-                contexts = value[key] if isinstance(value[key], list) else [value[key]]
-                for context in filter(lambda context: isinstance(context, str), contexts):
-                    raise ValueError(
-                        f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
-                    )
-            values += value.values()
-    return data
+    return json.loads(text, object_hook=_refuse_urls)
+
+
+def _refuse_urls(value: dict[str, Any]) -> dict[str, Any]:
+    for key in {"@context", "@import"} & set(value):
+        contexts = value[key] if isinstance(value[key], list) else [value[key]]
+        for context in contexts:
+            if isinstance(context, str):
+                raise ValueError(
+                    f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
+                )
+    return value

@@ -52,6 +52,8 @@ _NAMES = [paths for profile in PROFILES for paths in profile.names]
 _STEPS = {expand(step): step for step in re.split("[ /]", " ".join([*_NAMES, *SYNONYMS, *DEFINITIONS]))}
 _NAME_STEPS = {path.split("/")[0] for paths in _NAMES for path in paths.split()}
 
+_XL_LABEL = expand("skosxl:Label")
+
 _Text = tuple[int, bool, str, str]  # rank of the language, whether it is regional, tag and text
 
 
@@ -129,79 +131,82 @@ class _Statements:
         # By step of a path: texts, or resources that lead on; none for a name in other languages.
         self.texts: dict[str, dict[str, list[_Text | str]]] = defaultdict(dict)
         self.tags: dict[str, Counter[str]] = defaultdict(Counter)
-        self.properties: Counter[str] = Counter()  # with texts
-        self._ranks: dict[str, tuple[int, bool] | None] = {"": (len(languages), False)}
-        self._actions: dict[Any, Callable[[str, Any], None]] = {}
+        self.properties: Counter[str] = Counter()  # others with texts
+        self._ranks: dict[str | None, tuple[str, tuple[int, bool] | None]] = {None: ("", (len(languages), False))}
+        self._actions: dict[str, Callable[[Any, Any], None]] = {}
 
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
         """Stores a statement if it is needed."""
-        if predicate not in self._actions:
-            self._actions[predicate] = self._action(normalize(str(predicate)))
-        self._actions[predicate](_name(subject), value)
+        key = str(predicate)  # texts are found faster than nodes
+        action = self._actions.get(key)
+        if action is None:
+            action = self._actions[key] = self._action(normalize(key))
+        action(subject, value)
 
-    def _action(self, predicate: str) -> Callable[[str, Any], None]:
+    def _action(self, predicate: str) -> Callable[[Any, Any], None]:
         """Returns what stores the statements of a property."""
         if predicate == expand("rdf:type"):
             return self._add_class
         if predicate == expand("skos:notation"):
-            return lambda subject, value: self.notations[subject].append(str(value))
+            return lambda subject, value: self.notations[_name(subject)].append(str(value))
         if predicate == expand("skos:member"):
-            return lambda subject, value: self.containers.add(subject)
+            return lambda subject, value: self.containers.add(_name(subject))
         if link := link_role(predicate):
             return partial(self._add_link, *link)
         if values := retired_values(predicate):
             return partial(self._add_status, values)
-        steps = (
-            step
-            for uri, step in _STEPS.items()
-            if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1]))
-        )
-        return partial(self._add_text, next(steps, None), predicate)
+        for uri, step in _STEPS.items():
+            if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1])):
+                return partial(self._add_text, step, self.texts[step], self.tags[step])
+        return partial(self._count, predicate)
 
-    def _add_class(self, subject: str, value: Any) -> None:
+    def _add_class(self, subject: Any, value: Any) -> None:
+        name = _name(subject)
         uri = sys.intern(normalize(str(value)))
         if NO_LABELS.search(uri):
-            self.containers.add(subject)
+            self.containers.add(name)
         if is_retired_class(uri):
-            self.retired.add(subject)
+            self.retired.add(name)
         # SKOS-XL labels are many, and none is a concept.
-        if uri != expand("skosxl:Label") and (len(self.members) < _MAX_COUNTED or uri in self.members):
-            self.members[uri].add(subject)
+        if uri != _XL_LABEL and (len(self.members) < _MAX_COUNTED or uri in self.members):
+            self.members[uri].add(name)
 
-    def _add_link(self, role: str, is_inverse: bool, subject: str, value: Any) -> None:
-        start, end = (_name(value), subject) if is_inverse else (subject, _name(value))
-        self.links[role][start].append(end)
+    def _add_link(self, role: str, is_inverse: bool, subject: Any, value: Any) -> None:
+        ends = [_name(subject), _name(value)]
+        if is_inverse:
+            ends.reverse()
+        self.links[role][ends[0]].append(ends[1])
 
-    def _add_status(self, values: re.Pattern[str], subject: str, value: Any) -> None:
+    def _add_status(self, values: re.Pattern[str], subject: Any, value: Any) -> None:
         if values.fullmatch(local_name(str(value).strip())):
-            self.retired.add(subject)
+            self.retired.add(_name(subject))
 
-    def _add_text(self, step: str | None, predicate: str, subject: str, value: Any) -> None:
-        if not hasattr(value, "language"):  # not a literal
-            if step is not None:
-                self.texts[step].setdefault(subject, []).append(_name(value))
-            return
-        if len(self.properties) < _MAX_COUNTED or predicate in self.properties:
+    def _count(self, predicate: str, subject: Any, value: Any) -> None:
+        if hasattr(value, "language") and (len(self.properties) < _MAX_COUNTED or predicate in self.properties):
             self.properties[predicate] += 1
-        if step is None:
+
+    def _add_text(
+        self, step: str, texts: dict[str, list[_Text | str]], tags: Counter[str], subject: Any, value: Any
+    ) -> None:
+        if not hasattr(value, "language"):  # not a literal
+            texts.setdefault(_name(subject), []).append(_name(value))
             return
-        tag = sys.intern((value.language or "").lower())
-        self.tags[step][tag] += 1
-        if tag not in self._ranks:
-            self._ranks[tag] = self._rank(tag)
-        rank = self._ranks[tag]
+        if value.language not in self._ranks:
+            self._ranks[value.language] = self._rank(value.language.lower())
+        tag, rank = self._ranks[value.language]
+        tags[tag] += 1
         if rank is None and step not in _NAME_STEPS:
             return
         if text := clean_label(str(value)):
-            texts = self.texts[step].setdefault(subject, [])
+            found = texts.setdefault(_name(subject), [])
             if rank is not None:
-                texts.append((*rank, tag, text))
+                found.append((*rank, tag, text))
 
-    def _rank(self, tag: str) -> tuple[int, bool] | None:
+    def _rank(self, tag: str) -> tuple[str, tuple[int, bool] | None]:
         for rank, language in enumerate(self.languages):
             if tag == language or tag.startswith(f"{language}-"):
-                return rank, tag != language
-        return None
+                return tag, (rank, tag != language)
+        return tag, None
 
 
 class _Vocabulary:
@@ -353,9 +358,10 @@ class _Vocabulary:
         text = f"{len(self.concepts):,} concepts; names requested in {requested}, available in {listed or 'none'}"
         if not self.is_present():
             classes = Counter({name: len(found) for name, found in statements.members.items()})
+            texts = statements.properties + Counter({step: tags.total() for step, tags in statements.tags.items()})
             text += (
                 f"; expected {', '.join(profile.title for profile in PROFILES)}, got the classes {_format(classes)} "
-                f"and texts in {_format(statements.properties)}: {CONVERT}"
+                f"and texts in {_format(texts)}: {CONVERT}"
             )
         elif tags:
             text += "; choose others with language=... (--label_language)"
