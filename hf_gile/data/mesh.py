@@ -162,10 +162,8 @@ def load_mesh(
         The descriptors in file order.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
-        ImportError: If the file is XML and lxml is not installed.
-        ValueError: If `describe` is invalid or the file has no descriptors; also if `read_mesh` raises or a tree number
-            is repeated, unless the report says to skip.
+        ValueError: If `describe` is invalid or the file has no descriptors; unless the report says to skip, if a tree
+            number is repeated. Also raises what `read_mesh` raises.
     """
     report = ReadReport() if report is None else report
     requested = check_choices(describe, DESCRIPTIONS)
@@ -179,7 +177,8 @@ def load_mesh(
                 message = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
                 report.problem("repeated tree number", message)
     uis = {number: descriptor.ui for descriptor in descriptors for number in descriptor.tree_numbers}
-    labels, hints = [], {}
+    labels = []
+    hints = {}
     for descriptor in descriptors:
         texts = {
             "entry_terms": "; ".join(descriptor.entry_terms),
@@ -213,9 +212,7 @@ def mesh_ids(
         Ids by heading, and by entry terms (permuted or not) that are not headings.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
-        ImportError: If the file is XML and lxml is not installed.
-        ValueError: As in `read_mesh`.
+        Exception: What `read_mesh` raises.
     """
     report = ReadReport() if report is None else report
     headings, terms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)

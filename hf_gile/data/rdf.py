@@ -36,7 +36,13 @@ SUFFIXES = (".nt", ".nq", ".rdf", ".xml", ".owl", ".ttl", ".trig", ".n3", ".json
 
 # rdflib format by kind of content; each format but Turtle includes simpler ones.
 _FORMATS = {"ntriples": "nquads", "xml": "xml", "turtle": "turtle", "json": "json-ld", "jsonl": "json-ld"}
-_KINDS_BY_SUFFIX = {".nt": "ntriples", ".nq": "ntriples", ".ttl": "turtle", ".trig": "turtle", ".n3": "turtle"}
+_KINDS_BY_SUFFIX = {
+    ".nt": "ntriples",
+    ".nq": "ntriples",
+    ".ttl": "turtle",
+    ".trig": "turtle",
+    ".n3": "turtle",
+}
 _TITLES = {
     "nquads": "N-Triples",
     "xml": "RDF/XML",
@@ -205,7 +211,8 @@ def _make_store(add: AddStatement, limit: int) -> Any:
                     f"more than {limit:,} statements, more than its bytes, like a decompression bomb; if you trust it, "
                     "decompress it first"
                 )
-            if len(subject) + len(predicate) + len(value) > _MAX_URI:  # a prefix may expand to a million characters
+            # A prefix may expand to a million characters.
+            if len(subject) + len(predicate) + len(value) > _MAX_URI:
                 for node in (subject, predicate, value):
                     if len(node) > _MAX_URI and not isinstance(node, Literal):
                         raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")

@@ -48,7 +48,12 @@ PROFILES = (
     Profile(
         "SKOS",
         classes="skos:Concept",
-        names=("skos:prefLabel skosxl:prefLabel/skosxl:literalForm", "rdfs:label", "schema:name", "dct:title dc:title"),
+        names=(
+            "skos:prefLabel skosxl:prefLabel/skosxl:literalForm",
+            "rdfs:label",
+            "schema:name",
+            "dct:title dc:title",
+        ),
     ),
     Profile("GND", classes="", names=("gndo:preferredName*",)),
     Profile(
@@ -64,17 +69,26 @@ PROFILES = (
 """The known kinds; the first that gives labels is used."""
 
 SYNONYMS = (
-    "skos:altLabel skosxl:altLabel/skosxl:literalForm gndo:variantName* madsrdf:hasVariant/madsrdf:variantLabel "
-    "meshv:preferredConcept/meshv:preferredTerm/meshv:prefLabel meshv:preferredConcept/meshv:term/meshv:prefLabel "
-    "meshv:concept/meshv:preferredTerm/meshv:prefLabel meshv:concept/meshv:term/meshv:prefLabel "
-    "schema:alternateName oboInOwl:hasExactSynonym obo:IAO_0000118",
+    "skos:altLabel "
+    "skosxl:altLabel/skosxl:literalForm "
+    "gndo:variantName* "
+    "madsrdf:hasVariant/madsrdf:variantLabel "
+    "meshv:preferredConcept/meshv:preferredTerm/meshv:prefLabel "
+    "meshv:preferredConcept/meshv:term/meshv:prefLabel "
+    "meshv:concept/meshv:preferredTerm/meshv:prefLabel "
+    "meshv:concept/meshv:term/meshv:prefLabel "
+    "schema:alternateName "
+    "oboInOwl:hasExactSynonym "
+    "obo:IAO_0000118",
     "skos:hiddenLabel skosxl:hiddenLabel/skosxl:literalForm",
 )
 """Paths to synonyms of all kinds; descriptions have only those of the first item."""
 
 DEFINITIONS = (
     "obo:IAO_0000115",
-    "skos:definition skos:definition/rdf:value gndo:definition madsrdf:definitionNote "
+    "skos:definition skos:definition/rdf:value "
+    "gndo:definition "
+    "madsrdf:definitionNote "
     "meshv:preferredConcept/meshv:scopeNote meshv:scopeNote",
     "skos:scopeNote skos:scopeNote/rdf:value madsrdf:scopeNote",
     "dct:description dc:description schema:description",

@@ -54,7 +54,8 @@ _NAME_STEPS = {path.split("/")[0] for paths in _NAMES for path in paths.split()}
 
 _XL_LABEL = expand("skosxl:Label")
 
-_Text = tuple[int, bool, str, str]  # rank of the language, whether it is regional, tag and text
+_Rank = tuple[int, bool]  # of a language, and whether it is regional
+_Text = tuple[int, bool, str, str]  # rank, tag and text
 
 
 def load_skos(
@@ -102,8 +103,10 @@ def load_skos(
         parse_rdf(file, statements.add, report)
     first = next(iter(files))
     source = str(first) if len(files) == 1 else f"{first} and {len(files) - 1:,} more"
-    kinds = (_Vocabulary(statements, profile) for profile in PROFILES)
-    vocabulary = next((kind for kind in kinds if kind.is_present()), None) or _Vocabulary(statements, PROFILES[0])
+    for profile in (*PROFILES, PROFILES[0]):
+        vocabulary = _Vocabulary(statements, profile)
+        if vocabulary.is_present():
+            break
     before = report.records
 
     def concepts() -> Iterator[tuple[str, str]]:
@@ -113,7 +116,8 @@ def load_skos(
             raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
         vocabulary.add_notes(report)
 
-    return make_labels(concepts(), partial(vocabulary.label, scheme=scheme, requested=requested), report, source)
+    read = partial(vocabulary.label, scheme=scheme, requested=requested)
+    return make_labels(concepts(), read, report, source)
 
 
 class _Statements:
@@ -132,7 +136,8 @@ class _Statements:
         self.texts: dict[str, dict[str, list[_Text | str]]] = defaultdict(dict)
         self.tags: dict[str, Counter[str]] = defaultdict(Counter)
         self.properties: Counter[str] = Counter()  # others with texts
-        self._ranks: dict[str | None, tuple[str, tuple[int, bool] | None]] = {None: ("", (len(languages), False))}
+        self._ranks: dict[str | None, tuple[str, _Rank | None]] = {}
+        self._ranks[None] = ("", (len(languages), False))
         self._actions: dict[str, Callable[[Any, Any], None]] = {}
 
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
@@ -182,11 +187,17 @@ class _Statements:
             self.retired.add(_name(subject))
 
     def _count(self, predicate: str, subject: Any, value: Any) -> None:
-        if hasattr(value, "language") and (len(self.properties) < _MAX_COUNTED or predicate in self.properties):
+        has_room = len(self.properties) < _MAX_COUNTED or predicate in self.properties
+        if has_room and hasattr(value, "language"):
             self.properties[predicate] += 1
 
     def _add_text(
-        self, step: str, texts: dict[str, list[_Text | str]], tags: Counter[str], subject: Any, value: Any
+        self,
+        step: str,
+        texts: dict[str, list[_Text | str]],
+        tags: Counter[str],
+        subject: Any,
+        value: Any,
     ) -> None:
         if not hasattr(value, "language"):  # not a literal
             texts.setdefault(_name(subject), []).append(_name(value))
@@ -202,7 +213,7 @@ class _Statements:
             if rank is not None:
                 found.append((*rank, tag, text))
 
-    def _rank(self, tag: str) -> tuple[str, tuple[int, bool] | None]:
+    def _rank(self, tag: str) -> tuple[str, _Rank | None]:
         for rank, language in enumerate(self.languages):
             if tag == language or tag.startswith(f"{language}-"):
                 return tag, (rank, tag != language)
@@ -239,13 +250,14 @@ class _Vocabulary:
                 implied.update((start, *ends))
         in_scheme = set(statements.links["scheme"])
         if members:
-            in_scheme.difference_update(*(found for name, found in statements.members.items() if name not in classes))
+            others = [found for name, found in statements.members.items() if name not in classes]
+            in_scheme.difference_update(*others)
         concepts = members | (implied | in_scheme) & named
         if concepts - statements.containers:
             return concepts
         # As a last resort, whatever has a preferred label, unless another kind of vocabulary has such members.
-        others = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
-        return named.difference(*(statements.members.get(name, ()) for name in others))
+        known = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
+        return named.difference(*(statements.members.get(name, ()) for name in known))
 
     def _add_subclasses(self, classes: set[str]) -> set[str]:
         subclasses = defaultdict(set)
@@ -291,10 +303,11 @@ class _Vocabulary:
     def label(self, concept: str, scheme: str | None, requested: Iterable[str]) -> tuple[Label, list[str]]:
         """Returns the label of a concept, and texts that distinguish it from others with its name."""
         name, paths = self._name(concept)
+        schemes = self.statements.links["scheme"].get(concept, ())
         reasons = {
             "without a URI": concept.startswith("_:"),
             "deprecated": concept in self.statements.retired,
-            "in another scheme": scheme and scheme not in self.statements.links["scheme"].get(concept, ()),
+            "in another scheme": scheme and scheme not in schemes,
             "without a name": not paths,
             f"without a name in {' or '.join(self.statements.languages)}": not name,
         }
@@ -325,9 +338,10 @@ class _Vocabulary:
     def _parents(self, concept: str) -> tuple[str, ...]:
         links = self.statements.links
         for role in ("broader", "subclass", "ancestors"):
-            parents = {end for end in links[role].get(concept, ()) if end in self.concepts and end != concept}
+            parents = self.concepts.intersection(links[role].get(concept, ())) - {concept}
             if role == "ancestors":  # the nearest
-                parents = parents - {end for parent in parents for end in links[role].get(parent, ())} or parents
+                higher = {end for parent in parents for end in links[role].get(parent, ())}
+                parents = parents - higher or parents
             if parents:
                 break
         return tuple(sorted(parents, key=_natural_key) if len(parents) > 1 else parents)
@@ -359,15 +373,16 @@ class _Vocabulary:
         if not self.is_present():
             classes = Counter({name: len(found) for name, found in statements.members.items()})
             texts = statements.properties + Counter({step: tags.total() for step, tags in statements.tags.items()})
+            expected = ", ".join(profile.title for profile in PROFILES)
             text += (
-                f"; expected {', '.join(profile.title for profile in PROFILES)}, got the classes {_format(classes)} "
-                f"and texts in {_format(texts)}: {CONVERT}"
+                f"; expected {expected}, got the classes {_format(classes)} and texts in {_format(texts)}: {CONVERT}"
             )
         elif tags:
             text += "; choose others with language=... (--label_language)"
         if scheme is not None:
             schemes = sorted({name for names in statements.links["scheme"].values() for name in names})
-            text += f"; scheme requested {scheme}, available {', '.join(name[:100] for name in schemes[:10]) or 'none'}"
+            listed = ", ".join(name[:100] for name in schemes[:10])
+            text += f"; scheme requested {scheme}, available {listed or 'none'}"
         return text
 
 

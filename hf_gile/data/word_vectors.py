@@ -354,7 +354,8 @@ def _parse_line(line: bytes, size: int) -> tuple[bytes, Matrix]:
         raise ValueError(f"no word before the numbers: {line[:80]!r}")
     is_longer = any(map(_NUMBER.fullmatch, word.split()[1:][-1:]))
     if len(numbers) < size or is_longer:
-        raise ValueError(f"expected a word and {size:,} numbers, got {len(line.split()) - 1:,}: {line[:80]!r}")
+        count = len(line.split()) - 1
+        raise ValueError(f"expected a word and {size:,} numbers, got {count:,}: {line[:80]!r}")
     vector = _to_float32([float(number) if _NUMBER.fullmatch(number) else np.nan for number in numbers])
     finite = np.isfinite(vector)
     if not finite.all():
