@@ -177,10 +177,8 @@ class _Statements:
             self.members[uri].add(name)
 
     def _add_link(self, role: str, is_inverse: bool, subject: Any, value: Any) -> None:
-        ends = [_name(subject), _name(value)]
-        if is_inverse:
-            ends.reverse()
-        self.links[role][ends[0]].append(ends[1])
+        start, end = (value, subject) if is_inverse else (subject, value)
+        self.links[role][_name(start)].append(_name(end))
 
     def _add_status(self, values: re.Pattern[str], subject: Any, value: Any) -> None:
         if values.fullmatch(local_name(str(value).strip())):
