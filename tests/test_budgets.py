@@ -49,7 +49,7 @@ def test_few_files_travel():
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 16_870  # target: 12,500
+    assert PACKAGE.statements <= 16_785  # target: 12,500
 
 
 def test_lines_of_code_are_short():
@@ -59,7 +59,7 @@ def test_lines_of_code_are_short():
 
 def test_a_line_says_one_thing():
     assert PACKAGE.tuple_rate <= 14.5  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 48.5  # in 1,000 statements; target: 25
+    assert PACKAGE.condition_rate <= 48.6  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():

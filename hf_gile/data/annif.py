@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, data_suffix, find_files, read_into_memory
-from .homonyms import distinguish
+from .homonyms import LeaveOut, make_labels
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import clean_label, clean_text
@@ -145,26 +145,19 @@ def load_annif_vocabulary(
     if more:
         raise ValueError(f"{path}: expected a single file of subjects, got {len(more) + 1}")
     languages = (language,) if isinstance(language, str) else language
-    labels: dict[str, Label] = {}
-    hints: dict[str, list[str]] = {}
-    tsv = data_suffix(file) == ".tsv"
-    for where, cells in _read_tsv_subjects(file, report) if tsv else _read_csv_subjects(file, report, languages):
-        try:
-            if len(cells) == 1:
-                raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
-            uri, name, notation = (clean_label(clean_text(cell, "a cell")) for cell in [*cells, ""][:3])
-            uri = _parse_uri(uri)
-            if uri in labels:
-                raise ValueError(f"{uri} is repeated")
-        except ValueError as error:
-            report.problem("malformed subject", f"{file}: {where}: {error}")
-            continue
-        if not name:
-            report.leave_out("without name", f"{file}: {where}", uri)
-            continue
-        report.records += 1
-        labels[uri], hints[uri] = Label(uri, name), [notation]
-    return distinguish(labels.values(), hints, report, str(file))
+    is_tsv = data_suffix(file) == ".tsv"
+    rows = _read_tsv_subjects(file, report) if is_tsv else _read_csv_subjects(file, report, languages)
+    return make_labels(rows, _read_subject, report, str(file))
+
+
+def _read_subject(cells: Sequence[str]) -> tuple[Label, list[str]]:
+    if len(cells) == 1:
+        raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
+    uri, name, notation = (clean_label(clean_text(cell, "a cell")) for cell in [*cells, ""][:3])
+    uri = _parse_uri(uri)
+    if not name:
+        raise LeaveOut("without name", uri)
+    return Label(uri, name), [notation]
 
 
 def _read_tsv_subjects(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
@@ -190,12 +183,12 @@ def _read_csv_subjects(
 def _read_documents(
     piece: Piece, report: ReadReport, *, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    sources, parse = _open_source(piece, report, chunks, names)
-    for where, position, source in sources:
+    for where, position, parse in _open_source(piece, report, chunks, names):
         if piece.path not in chunks:
-            where, position = f"{piece.path}: {where}", f"{names[piece.path]}:{position}"
+            where = f"{piece.path}: {where}"
+            position = f"{names[piece.path]}:{position}"
         try:
-            row_id, text, labels = parse(source)
+            row_id, text, labels = parse()
             document = {"id": row_id or position, "text": clean_text(text, "text").strip(), "labels": labels}
         except ValueError as error:
             report.problem("malformed document", f"{where}: {error}")
@@ -206,26 +199,23 @@ def _read_documents(
 
 def _open_source(
     piece: Piece, report: ReadReport, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
-) -> tuple[Iterator[tuple[str, str, Any]], Callable[[Any], tuple[str | None, str | None, list[str]]]]:
+) -> Iterator[tuple[str, str, Callable[[], tuple[str | None, str | None, list[str]]]]]:
+    """Yields the location of each document, its position for ids, and what parses it into id, text and labels."""
     suffix = data_suffix(Path(piece.path))
     if suffix == ".txt":
-        return _iterate_long_texts(chunks[piece.path], report, names), _parse_files
-    if suffix == ".tsv":
-        return _iterate_lines(piece, report), _parse_line
-    subjects = "subject_uris" if suffix == ".csv" else "subjects"
-    return read_rows(piece, report, _FORMS[suffix], ["text"], [subjects]), _parse_row
+        for path, subjects in chunks[piece.path]:
+            report.files += 1
+            yield path, names[path].removesuffix(".gz").removesuffix(".txt"), partial(_parse_files, path, subjects)
+    elif suffix == ".tsv":
+        for where, position, line in _iterate_lines(piece, report):
+            yield where, position, partial(_parse_line, line)
+    else:
+        subjects = "subject_uris" if suffix == ".csv" else "subjects"
+        for where, position, row in read_rows(piece, report, _FORMS[suffix], ["text"], [subjects]):
+            yield where, position, partial(_parse_row, row)
 
 
-def _iterate_long_texts(
-    chunk: Sequence[tuple[str, str | None]], report: ReadReport, names: Mapping[str, str]
-) -> Iterator[tuple[str, str, tuple[str, str | None]]]:
-    for path, subjects in chunk:
-        report.files += 1
-        yield path, names[path].removesuffix(".gz").removesuffix(".txt"), (path, subjects)
-
-
-def _parse_files(files: tuple[str, str | None]) -> tuple[None, str, list[str]]:
-    path, subjects = files
+def _parse_files(path: str, subjects: str | None) -> tuple[None, str, list[str]]:
     text = _read_text(path)
     labels: dict[str, None] = {}
     if subjects is not None:

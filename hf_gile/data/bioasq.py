@@ -68,21 +68,7 @@ def read_bioasq(
 def read_piece(
     piece: Piece, report: ReadReport, *, encoding: str = "utf-8", ui_of: Mapping[str, str] | None = None
 ) -> Iterator[Record]:
-    """Reads a file, or a part of a file from `cut`.
-
-    Args:
-        piece: The file or the part.
-        report: Counts skipped input and decides whether malformed input raises.
-        encoding: See `read_bioasq`.
-        ui_of: See `read_bioasq`.
-
-    Yields:
-        The records in file order.
-
-    Raises:
-        ValueError: If a record is malformed, or the part does not end at the start of a record, unless the report says
-            to skip.
-    """
+    """Reads a file like `read_bioasq`, or a part of a file from `cut`, which must end at the start of a record."""
     codec = resolve_codec(encoding)
     lines = data_suffix(Path(piece.path)) == ".jsonl"
     unit = "line" if lines else "record"
@@ -106,9 +92,6 @@ def cut(path: str | os.PathLike[str]) -> list[Piece]:
     A `.jsonl` file can be cut at any line. A `.json` file is cut before lines that contain a complete record and follow
     a comma, as in BioASQ files. The reader of the preceding part verifies the cut: it must end there, after an article
     and a comma.
-
-    Args:
-        path: A `.json` or `.jsonl` file.
 
     Returns:
         Parts of about 64 MB; the whole file if it is small, compressed or of another layout.

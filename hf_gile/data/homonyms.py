@@ -1,14 +1,74 @@
-"""Descriptions of labels in vocabularies, and disambiguation of labels with the same name."""
+"""Makes label sets of what readers read: descriptions, repeated ids, and labels with the same name."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from ..models.labels_gile import Label, LabelSet
 from .report import ReadReport
+from .schema import clean_text
+
+Row = TypeVar("Row")
+
+
+class LeaveOut(Exception):
+    """Says why a row of a vocabulary has no usable label, and its id."""
+
+    def __init__(self, reason: str, label_id: str) -> None:
+        super().__init__(reason)
+        self.label_id = label_id
+
+
+def make_labels(
+    rows: Iterable[tuple[str, Row]],
+    read: Callable[[Row], tuple[Label, Sequence[str]]],
+    report: ReadReport,
+    source: str,
+) -> LabelSet:
+    """Makes the label set of a vocabulary.
+
+    Args:
+        rows: Rows of the source, with their location for messages.
+        read: Returns the label of a row, and hints for `distinguish`. A `ValueError` says that the row is malformed,
+            `LeaveOut` that it has no label.
+        report: Counts labels and decides whether malformed rows raise (the default).
+        source: The file, for messages.
+
+    Returns:
+        The labels in the order of the rows.
+
+    Raises:
+        ValueError: If there are no labels. Unless the report says to skip: if a row is malformed, or repeats an id with
+            another name.
+    """
+    labels: dict[str, Label] = {}
+    hints: dict[str, Sequence[str]] = {}
+    locations: dict[str, str] = {}
+    for where, row in rows:
+        try:
+            label, label_hints = read(row)
+            for text in (label.id, label.name, label.description, *label.synonyms, *label_hints):
+                clean_text(text, "a text")
+            first = labels.get(label.id, label)
+            if first.name != label.name:
+                raise ValueError(f"the id {label.id!r} is already used in {locations[label.id]}")
+        except LeaveOut as reason:
+            report.leave_out(str(reason), f"{source}: {where}", reason.label_id)
+        except ValueError as error:
+            report.problem("malformed label", f"{source}: {where}: {error}")
+        else:
+            if first is not label:
+                report.leave_out("repeated", f"{source}: {where}")
+                continue
+            report.records += 1
+            labels[label.id] = label
+            hints[label.id] = label_hints
+            locations[label.id] = where
+    return distinguish(labels.values(), hints, report, source)
 
 
 def distinguish(

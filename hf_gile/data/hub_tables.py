@@ -115,7 +115,11 @@ def _classes(features: Features, columns: Sequence[str]) -> dict[str, Sequence[s
 
 
 def _convert_batch(
-    batch: Mapping[str, list[Any]], positions: list[int], *, columns: Columns, on_error: Literal["raise", "skip"]
+    batch: Mapping[str, list[Any]],
+    positions: list[int],
+    *,
+    columns: Columns,
+    on_error: Literal["raise", "skip"],
 ) -> dict[str, list[Any]]:
     names = [*columns.arguments()]
     cells = zip(*(batch[name] for name in names), strict=True)

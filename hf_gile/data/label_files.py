@@ -73,7 +73,8 @@ def read_label_file(
     kind = _find_kind(path, form)
     if kind == "mesh" and form.kind == "jsonl":
         if names_columns or not set(describe or ()) <= {*MESH_DESCRIPTIONS}:
-            kind, id = "table", "ui" if id == "id" else id
+            kind = "table"
+            id = "ui" if id == "id" else id
     elif kind != "table" and names_columns:
         raise ValueError(f"{path} is {'MeSH' if kind == 'mesh' else 'RDF'}, not a table with columns to choose")
     if kind == "mesh":

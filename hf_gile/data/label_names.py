@@ -17,8 +17,8 @@ from .sniffing import Format
 from .table_files import read_rows
 from .tables import document_id
 
-_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name"
-_LISTED = re.compile(r"""[0-9]+[.:)]\s|[-*\u2022]\s|(["']).*\1$""")
+_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
+_LISTED = re.compile(r"""[0-9]+\s?[.:)\-\u2013]\s|[-*\u2022]\s|(["']).*\1$""")
 
 
 def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:

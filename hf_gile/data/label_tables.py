@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files, open_binary
-from .homonyms import distinguish
+from .files import data_suffix, find_files, open_binary
+from .homonyms import LeaveOut, make_labels
 from .label_cells import are_lists, is_missing, parse_list
 from .label_names import read_json_names, read_names
 from .loading import Piece
@@ -81,6 +81,8 @@ def load_labels(
     requested = Requested(**layout).check()
     form = sniff(file, requested, chosen.required())
     form.refuse(file)
+    if data_suffix(file) in (".yaml", ".yml"):
+        raise ValueError(f"{file} is YAML: write its labels as JSON, a list of names or of objects with id and name")
     if form.kind == "text" and (requested.columns or _is_header(file, form, chosen.required())):
         form = sniff(file, requested, chosen.required(), "csv")
     if form.kind == "text":
@@ -139,7 +141,9 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
 def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -> None:
     texts = [row[column] for row in rows if isinstance(row[column], str) and not is_missing(row[column])]
     are_written_lists = are_lists(texts)
-    has_pipes = has_lists and any("|" in text for text in texts) and not any(";" in text for text in texts)
+    signs = [sign for sign in "|\n" if has_lists and any(sign in text for text in texts)]
+    if any(";" in text for text in texts):
+        signs.clear()
     for row in rows:
         cell = row[column]
         if is_missing(cell):
@@ -147,50 +151,44 @@ def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -
         elif isinstance(cell, str) and are_written_lists:
             items = parse_list(cell)
             row[column] = cell if items is None else items
-        elif isinstance(cell, str) and has_pipes:
-            row[column] = cell.split("|")
+        elif isinstance(cell, str) and signs:
+            row[column] = cell.split(signs[0])
 
 
 def _make_labels(
     file: Path,
-    rows: Sequence[tuple[str, Mapping[str, object]]],
+    rows: Sequence[tuple[str, Mapping[str, Any]]],
     selection: tuple[_Columns, list[str], Sequence[str]],
     report: ReadReport,
 ) -> LabelSet:
     """Makes the labels of rows from the selected columns, fields and languages."""
     chosen, extra, languages = selection
-    labels: dict[str, Label] = {}
-    hints: dict[str, list[str]] = {}
-    positions: dict[str, str] = {}
-    for where, row in rows:
-        try:
-            label_id = document_id(row.get(chosen.id), chosen.id)
-            clean = str.strip if _WRITTEN.issubset(row) else clean_label
-            names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
-            names = list(filter(None, names))
-            if not names and any(isinstance(row.get(column), Mapping) for column in chosen.name):
-                report.leave_out(f"without a name in {' or '.join(languages)}", f"{file}: {where}", label_id)
-                continue
-            if not names:
-                report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
-                raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
-            if label_id in labels:
-                if names[0] == labels[label_id].name:
-                    report.leave_out("repeated", f"{file}: {where}")
-                    continue
-                raise ValueError(f"the id {label_id!r} is already used in {positions[label_id]}")
-            label = _make_label(row, label_id, names[0], chosen, languages)
-            label = replace(label, **{field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""})
-        except ValueError as error:
-            report.problem("malformed label", f"{file}: {where}: {error}")
-            continue
-        report.records += 1
-        labels[label_id], positions[label_id] = label, where
-        hints[label_id] = [other for other in names if other != label.name]
-    parents = {parent for label in labels.values() for parent in label.broader}
-    if unknown := parents - labels.keys():
+
+    def read(row: Mapping[str, Any]) -> tuple[Label, list[str]]:
+        label_id = document_id(row.get(chosen.id), chosen.id)
+        clean = str.strip if _WRITTEN.issubset(row) else clean_label
+        names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
+        names = list(filter(None, names))
+        if not names and any(isinstance(row.get(column), Mapping) for column in chosen.name):
+            raise LeaveOut(f"without a name in {' or '.join(languages)}", label_id)
+        if not names:
+            report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
+            raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
+        label = Label(
+            id=label_id,
+            name=names[0],
+            description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
+            synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
+            language=None if chosen.language is None else _parse_language(row.get(chosen.language)),
+        )
+        fields = {field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""}
+        return replace(label, **fields), [other for other in names if other != label.name]
+
+    labels = make_labels(rows, read, report, str(file))
+    parents = {parent for label in labels for parent in label.broader}
+    if unknown := parents - set(labels.ids):
         report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
-    return distinguish(labels.values(), hints, report, str(file))
+    return labels
 
 
 def _find_file(path: str | os.PathLike[str]) -> Path:
@@ -213,19 +211,6 @@ class _Columns(NamedTuple):
     def required(self) -> list[str]:
         """Returns the columns that must exist."""
         return [self.id, *self.name, *(self.description or ()), *self.synonyms, *filter(None, [self.language])]
-
-
-def _make_label(
-    row: Mapping[str, object], label_id: str, name: str, chosen: _Columns, languages: Sequence[str]
-) -> Label:
-    language = None if chosen.language is None else _parse_language(row.get(chosen.language))
-    return Label(
-        id=label_id,
-        name=name,
-        description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
-        synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
-        language=language,
-    )
 
 
 def _choose_columns(
@@ -265,12 +250,14 @@ def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[s
     texts: list[str] = []
     for column in columns:
         value = row.get(column)
-        if isinstance(value, Mapping) and value and all(_LANGUAGE.fullmatch(str(key)) for key in value):
+        if isinstance(value, Mapping) and all(_LANGUAGE.fullmatch(str(key)) for key in value):
             by_language = {key.lower(): text for key, text in value.items()}
             value = next((by_language[tag.lower()] for tag in languages if tag.lower() in by_language), None)
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
         for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Mapping):  # as Wikidata and JSON-LD write a text with its language
+                part = next((part[key] for key in ("value", "@value") if key in part), part)
             texts.append(clean_text(part, column).strip())
     return list(filter(None, texts))
 

@@ -43,11 +43,10 @@ The first two are available from https://www.nlm.nih.gov/databases/download/mesh
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -59,12 +58,11 @@ from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import XmlRecords, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
-from .json_text import check_parts
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text, raise_text
 from .sniffing import Format, Requested, sniff
-from .table_files import Lines, read_lines
+from .table_files import Lines, read_lines, read_rows
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -76,7 +74,8 @@ _MAX_RECORD_LINES = 100_000
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
 _MARKUP = re.compile(r"</?(a|em|i|small|sub)( [^<>]*)?>")  # from the ontologies in which definitions originate
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
-_ASCII_KEYS = {"RECTYPE", "UI", "MH", "MN", "MS", "ENTRY", "PRINT ENTRY"}
+_ASCII_KEYS = ("RECTYPE", "UI", "MH", "MS", "MN", "ENTRY", "PRINT ENTRY")
+_SINGLE_KEYS = _ASCII_KEYS[:4]
 
 
 @dataclass(frozen=True)
@@ -125,20 +124,18 @@ def read_mesh(
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
     form = sniff(path, Requested(encoding=encoding).check())
-    report.files += 1
-    lines: dict[str, int] = {}
-    for line, parse in report.until_damage(_iterate_records(path, form), path):
-        where = f"{path}: line {line:,}"
+    first: dict[str, str] = {}
+    for where, parse in _iterate_records(path, form, report):
         try:
             descriptor = parse()
         except ValueError as error:
-            report.problem("malformed record", f"{where}: {error}")
+            report.problem("malformed record", f"{path}: {where}: {error}")
             continue
         if descriptor is None:
-            report.leave_out("not a descriptor", where)
-        elif lines.setdefault(descriptor.ui, line) != line:
-            first = f"{descriptor.ui} is already defined in line {lines[descriptor.ui]:,}"
-            report.problem("repeated id", f"{where}: {first}; ids must be unique")
+            report.leave_out("not a descriptor", f"{path}: {where}")
+        elif first.setdefault(descriptor.ui, where) != where:
+            problem = f"{descriptor.ui} is already defined in {first[descriptor.ui]}; ids must be unique"
+            report.problem("repeated id", f"{path}: {where}: {problem}")
         else:
             report.records += 1
             yield descriptor
@@ -165,10 +162,8 @@ def load_mesh(
         The descriptors in file order.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
-        ImportError: If the file is XML and lxml is not installed.
-        ValueError: If `describe` is invalid or the file has no descriptors; also if `read_mesh` raises or a tree number
-            is repeated, unless the report says to skip.
+        ValueError: If `describe` is invalid or the file has no descriptors; unless the report says to skip, if a tree
+            number is repeated. Also raises what `read_mesh` raises.
     """
     report = ReadReport() if report is None else report
     requested = check_choices(describe, DESCRIPTIONS)
@@ -182,7 +177,8 @@ def load_mesh(
                 message = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
                 report.problem("repeated tree number", message)
     uis = {number: descriptor.ui for descriptor in descriptors for number in descriptor.tree_numbers}
-    labels, hints = [], {}
+    labels = []
+    hints = {}
     for descriptor in descriptors:
         texts = {
             "entry_terms": "; ".join(descriptor.entry_terms),
@@ -216,9 +212,7 @@ def mesh_ids(
         Ids by heading, and by entry terms (permuted or not) that are not headings.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
-        ImportError: If the file is XML and lxml is not installed.
-        ValueError: As in `read_mesh`.
+        Exception: What `read_mesh` raises.
     """
     report = ReadReport() if report is None else report
     headings, terms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
@@ -238,43 +232,38 @@ def mesh_ids(
 _Parse = Callable[[], Descriptor | None]
 
 
-def _iterate_records(path: str | os.PathLike[str], form: Format) -> Iterator[tuple[int, _Parse]]:
+def _iterate_records(path: str | os.PathLike[str], form: Format, report: ReadReport) -> Iterator[tuple[str, _Parse]]:
+    with open_binary(path) as stream:
+        head = next(report.until_damage(iter(lambda: stream.read(1 << 12), None), path), b"")
+    start = head.decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
+    if start.startswith("{"):
+        for where, _, row in read_rows(Piece(os.fspath(path)), report, form._replace(kind="jsonl")):
+            yield where, partial(_parse_json, row)
+        return
+    report.files += 1
+    for line, parse in report.until_damage(_iterate_others(path, form, start), path):
+        yield f"line {line:,}", parse
+
+
+def _iterate_others(path: str | os.PathLike[str], form: Format, start: str) -> Iterator[tuple[int, _Parse]]:
     form.refuse(path)
     if form.kind == "empty":
         raise ValueError("empty file")
     if form.kind == "xml":
+        root = re.search(r"<(\w+)", start)
+        if root and root[1] != "DescriptorRecordSet":
+            raise ValueError(f"expected a DescriptorRecordSet, got <{root[1]}>")
         yield from _iterate_xml(path)
-        return
-    lines = _strip(read_lines(Piece(os.fspath(path)), form.encoding))
-    first = next(lines, (0, ""))
-    if isinstance(first[1], ValueError):
-        raise first[1]
-    lines = chain([first], lines)
-    if first[1] == "*NEWRECORD":
-        yield from _iterate_ascii(lines)
-    elif first[1].startswith("{"):
-        for number, line in lines:
-            yield number, partial(_parse_json, line)
+    elif start.startswith("*NEWRECORD"):
+        yield from _iterate_ascii(read_lines(Piece(os.fspath(path)), form.encoding))
     else:
-        raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {first[1][:40]!r}")
-
-
-def _strip(lines: Lines) -> Lines:
-    """Strips lines, and leaves out empty lines."""
-    for number, line in lines:
-        if isinstance(line, ValueError):
-            yield number, line
-        elif text := line.strip():
-            yield number, text
+        got = start.partition("\n")[0][:40]
+        raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {got!r}")
 
 
 def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
     with needs_extra("data", "read_mesh"):
         from lxml import etree
-    with open_binary(path) as stream:  # iterparse would keep any other document in memory
-        _, root = next(etree.iterparse(XmlRecords(stream), events=("start",)))
-        if root.tag != "DescriptorRecordSet":
-            raise ValueError(f"expected a DescriptorRecordSet, got <{root.tag}>")
     with open_binary(path) as stream:
         source = XmlRecords(stream)
         for _, record in etree.iterparse(source, tag="DescriptorRecord", remove_comments=True, remove_pis=True):
@@ -286,15 +275,14 @@ def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
 
 
 def _parse_xml(record: _Element) -> Descriptor:
-    terms: list[str | None] = []
-    permuted: list[str | None] = []
+    terms: dict[bool, list[str | None]] = {False: [], True: []}  # by whether they are permuted
     for term in record.iterfind("ConceptList/Concept/TermList/Term"):
-        (permuted if term.get("IsPermutedTermYN") == "Y" else terms).append(term.findtext("String"))
+        terms[term.get("IsPermutedTermYN") == "Y"].append(term.findtext("String"))
     return _make_descriptor(
         ui=record.findtext("DescriptorUI"),
         name=record.findtext("DescriptorName/String"),
-        terms=terms,
-        permuted=permuted,
+        terms=terms[False],
+        permuted=terms[True],
         scope_note=record.findtext("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"),
         tree_numbers=[number.text for number in record.iterfind("TreeNumberList/TreeNumber")],
     )
@@ -302,16 +290,16 @@ def _parse_xml(record: _Element) -> Descriptor:
 
 def _iterate_ascii(lines: Lines) -> Iterator[tuple[int, _Parse]]:
     record: list[tuple[int, str | ValueError]] = []
-    for number, line in lines:
-        if line == "*NEWRECORD":
+    for number, line in chain(lines, [(0, "*NEWRECORD")]):
+        text = line if isinstance(line, ValueError) else line.strip()
+        if text == "*NEWRECORD":
             if record:
                 yield record[0][0], partial(_parse_ascii, record)
-            record = [(number, line)]
-        elif len(record) == _MAX_RECORD_LINES:
+            record = []
+        if len(record) == _MAX_RECORD_LINES:
             raise ValueError(f"line {number:,}: a record has more than {_MAX_RECORD_LINES:,} lines")
-        else:
-            record.append((number, line))
-    yield record[0][0], partial(_parse_ascii, record)
+        if text:
+            record.append((number, text))
 
 
 def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | None:
@@ -320,12 +308,11 @@ def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | Non
         if isinstance(line, ValueError):
             raise ValueError(f"in line {number:,}, {line}")
         key, sign, value = line.partition("=")
-        key = key.rstrip()
         if not sign:
             raise ValueError(f"expected KEY = VALUE, got {shortened(line)} in line {number:,}")
-        if key in values:
-            values[key].append(value.strip())
-    for key in ("RECTYPE", "UI", "MH", "MS"):
+        if key.rstrip() in values:
+            values[key.rstrip()].append(value.strip())
+    for key in _SINGLE_KEYS:
         if len(values[key]) > 1:
             raise ValueError(f"{key} occurs {len(values[key])} times: records may be merged")
     if values["RECTYPE"] not in ([], ["D"]):
@@ -341,28 +328,20 @@ def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | Non
     )
 
 
-def _parse_json(line: str | ValueError) -> Descriptor:
-    if isinstance(line, ValueError):
-        raise line
-    check_parts(line)
-    try:
-        raw = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not isinstance(raw, dict) or not {"ui", "name"} <= set(raw):
-        raise ValueError(f"expected an object with the keys ui and name, got {shortened(raw)}")
-    lists = {key: [] if raw.get(key) is None else raw[key] for key in ("synonyms", "tree")}
-    for key, values in lists.items():
-        if not isinstance(values, list):
-            raise ValueError(f"{key} must be a list of text, got {shortened(values)}")
-    definition = raw.get("definition")
+def _parse_json(row: Mapping[str, Any]) -> Descriptor:
+    if not {"ui", "name"} <= set(row):
+        raise ValueError(f"expected an object with the keys ui and name, got {shortened(row)}")
+    for key in ("synonyms", "tree"):
+        if not isinstance(row.get(key), list | None):
+            raise ValueError(f"{key} must be a list of text, got {shortened(row[key])}")
+    definition = row.get("definition")
     return _make_descriptor(
-        ui=raw["ui"],
-        name=raw["name"],
-        terms=lists["synonyms"],
+        ui=row["ui"],
+        name=row["name"],
+        terms=row.get("synonyms") or [],
         permuted=[],
         scope_note=_strip_markup(definition) if isinstance(definition, str) else definition,
-        tree_numbers=lists["tree"],
+        tree_numbers=row.get("tree") or [],
     )
 
 
@@ -379,6 +358,7 @@ def _make_descriptor(
         raise ValueError(f"a descriptor needs a UI and a name, got {ui!r} and {name!r}")
     try:
         entry_terms = dict.fromkeys(_clean_line(term, "an entry term") for term in terms)
+        permuted_terms = [_clean_line(term, "a permuted term") for term in permuted]
         numbers = tuple(_clean_line(number, "a tree number") for number in tree_numbers)
         for number in numbers:
             if not _TREE_NUMBER.fullmatch(number):
@@ -389,7 +369,7 @@ def _make_descriptor(
             entry_terms=tuple(term for term in entry_terms if term not in ("", name)),
             scope_note=_clean_line(scope_note, "the scope note"),
             tree_numbers=numbers,
-            permuted_terms=tuple(filter(None, (_clean_line(term, "a permuted term") for term in permuted))),
+            permuted_terms=tuple(filter(None, permuted_terms)),
         )
     except ValueError as error:
         raise ValueError(f"{ui} ({name}): {error}") from None

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from reprlib import repr as shortened
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from xml.parsers import expat
 
 from ..extras import needs_extra
@@ -32,22 +31,30 @@ from .rdf_profiles import CONVERT, PREFIXES
 from .report import ReadReport
 from .sniffing import sniff
 
-if TYPE_CHECKING:
-    from rdflib.store import Store
-
 SUFFIXES = (".nt", ".nq", ".rdf", ".xml", ".owl", ".ttl", ".trig", ".n3", ".jsonld", ".json")
 """Suffixes of RDF files in a folder."""
 
-KINDS = {"ntriples": "nquads", "xml": "xml", "turtle": "trig", "json": "json-ld", "jsonl": "json-ld"}
-"""rdflib format by kind of content; each format includes simpler ones."""
-_TITLES = {"nquads": "N-Triples", "xml": "RDF/XML", "trig": "Turtle", "n3": "Notation 3", "json-ld": "JSON-LD"}
-
-_KINDS_BY_SUFFIX = {".nt": "ntriples", ".nq": "ntriples", ".ttl": "turtle", ".trig": "turtle", ".n3": "turtle"}
+# rdflib format by kind of content; each format but Turtle includes simpler ones.
+_FORMATS = {"ntriples": "nquads", "xml": "xml", "turtle": "turtle", "json": "json-ld", "jsonl": "json-ld"}
+_KINDS_BY_SUFFIX = {
+    ".nt": "ntriples",
+    ".nq": "ntriples",
+    ".ttl": "turtle",
+    ".trig": "turtle",
+    ".n3": "turtle",
+}
+_TITLES = {
+    "nquads": "N-Triples",
+    "xml": "RDF/XML",
+    "turtle": "Turtle",
+    "trig": "TriG",
+    "n3": "Notation 3",
+    "json-ld": "JSON-LD",
+}
 _MAX_ENTITY = 256
 _MAX_URI = 8192
 _FEW_STATEMENTS = 100_000
-_MAX_LINE = 1 << 18
-"""Maximum bytes of an N-Triples line: rdflib searches the line again for every 2 KB that it reads."""
+_MAX_LINE = 1 << 18  # bytes of N-Triples: rdflib searches the line again for every 2 KB that it reads
 _MAX_PARTS = 5000
 
 AddStatement = Callable[[Any, Any, Any], None]
@@ -69,48 +76,36 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
         from rdflib import Graph
         from rdflib.parser import PythonInputSource
     report.files += 1
-    statements = 0
-
-    # A file has more bytes than statements, compressed or not.
-    max_statements = max(_FEW_STATEMENTS, path.stat().st_size)
-
-    def count(subject: Any, predicate: Any, value: Any) -> None:
-        nonlocal statements
-        statements += 1
-        if statements > max_statements:
-            raise ValueError(
-                f"more than {max_statements:,} statements, more than its bytes, like a decompression bomb; if you "
-                "trust it, decompress it first"
-            )
-        add(subject, predicate, value)
-
     # Relative URIs depend neither on the folder nor on compression.
     packed = path.suffix.lower() in PACKED_SUFFIXES
     base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
-    kind = ""
+    form = ""
     try:
-        kind = _kind(path)
-        if kind == "xml":
+        form = _find_format(path)
+        if form == "xml":
             _check_xml(path)
-        in_memory = kind in ("trig", "n3", "json-ld")
-        with open_binary(path, in_memory=in_memory) as stream, _quiet():
+        # A file has more bytes than statements, compressed or not.
+        store = _make_store(add, max(_FEW_STATEMENTS, path.stat().st_size))
+        with open_binary(path, in_memory=form not in ("nquads", "xml")) as stream, _quiet():
+            if form == "turtle" and any(b"{" in chunk for chunk in iter(lambda: stream.read(1 << 20), b"")):
+                form = "trig"  # which takes longer, and is only needed for graphs
+            stream.seek(0)
             if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
                 stream.seek(0)
-            source: Any = stream
-            if kind == "json-ld":
+            source: Any = _Lines(stream) if form == "nquads" else stream
+            if form == "json-ld":
                 source = PythonInputSource(_load_json(stream), base)
-            elif kind == "nquads":
-                source = _Lines(stream)
-            Graph(store=_make_store(count)).parse(source, format=kind, publicID=base)
-        if not statements:
-            raise ValueError("no statements")
+            Graph(store=store).parse(source, format=form, publicID=base)
+        if not store.count:
+            keys = f"; its keys are {shortened(list(source.data))}" if form == "json-ld" else ""
+            raise ValueError(f"no statements{keys}: {CONVERT}")
     except Exception as error:  # invalid data can raise any exception
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
             raise
         message = " ".join(str(error).split())[:300]
         if isinstance(error, UnicodeDecodeError):
             message += ": convert it to UTF-8"
-        title = f"read as {_TITLES[kind]}: " if kind else ""
+        title = f"read as {_TITLES[form]}: " if form else ""
         report.problem("damaged file", f"{path}: {title}{message}")
 
 
@@ -128,46 +123,18 @@ def _quiet() -> Iterator[None]:
         logger.disabled = was_disabled
 
 
-def find_rdf(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Resolves paths to distinct files.
-
-    Args:
-        paths: Files with any name, and folders, of which files with one of `SUFFIXES` are read.
-
-    Raises:
-        FileNotFoundError: If a path does not exist.
-        ValueError: If there are no paths, or a folder has no such file.
-    """
-    result: dict[Path, None] = {}
-    for name in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        path = Path(name)
-        if name == "" or not path.exists():  # Path("") is the current folder
-            raise FileNotFoundError(f"no file or folder {str(name)!r} (in {Path.cwd()})")
-        files = [path]
-        if path.is_dir():
-            files = sorted(child for child in path.iterdir() if child.is_file() and data_suffix(child) in SUFFIXES)
-        if not files:
-            raise ValueError(
-                f"nothing to read at {path}: expected {', '.join(SUFFIXES)}, each also compressed as .gz or .zip"
-            )
-        result.update(dict.fromkeys(file.resolve() for file in files))
-    if not result:
-        raise ValueError("paths must name at least one file or folder, got none")
-    return list(result)
-
-
-def _kind(path: Path) -> str:
+def _find_format(path: Path) -> str:
     seen = sniff(path)
     seen.refuse(path)
     suffix = data_suffix(path)
     kind = seen.kind
-    if kind not in KINDS or (kind == "json" and not _starts_as_json(path)):
+    if kind not in _FORMATS or (kind == "json" and not _starts_as_json(path)):
         kind = _KINDS_BY_SUFFIX.get(suffix, kind)
     if kind == "empty":
         raise ValueError("no statements")
-    if kind not in KINDS:
+    if kind not in _FORMATS:
         raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
-    return "n3" if suffix == ".n3" and kind == "turtle" else KINDS[kind]
+    return "n3" if suffix == ".n3" and kind == "turtle" else _FORMATS[kind]
 
 
 def _starts_as_json(path: Path) -> bool:
@@ -180,7 +147,8 @@ class _Lines(BufferedIOBase):
     """A stream that refuses lines that are too long."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.length = stream, 0
+        self.stream = stream
+        self.length = 0
 
     def read(self, size: int | None = -1) -> bytes:
         """Reads `size` bytes."""
@@ -195,8 +163,7 @@ class _Lines(BufferedIOBase):
 def _check_xml(path: Path) -> None:
     """Refuses XML that is no RDF, and entities longer than a prefix: rdflib takes hours to expand nested entities."""
     declared: set[str] = set()
-    inside: list[str] = []
-    parts = 0
+    inside: list[str] = []  # the last element, and a sign for each part of its text
 
     def declare(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
         if value is not None and (is_parameter or "&" in value or len(value) > _MAX_ENTITY):
@@ -206,19 +173,19 @@ def _check_xml(path: Path) -> None:
         declared.add(name)
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal parts
         if not inside and PREFIXES["rdf"] not in attributes.values():
             raise ValueError(f"the root <{name[:80]}> is not of RDF: {CONVERT}")
-        inside[:], parts = [name], 0
+        inside[:] = [name]
 
     def add(_: str) -> None:
-        nonlocal parts
-        parts += 1
-        if parts > _MAX_PARTS:  # each is appended by copying the previous ones
+        inside.append("")
+        if len(inside) > _MAX_PARTS:  # each is appended by copying the previous ones
             raise ValueError(f"a text of <{inside[0][:80]}> has more than {_MAX_PARTS:,} lines and entities")
 
     parser = expat.ParserCreate()
-    parser.EntityDeclHandler, parser.StartElementHandler, parser.CharacterDataHandler = declare, start, add
+    parser.EntityDeclHandler = declare
+    parser.StartElementHandler = start
+    parser.CharacterDataHandler = add
     with open_binary(path) as stream:
         while (declared or not inside) and (data := stream.read(1 << 16)):
             try:
@@ -227,28 +194,35 @@ def _check_xml(path: Path) -> None:
                 return  # rdflib reports the error
 
 
-def _make_store(add: AddStatement) -> Store:
+def _make_store(add: AddStatement, limit: int) -> Any:
+    """Makes a store that passes statements on; an indexed graph needs many times the memory."""
     from rdflib import Literal
     from rdflib.store import Store
 
     class Statements(Store):
-        """Store that passes the statements of rdflib parsers on; an indexed graph needs many times the memory."""
-
         context_aware = graph_aware = formula_aware = True
+        count = 0
 
         def add(self, triple: Any, context: Any, quoted: bool = False) -> None:
             subject, predicate, value = triple
-            for node in (subject, predicate, () if isinstance(value, Literal) else value):
-                if len(node) > _MAX_URI:  # a prefix may expand to a million characters
-                    raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
+            self.count += 1
+            if self.count > limit:
+                raise ValueError(
+                    f"more than {limit:,} statements, more than its bytes, like a decompression bomb; if you trust it, "
+                    "decompress it first"
+                )
+            # A prefix may expand to a million characters.
+            if len(subject) + len(predicate) + len(value) > _MAX_URI:
+                for node in (subject, predicate, value):
+                    if len(node) > _MAX_URI and not isinstance(node, Literal):
+                        raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
             if not quoted:
                 add(subject, predicate, value)
 
         def add_graph(self, graph: object) -> None:
             """Ignored: named graphs are merged."""
 
-        def remove_graph(self, graph: object) -> None:
-            """Ignored: named graphs are merged."""
+        remove_graph = add_graph
 
     return Statements()
 
@@ -257,19 +231,15 @@ def _load_json(stream: IO[bytes]) -> Any:
     """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
     text = stream.read()
     check_parts(text)
-    data = json.loads(text)
-    values = [data]
-    while values:
-        value = values.pop()
-        if isinstance(value, list):
-            values += value
-        elif isinstance(value, dict):
-            for key in {"@context", "@import"} & set(value):
-                contexts = value[key] if isinstance(value[key], list) else [value[key]]
-                for context in contexts:
-                    if isinstance(context, str):
-                        raise ValueError(
-                            f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
-                        )
-            values += value.values()
-    return data
+    return json.loads(text, object_hook=_refuse_urls)
+
+
+def _refuse_urls(value: dict[str, Any]) -> dict[str, Any]:
+    for key in {"@context", "@import"} & set(value):
+        contexts = value[key] if isinstance(value[key], list) else [value[key]]
+        for context in contexts:
+            if isinstance(context, str):
+                raise ValueError(
+                    f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
+                )
+    return value

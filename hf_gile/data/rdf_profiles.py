@@ -31,84 +31,70 @@ class Profile(NamedTuple):
     """How a kind of vocabulary names its labels.
 
     A path such as `skosxl:prefLabel/skosxl:literalForm` leads over a resource to its texts; a star stands for any end
-    of a name. The paths of an item are separated by spaces and equivalent; earlier names and definitions are preferred.
+    of a name. The paths of an item are separated by spaces and equivalent; earlier items are preferred.
 
     Args:
         title: Name of the kind.
         classes: Classes of labels. Without classes, labels are the resources with a name of the first item.
         names: Paths to names.
-        synonyms: Paths to synonyms; descriptions have only those of the first item.
-        definitions: Paths to definitions.
-        parents: Role of the links to parents; see `link_role`.
     """
 
     title: str
     classes: str
     names: tuple[str, ...]
-    synonyms: tuple[str, ...]
-    definitions: tuple[str, ...]
-    parents: str = "broader"
 
 
 PROFILES = (
     Profile(
         "SKOS",
         classes="skos:Concept",
-        names=("skos:prefLabel skosxl:prefLabel/skosxl:literalForm", "rdfs:label", "schema:name", "dct:title dc:title"),
-        synonyms=(
-            "skos:altLabel skosxl:altLabel/skosxl:literalForm",
-            "skos:hiddenLabel skosxl:hiddenLabel/skosxl:literalForm",
-        ),
-        definitions=(
-            "skos:definition skos:definition/rdf:value",
-            "skos:scopeNote skos:scopeNote/rdf:value",
-            "dct:description dc:description",
-            "rdfs:comment",
+        names=(
+            "skos:prefLabel skosxl:prefLabel/skosxl:literalForm",
+            "rdfs:label",
+            "schema:name",
+            "dct:title dc:title",
         ),
     ),
-    Profile(
-        "GND",
-        classes="",
-        names=("gndo:preferredName*",),
-        synonyms=("gndo:variantName*",),
-        definitions=("gndo:definition",),
-    ),
+    Profile("GND", classes="", names=("gndo:preferredName*",)),
     Profile(
         "MeSH RDF",
         classes="meshv:Descriptor meshv:TopicalDescriptor meshv:GeographicalDescriptor meshv:PublicationType "
         "meshv:CheckTag",
         names=("rdfs:label",),
-        synonyms=(
-            "meshv:preferredConcept/meshv:preferredTerm/meshv:prefLabel "
-            "meshv:preferredConcept/meshv:term/meshv:prefLabel "
-            "meshv:concept/meshv:preferredTerm/meshv:prefLabel meshv:concept/meshv:term/meshv:prefLabel",
-        ),
-        definitions=("meshv:preferredConcept/meshv:scopeNote", "meshv:scopeNote"),
     ),
-    Profile(
-        "MADS/RDF",
-        classes="",
-        names=("madsrdf:authoritativeLabel",),
-        synonyms=("madsrdf:hasVariant/madsrdf:variantLabel",),
-        definitions=("madsrdf:definitionNote", "madsrdf:scopeNote"),
-    ),
-    Profile(
-        "schema.org",
-        classes="schema:DefinedTerm schema:CategoryCode",
-        names=("schema:name", "rdfs:label"),
-        synonyms=("schema:alternateName",),
-        definitions=("schema:description",),
-    ),
-    Profile(
-        "OWL",
-        classes="owl:Class rdfs:Class",
-        names=("rdfs:label", "skos:prefLabel"),
-        synonyms=("oboInOwl:hasExactSynonym obo:IAO_0000118 skos:altLabel",),
-        definitions=("obo:IAO_0000115", "skos:definition", "rdfs:comment"),
-        parents="subclass",
-    ),
+    Profile("MADS/RDF", classes="", names=("madsrdf:authoritativeLabel",)),
+    Profile("schema.org", classes="schema:DefinedTerm schema:CategoryCode", names=("schema:name", "rdfs:label")),
+    Profile("OWL", classes="owl:Class rdfs:Class", names=("rdfs:label", "skos:prefLabel")),
 )
 """The known kinds; the first that gives labels is used."""
+
+SYNONYMS = (
+    "skos:altLabel "
+    "skosxl:altLabel/skosxl:literalForm "
+    "gndo:variantName* "
+    "madsrdf:hasVariant/madsrdf:variantLabel "
+    "meshv:preferredConcept/meshv:preferredTerm/meshv:prefLabel "
+    "meshv:preferredConcept/meshv:term/meshv:prefLabel "
+    "meshv:concept/meshv:preferredTerm/meshv:prefLabel "
+    "meshv:concept/meshv:term/meshv:prefLabel "
+    "schema:alternateName "
+    "oboInOwl:hasExactSynonym "
+    "obo:IAO_0000118",
+    "skos:hiddenLabel skosxl:hiddenLabel/skosxl:literalForm",
+)
+"""Paths to synonyms of all kinds; descriptions have only those of the first item."""
+
+DEFINITIONS = (
+    "obo:IAO_0000115",
+    "skos:definition skos:definition/rdf:value "
+    "gndo:definition "
+    "madsrdf:definitionNote "
+    "meshv:preferredConcept/meshv:scopeNote meshv:scopeNote",
+    "skos:scopeNote skos:scopeNote/rdf:value madsrdf:scopeNote",
+    "dct:description dc:description schema:description",
+    "rdfs:comment",
+)
+"""Paths to definitions of all kinds."""
 
 NO_LABELS = re.compile(r"(Collection|ConceptScheme|ConceptGroup|ThesaurusArray|Ontology|MetadataSet|Dataset)$")
 """Ends of classes whose members are no labels, though they have names and schemes."""
@@ -125,20 +111,13 @@ _RETIRED = re.compile(
     r".*(deprecated|obsolete|withdrawn|retired|superseded|invalid|archaic|rejected|replaced|removed).*", re.IGNORECASE
 )
 _TRUE = re.compile(r"true|1|yes", re.IGNORECASE)
+_ANY = re.compile(".*")
 _STATUS = {  # by local name: the values that say that a label is no longer to be used
     "active": re.compile(r"false|0", re.IGNORECASE),
-    "deprecated": _TRUE,
-    "isDeprecated": _TRUE,
-    "obsolete": _TRUE,
-    "isObsolete": _TRUE,
-    "status": _RETIRED,
-    "hasStatus": _RETIRED,
-    "conceptStatus": _RETIRED,
-    "term_status": _RETIRED,
-    "isReplacedBy": re.compile(".*"),
-    "replacedBy": re.compile(".*"),
-    "supersededBy": re.compile(".*"),
-    "IAO_0100001": re.compile(".*"),  # term replaced by, of OBO
+    **dict.fromkeys(("deprecated", "isDeprecated", "obsolete", "isObsolete"), _TRUE),
+    **dict.fromkeys(("status", "hasStatus", "conceptStatus", "term_status"), _RETIRED),
+    # IAO_0100001 is "term replaced by" of OBO.
+    **dict.fromkeys(("isReplacedBy", "replacedBy", "supersededBy", "IAO_0100001"), _ANY),
 }
 
 

@@ -18,17 +18,20 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
-from itertools import chain
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
-from .homonyms import check_choices, distinguish, join_descriptions
-from .rdf import find_rdf, parse_rdf
+from .files import Paths, find_files
+from .homonyms import LeaveOut, check_choices, join_descriptions, make_labels
+from .rdf import SUFFIXES, parse_rdf
 from .rdf_profiles import (
     CONVERT,
+    DEFINITIONS,
     NO_LABELS,
     PROFILES,
+    SYNONYMS,
     Profile,
     expand,
     is_retired_class,
@@ -39,19 +42,24 @@ from .rdf_profiles import (
     shorten,
 )
 from .report import ReadReport
-from .schema import clean_label, clean_text
+from .schema import clean_label
 
 DESCRIPTIONS = ("alt_labels", "definition", "broader")
 """Possible parts of the description of a concept."""
 
 _MAX_COUNTED = 1000  # classes and properties, for messages
-_PATHS = " ".join(path for profile in PROFILES for paths in profile[2:5] for path in paths)
-_STEPS = {expand(step): step for step in re.split("[ /]", _PATHS)}
-_NAMES = {path for profile in PROFILES for paths in profile.names for path in paths.split()}
+_NAMES = [paths for profile in PROFILES for paths in profile.names]
+_STEPS = {expand(step): step for step in re.split("[ /]", " ".join([*_NAMES, *SYNONYMS, *DEFINITIONS]))}
+_NAME_STEPS = {path.split("/")[0] for paths in _NAMES for path in paths.split()}
+
+_XL_LABEL = expand("skosxl:Label")
+
+_Rank = tuple[int, bool]  # of a language, and whether it is regional
+_Text = tuple[int, bool, str, str]  # rank, tag and text
 
 
 def load_skos(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    paths: Paths,
     language: str | Iterable[str] = "en",
     describe: str | Iterable[str] = "definition",
     scheme: str | None = None,
@@ -87,39 +95,29 @@ def load_skos(
     report = ReadReport() if report is None else report
     requested = check_choices(describe, DESCRIPTIONS)
     statements = _Statements([language] if isinstance(language, str) else list(language))
-    files = find_rdf(paths)
-    for path in files:
-        parse_rdf(path, statements.add, report)
-    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
-    vocabulary = _choose_vocabulary(statements)
-    labels, hints = [], {}
-    for concept in sorted(vocabulary.concepts, key=_natural_key):
-        reason = vocabulary.reason_to_skip(concept, scheme)
-        if reason is not None:
-            report.leave_out(reason, concept, concept)
-            continue
-        label, hints[concept] = vocabulary.label(concept, requested)
-        try:
-            for text in (concept, label.name, label.description, *label.synonyms, *hints[concept]):
-                clean_text(text, "a text")
-        except ValueError as error:
-            report.problem("malformed record", f"{source}: {concept}: {error}")
-            continue
-        report.records += 1
-        labels.append(label)
-    if not labels:
-        raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
-    vocabulary.add_notes(report)
-    return distinguish(labels, hints, report, source)
-
-
-def _choose_vocabulary(statements: _Statements) -> _Vocabulary:
-    """Returns the first kind of vocabulary that has names, in any language."""
-    for profile in PROFILES:
+    files: dict[Path, None] = {}
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        is_file = Path(path).is_file()
+        files.update(dict.fromkeys([Path(path).resolve()] if is_file else find_files(path, SUFFIXES)))
+    for file in files or find_files([], SUFFIXES):
+        parse_rdf(file, statements.add, report)
+    first = next(iter(files))
+    source = str(first) if len(files) == 1 else f"{first} and {len(files) - 1:,} more"
+    for profile in (*PROFILES, PROFILES[0]):
         vocabulary = _Vocabulary(statements, profile)
         if vocabulary.is_present():
-            return vocabulary
-    return _Vocabulary(statements, PROFILES[0])
+            break
+    before = report.records
+
+    def concepts() -> Iterator[tuple[str, str]]:
+        for concept in sorted(vocabulary.concepts, key=_natural_key):
+            yield concept, concept
+        if report.records == before:
+            raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
+        vocabulary.add_notes(report)
+
+    read = partial(vocabulary.label, scheme=scheme, requested=requested)
+    return make_labels(concepts(), read, report, source)
 
 
 class _Statements:
@@ -134,91 +132,110 @@ class _Statements:
         self.members: dict[str, set[str]] = defaultdict(set)  # by class
         self.notations: dict[str, list[str]] = defaultdict(list)
         self.links: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))  # by role
-        # By step of a path: texts as (rank of the language, whether regional, tag, text), or resources that lead on.
-        self.texts: dict[str, dict[str, list[tuple[int, bool, str, str] | str]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        self.in_other_languages: dict[str, set[str]] = defaultdict(set)
+        # By step of a path: texts, or resources that lead on; none for a name in other languages.
+        self.texts: dict[str, dict[str, list[_Text | str]]] = defaultdict(dict)
         self.tags: dict[str, Counter[str]] = defaultdict(Counter)
-        self.properties: Counter[str] = Counter()  # with texts
-        self._actions: dict[Any, Callable[[str, Any], None] | None] = {}
+        self.properties: Counter[str] = Counter()  # others with texts
+        self._ranks: dict[str | None, tuple[str, _Rank | None]] = {}
+        self._ranks[None] = ("", (len(languages), False))
+        self._actions: dict[str, Callable[[Any, Any], None]] = {}
 
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
         """Stores a statement if it is needed."""
-        if predicate not in self._actions:
-            self._actions[predicate] = self._action(normalize(str(predicate)))
-        action = self._actions[predicate]
-        if action is not None:
-            action(_name(subject), value)
+        key = str(predicate)  # texts are found faster than nodes
+        action = self._actions.get(key)
+        if action is None:
+            action = self._actions[key] = self._action(normalize(key))
+        action(subject, value)
 
-    def _action(self, predicate: str) -> Callable[[str, Any], None] | None:
+    def _action(self, predicate: str) -> Callable[[Any, Any], None]:
         """Returns what stores the statements of a property."""
         if predicate == expand("rdf:type"):
             return self._add_class
         if predicate == expand("skos:notation"):
-            return lambda subject, value: self.notations[subject].append(str(value))
+            return lambda subject, value: self.notations[_name(subject)].append(str(value))
         if predicate == expand("skos:member"):
-            return lambda subject, value: self.containers.add(subject)
+            return lambda subject, value: self.containers.add(_name(subject))
         if link := link_role(predicate):
             return partial(self._add_link, *link)
         if values := retired_values(predicate):
             return partial(self._add_status, values)
-        return partial(self._add_text, _find_step(predicate), predicate)
+        for uri, step in _STEPS.items():
+            if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1])):
+                return partial(self._add_text, step, self.texts[step], self.tags[step])
+        return partial(self._count, predicate)
 
-    def _add_class(self, subject: str, value: Any) -> None:
+    def _add_class(self, subject: Any, value: Any) -> None:
+        name = _name(subject)
         uri = sys.intern(normalize(str(value)))
         if NO_LABELS.search(uri):
-            self.containers.add(subject)
+            self.containers.add(name)
         if is_retired_class(uri):
-            self.retired.add(subject)
+            self.retired.add(name)
         # SKOS-XL labels are many, and none is a concept.
-        if uri != expand("skosxl:Label") and (len(self.members) < _MAX_COUNTED or uri in self.members):
-            self.members[uri].add(subject)
+        if uri != _XL_LABEL and (len(self.members) < _MAX_COUNTED or uri in self.members):
+            self.members[uri].add(name)
 
-    def _add_link(self, role: str, is_inverse: bool, subject: str, value: Any) -> None:
-        start, end = (_name(value), subject) if is_inverse else (subject, _name(value))
-        self.links[role][start].append(end)
+    def _add_link(self, role: str, is_inverse: bool, subject: Any, value: Any) -> None:
+        start, end = (value, subject) if is_inverse else (subject, value)
+        self.links[role][_name(start)].append(_name(end))
 
-    def _add_status(self, values: re.Pattern[str], subject: str, value: Any) -> None:
+    def _add_status(self, values: re.Pattern[str], subject: Any, value: Any) -> None:
         if values.fullmatch(local_name(str(value).strip())):
-            self.retired.add(subject)
+            self.retired.add(_name(subject))
 
-    def _add_text(self, step: str | None, predicate: str, subject: str, value: Any) -> None:
-        if not hasattr(value, "language"):  # not a literal
-            if step is not None:
-                self.texts[step][subject].append(_name(value))
-            return
-        if len(self.properties) < _MAX_COUNTED or predicate in self.properties:
+    def _count(self, predicate: str, subject: Any, value: Any) -> None:
+        has_room = len(self.properties) < _MAX_COUNTED or predicate in self.properties
+        if has_room and hasattr(value, "language"):
             self.properties[predicate] += 1
-        if step is None:
+
+    def _add_text(
+        self,
+        step: str,
+        texts: dict[str, list[_Text | str]],
+        tags: Counter[str],
+        subject: Any,
+        value: Any,
+    ) -> None:
+        if not hasattr(value, "language"):  # not a literal
+            texts.setdefault(_name(subject), []).append(_name(value))
             return
-        text, tag = clean_label(str(value)), sys.intern((value.language or "").lower())
-        self.tags[step][tag] += 1
-        if not text:
+        if value.language not in self._ranks:
+            self._ranks[value.language] = self._rank(value.language.lower())
+        tag, rank = self._ranks[value.language]
+        tags[tag] += 1
+        if rank is None and step not in _NAME_STEPS:
             return
-        if not tag:
-            self.texts[step][subject].append((len(self.languages), False, tag, text))
-            return
+        if text := clean_label(str(value)):
+            found = texts.setdefault(_name(subject), [])
+            if rank is not None:
+                found.append((*rank, tag, text))
+
+    def _rank(self, tag: str) -> tuple[str, _Rank | None]:
         for rank, language in enumerate(self.languages):
             if tag == language or tag.startswith(f"{language}-"):
-                self.texts[step][subject].append((rank, tag != language, tag, text))
-                return
-        if step in _NAMES:
-            self.in_other_languages[step].add(subject)
+                return tag, (rank, tag != language)
+        return tag, None
 
 
 class _Vocabulary:
     """The concepts of a kind of vocabulary."""
 
     def __init__(self, statements: _Statements, profile: Profile) -> None:
-        self.statements, self.profile = statements, profile
+        self.statements = statements
+        self.profile = profile
         self.concepts = self._find_concepts() - statements.containers
         self.substitutes: Counter[str] = Counter()  # properties with names, other than the usual
+        self._paths = {
+            paths: [steps for path in paths.split() if (steps := path.split("/"))[0] in statements.texts]
+            for paths in (*profile.names, *SYNONYMS, *DEFINITIONS)
+        }
 
     def _find_concepts(self) -> set[str]:
-        statements, usual = self.statements, self.profile.names[0]
-        steps = [path.split("/")[0] for path in usual.split()]
-        named = {name for step in steps for name in (*statements.texts[step], *statements.in_other_languages[step])}
+        statements = self.statements
+        named: set[str] = set()
+        for path in self.profile.names[0].split():
+            named.update(statements.texts.get(path.split("/")[0], ()))
         if not self.profile.classes:
             return named
         classes = self._add_subclasses({expand(name) for name in self.profile.classes.split()})
@@ -231,22 +248,23 @@ class _Vocabulary:
                 implied.update((start, *ends))
         in_scheme = set(statements.links["scheme"])
         if members:
-            in_scheme.difference_update(*(found for name, found in statements.members.items() if name not in classes))
+            others = [found for name, found in statements.members.items() if name not in classes]
+            in_scheme.difference_update(*others)
         concepts = members | (implied | in_scheme) & named
         if concepts - statements.containers:
             return concepts
         # As a last resort, whatever has a preferred label, unless another kind of vocabulary has such members.
-        others = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
-        return named.difference(*(statements.members.get(name, ()) for name in others))
+        known = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
+        return named.difference(*(statements.members.get(name, ()) for name in known))
 
     def _add_subclasses(self, classes: set[str]) -> set[str]:
-        subclasses = defaultdict(list)
+        subclasses = defaultdict(set)
         for start, ends in self.statements.links["subclass"].items():
             for end in ends:
-                subclasses[end].append(start)
+                subclasses[end].add(start)
         waiting = list(classes)
         while waiting:
-            new = set(subclasses.get(waiting.pop(), ())) - classes
+            new = subclasses[waiting.pop()] - classes
             classes |= new
             waiting += new
         return classes
@@ -257,19 +275,12 @@ class _Vocabulary:
 
     def _is_named(self, paths: str, subject: str) -> bool:
         """Checks whether there is a name in any language."""
-        statements = self.statements
-        steps = [path.split("/")[0] for path in paths.split()]
-        return any(
-            subject in statements.texts.get(step, ()) or subject in statements.in_other_languages.get(step, ())
-            for step in steps
-        )
+        return any(subject in self.statements.texts[steps[0]] for steps in self._paths[paths])
 
     def _texts(self, paths: str, subject: str) -> list[str]:
         """Returns texts in the best available language, plain tags before regional tags."""
-        result: list[tuple[int, bool, str, str]] = []
-        for steps in _split(paths):
-            if subject not in self.statements.texts.get(steps[0], ()):
-                continue
+        result: list[_Text] = []
+        for steps in self._paths[paths]:
             values: Iterable[Any] = [subject]
             for step in steps:
                 texts = self.statements.texts.get(step, {})
@@ -284,30 +295,27 @@ class _Vocabulary:
             if texts := self._texts(paths, concept):
                 return texts[0], paths
             if self._is_named(paths, concept):
-                break
+                return "", paths
         return "", ""
 
-    def reason_to_skip(self, concept: str, scheme: str | None) -> str | None:
-        """Returns the reason why a concept is not a usable label, or None."""
-        if concept.startswith("_:"):
-            return "without a URI"
-        if concept in self.statements.retired:
-            return "deprecated"
-        if scheme is not None and scheme not in self.statements.links["scheme"].get(concept, ()):
-            return "in another scheme"
-        if self._name(concept)[0]:
-            return None
-        is_named = any(self._is_named(paths, concept) for paths in self.profile.names)
-        return f"without a name in {' or '.join(self.statements.languages)}" if is_named else "without a name"
-
-    def label(self, concept: str, requested: Iterable[str]) -> tuple[Label, list[str]]:
-        """Returns the label of a usable concept, and texts that distinguish it from others with its name."""
+    def label(self, concept: str, scheme: str | None, requested: Iterable[str]) -> tuple[Label, list[str]]:
+        """Returns the label of a concept, and texts that distinguish it from others with its name."""
         name, paths = self._name(concept)
+        schemes = self.statements.links["scheme"].get(concept, ())
+        reasons = {
+            "without a URI": concept.startswith("_:"),
+            "deprecated": concept in self.statements.retired,
+            "in another scheme": scheme and scheme not in schemes,
+            "without a name": not paths,
+            f"without a name in {' or '.join(self.statements.languages)}": not name,
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                raise LeaveOut(reason, concept)
         if paths != self.profile.names[0]:
             self.substitutes[paths] += 1
-        usual_synonyms, *others = (self._texts(paths, concept) for paths in self.profile.synonyms)
-        synonyms = chain(usual_synonyms, *others)
-        definitions = (self._texts(paths, concept) for paths in self.profile.definitions)
+        usual_synonyms, hidden = (self._texts(paths, concept) for paths in SYNONYMS)
+        definitions = (self._texts(paths, concept) for paths in DEFINITIONS)
         texts = {
             "alt_labels": "; ".join(text for text in usual_synonyms if text != name),
             "definition": next((texts[0] for texts in definitions if texts), ""),
@@ -318,7 +326,7 @@ class _Vocabulary:
             concept,
             name,
             join_descriptions(texts[choice] for choice in requested),
-            synonyms=tuple(dict.fromkeys(text for text in synonyms if text != name)),
+            synonyms=tuple(dict.fromkeys(text for text in usual_synonyms + hidden if text != name)),
             broader=self._parents(concept),
         )
         parent = next(self._ancestor_names(concept), "")
@@ -327,14 +335,14 @@ class _Vocabulary:
 
     def _parents(self, concept: str) -> tuple[str, ...]:
         links = self.statements.links
-        parents = self._select(links[self.profile.parents].get(concept, ()), concept)
-        if not parents and (ancestors := self._select(links["ancestors"].get(concept, ()), concept)):
-            higher = {name for ancestor in ancestors for name in links["ancestors"].get(ancestor, ())}
-            parents = ancestors - higher or ancestors
+        for role in ("broader", "subclass", "ancestors"):
+            parents = self.concepts.intersection(links[role].get(concept, ())) - {concept}
+            if role == "ancestors":  # the nearest
+                higher = {end for parent in parents for end in links[role].get(parent, ())}
+                parents = parents - higher or parents
+            if parents:
+                break
         return tuple(sorted(parents, key=_natural_key) if len(parents) > 1 else parents)
-
-    def _select(self, names: Iterable[str], concept: str) -> set[str]:
-        return {name for name in names if name in self.concepts and name != concept}
 
     def _ancestor_names(self, concept: str) -> Iterator[str]:
         """Yields the names of ancestors up to the top."""
@@ -358,40 +366,27 @@ class _Vocabulary:
         steps = {path.split("/")[-1] for paths in self.profile.names for path in paths.split()}
         tags = sum((statements.tags[step] for step in steps), Counter[str]())
         listed = ", ".join(f"{tag or 'no language':.30} ({count:,})" for tag, count in tags.most_common(30))
-        text = (
-            f"{len(self.concepts):,} concepts; names requested in {' or '.join(self.statements.languages)}, available "
-            f"in {listed or 'none'}"
-        )
+        requested = " or ".join(statements.languages)
+        text = f"{len(self.concepts):,} concepts; names requested in {requested}, available in {listed or 'none'}"
         if not self.is_present():
             classes = Counter({name: len(found) for name, found in statements.members.items()})
+            texts = statements.properties + Counter({step: tags.total() for step, tags in statements.tags.items()})
+            expected = ", ".join(profile.title for profile in PROFILES)
             text += (
-                f"; expected {', '.join(profile.title for profile in PROFILES)}, got the classes {_format(classes)} "
-                f"and texts in {_format(statements.properties)}: {CONVERT}"
+                f"; expected {expected}, got the classes {_format(classes)} and texts in {_format(texts)}: {CONVERT}"
             )
         elif tags:
             text += "; choose others with language=... (--label_language)"
         if scheme is not None:
             schemes = sorted({name for names in statements.links["scheme"].values() for name in names})
-            text += f"; scheme requested {scheme}, available {', '.join(name[:100] for name in schemes[:10]) or 'none'}"
+            listed = ", ".join(name[:100] for name in schemes[:10])
+            text += f"; scheme requested {scheme}, available {listed or 'none'}"
         return text
 
 
 def _name(node: Any) -> str:
     """Returns the URI, or a name of a blank node."""
     return sys.intern(str(node) if hasattr(node, "defrag") else f"_:{node}")
-
-
-def _find_step(predicate: str) -> str | None:
-    """Returns the step of the paths that a property is."""
-    for uri, step in _STEPS.items():
-        if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1])):
-            return step
-    return None
-
-
-@cache
-def _split(paths: str) -> list[list[str]]:
-    return [path.split("/") for path in paths.split()]
 
 
 def _format(counts: Counter[str]) -> str:

@@ -208,7 +208,11 @@ def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list
 
 
 def missing_column_error(
-    missing: str, columns: Iterable[str], source: object, argument: str | None = None, form: Format | None = None
+    missing: str,
+    columns: Iterable[str],
+    source: object,
+    argument: str | None = None,
+    form: Format | None = None,
 ) -> ValueError:
     """Makes the error for a missing column.
 

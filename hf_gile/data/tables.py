@@ -206,7 +206,11 @@ def document_id(value: object, name: str) -> str:
 
 
 def is_useful(
-    document: Mapping[str, Any], where: str, report: ReadReport, unlabelled: str = "negative", has_labels: bool = True
+    document: Mapping[str, Any],
+    where: str,
+    report: ReadReport,
+    unlabelled: str = "negative",
+    has_labels: bool = True,
 ) -> bool:
     """Checks whether a document has a text, and labels if it needs any, and counts it.
 
@@ -306,7 +310,12 @@ def choose_labels(labels: Labels, rows: Sequence[Mapping[str, Any]], others: set
 
 
 def _read_documents(
-    piece: Piece, report: ReadReport, *, columns: Columns, forms: Mapping[str, Format], names: Mapping[str, str]
+    piece: Piece,
+    report: ReadReport,
+    *,
+    columns: Columns,
+    forms: Mapping[str, Format],
+    names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
     arguments = columns.arguments()
     may_lack = [] if columns.labels is None else [*columns.labels.columns]

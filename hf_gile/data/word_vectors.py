@@ -3,11 +3,9 @@
 | suffix | content |
 | --- | --- |
 | `.vec`, `.txt` | text: a word and D numbers per line, separated by spaces. fastText and word2vec start with a line `V D`, GloVe does not; this is detected |
-| `.bin` | binary word2vec: a line `V D`, then V times a word, a space, D float32 numbers and optionally a newline |
 | `.npz` | two arrays of numpy: `words`, V texts, and `vectors`, `(V, D)` |
 
-Each may be compressed with gzip, with the additional suffix `.gz`. The `.bin` files of fastText are another format, for
-whole models; their vectors are also available as `.vec`.
+Each may be compressed with gzip, with the additional suffix `.gz`.
 
 To use a file in a model, where `V` is `2 +` the number of words:
 
@@ -23,29 +21,31 @@ import codecs
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from ..tokenizing import PAD, UNK, normalizer_and_splitter
-from .files import open_binary, read_npz
+from .files import data_suffix, open_binary, read_npz
 from .report import ReadReport
 
+READERS = (".npz", ".npz.gz", ".vec", ".vec.gz", ".txt", ".txt.gz")
+"""Suffixes of files with word vectors."""
+
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
-Block = tuple[Sequence[Any], Matrix, Sequence[int]]  # words, vectors and their positions in the file
+Block = tuple[Any, Matrix, Sequence[int]]  # words, vectors and their positions in the file
+_Lines = list[tuple[int, bytes]]
 
 _MAX_LINE = 1 << 20
 _ROWS = 1000  # parsed at a time
 _SAMPLE = 100  # lines used to detect the vector size
-_CHUNK = 1 << 20
-_MAX_HEADER = 100
 _HEADER = re.compile(rb"([0-9]{1,18})\s+([0-9]{1,18})")
-_FASTTEXT_MODEL = (793_712_314).to_bytes(4, "little")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -135,9 +135,9 @@ def load_word_vectors(
 
     Args:
         path: The file.
-        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. Text and
-            `.bin` files are not read any further.
-        encoding: Encoding of the words, unless they are stored as text (`.npz`).
+        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. Text files
+            are not read any further.
+        encoding: Encoding of the words in a text file.
         report: Counts words and decides whether malformed words raise (the default) or are skipped. Of repeated words,
             the first row is used.
 
@@ -153,25 +153,40 @@ def load_word_vectors(
     """
     path = Path(path)
     report = ReadReport() if report is None else report
-    reader = next((reader for suffix, reader in READERS.items() if path.name.lower().endswith(suffix)), None)
-    if reader is None:
+    if path.name.lower().endswith((".bin", ".bin.gz")):
+        raise ValueError(f"{path} is binary: convert it to .npz with recipes/convert_vectors.py")
+    if not path.name.lower().endswith(READERS):
         raise ValueError(f"{path}: word vectors must be in a {', '.join(READERS)} file")
     if max_words is not None and not (isinstance(max_words, int) and max_words > 0):
         raise ValueError(f"max_words must be a positive number or None, got {max_words!r}")
-    source = _Source(path, max_words, _resolve_codec(encoding), report, "line" if reader is _read_text else "word")
+    codec = _resolve_codec(encoding)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     report.files += 1
-    return _collect(source, reader(source))
+    if data_suffix(path) == ".npz":
+        words, vectors = read_npz(path, ("words", "vectors"), "an .npz file with the arrays words and vectors")
+        return check_word_vectors(words, vectors, path, max_words=max_words, report=report)
+    return _collect(_read_text(path, codec, max_words, report), path, report, codec, "line")
 
 
-def check_word_vectors(words: Sequence[Any], vectors: Matrix, path: str | os.PathLike[str]) -> WordVectors:
+def check_word_vectors(
+    words: Sequence[Any] | np.ndarray[Any, Any],
+    vectors: Sequence[Any] | np.ndarray[Any, Any],
+    path: str | os.PathLike[str],
+    *,
+    max_words: int | None = None,
+    encoding: str = "utf-8",
+    report: ReadReport | None = None,
+) -> WordVectors:
     """Checks words and vectors that come from a file in another format.
 
     Args:
-        words: V distinct words, as text or as bytes in UTF-8.
+        words: V distinct words, as text or as bytes.
         vectors: `(V, D)` numbers.
         path: The file, which errors name.
+        max_words: Maximum number of words.
+        encoding: Encoding of words that are bytes.
+        report: As in `load_word_vectors`.
 
     Raises:
         ValueError: As in `load_word_vectors`.
@@ -180,152 +195,125 @@ def check_word_vectors(words: Sequence[Any], vectors: Matrix, path: str | os.Pat
         >>> check_word_vectors(["the", "iron"], np.eye(2, 3), "english.h5").words
         ['the', 'iron']
     """
-    source = _Source(Path(path), None, "utf-8", ReadReport(), "word")
-    return _collect(source, [_check_arrays(words, vectors, source)])
+    words = np.atleast_1d(words) if isinstance(words, np.ndarray) else words
+    vectors = np.atleast_1d(vectors) if isinstance(vectors, np.ndarray) else vectors
+    if len(words) != len(vectors):
+        raise ValueError(f"{path}: {len(words):,} words, but {len(vectors):,} vectors")
+    if len(words) == 0:
+        raise ValueError(f"{path}: no words")
+    matrix = np.asarray(vectors[:max_words])  # converts subclasses to plain arrays
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
+    block = (words[:max_words], _to_float32(matrix), range(len(matrix)))
+    return _collect([block], path, ReadReport() if report is None else report, encoding, "word")
 
 
-def _collect(source: _Source, blocks: Iterable[Block]) -> WordVectors:
-    table = _Table(source)
-    for block in blocks:
-        table.add(*block)
-    if not table.positions:
-        raise ValueError(f"{source.path}: no words")
-    source.report.records += len(table.positions)
-    return table.word_vectors()
-
-
-@dataclass(frozen=True)
-class _Source:
-    path: Path
-    max_words: int | None
-    encoding: str
-    report: ReadReport
-    unit: str  # unit of positions in messages
-
-
-@dataclass
-class _Table:
-    """The words and vectors read so far."""
-
-    source: _Source
-    positions: dict[str, int] = field(default_factory=dict)
-    vectors: Matrix = field(default_factory=lambda: np.empty((0, 0), np.float32))
-
-    def add(self, words: Sequence[Any], vectors: Matrix, positions: Sequence[int]) -> None:
-        """Adds new well-formed rows, and reports other rows as problems."""
-        before = len(self.positions)
+def _collect(
+    blocks: Iterable[Block], path: str | os.PathLike[str], report: ReadReport, encoding: str, unit: str
+) -> WordVectors:
+    """Joins the well-formed rows of blocks; `unit` is what their positions count."""
+    positions: dict[str, int] = {}
+    parts: list[Matrix] = []
+    for words, vectors, numbers in blocks:
         infinite = set(np.flatnonzero(~np.isfinite(vectors).all(1)).tolist())
         rows = []
-        for row, (word, position) in enumerate(zip(words, positions, strict=True)):
-            if row in infinite:
-                self._refuse(
-                    "malformed word", f"vector {position:,} must be finite, got {shortened(vectors[row].tolist())}"
-                )
-            elif self._add(word, position):
+        for row, (word, number) in enumerate(zip(words, numbers, strict=True)):
+            try:
+                if row in infinite:
+                    raise ValueError(f"vector {number:,} must be finite, got {shortened(vectors[row].tolist())}")
+                text = _check_word(word, f"{unit} {number:,}", encoding)
+            except ValueError as error:
+                report.problem("malformed word", f"{path}: {error}")
+                continue
+            first = positions.setdefault(text, number)
+            if first == number:
                 rows.append(row)
-        accepted = vectors if len(rows) == len(vectors) else vectors[rows]
-        if before == 0:
-            self.vectors = accepted
-            return
-        if len(self.positions) > len(self.vectors):
-            if not self.vectors.flags.owndata:
-                self.vectors = self.vectors.copy()
-            # In place, since np.concatenate would double the memory.
-            self.vectors.resize((len(self.positions) * 9 // 8, vectors.shape[1]), refcheck=False)
-        self.vectors[before : len(self.positions)] = accepted
+            else:
+                where = f"{unit} {first:,} and {unit} {number:,}"
+                report.problem("repeated word", f"{path}: {shortened(text)} is {where}; words must be unique")
+        parts.append(vectors if len(rows) == len(vectors) else vectors[rows])
+    if not positions:
+        raise ValueError(f"{path}: no words")
+    report.records += len(positions)
+    if len(parts) == 1:
+        return WordVectors(list(positions), parts[0])
+    table = np.empty((len(positions), parts[0].shape[1]), np.float32)
+    end = len(table)
+    while parts:  # part by part, since np.concatenate would double the memory
+        part = parts.pop()
+        table[end - len(part) : end] = part
+        end -= len(part)
+    return WordVectors(list(positions), table)
 
-    def _add(self, word: object, position: int) -> bool:
-        where = f"{self.source.unit} {position:,}"
-        codec = self.source.encoding
+
+def _check_word(word: Any, where: str, encoding: str) -> str:
+    if isinstance(word, bytes):
         try:
-            word = word.decode(codec) if isinstance(word, bytes) else word
+            word = word.decode(encoding)
         except UnicodeDecodeError:
-            return self._refuse(
-                "malformed word", f"{where} is not {codec.upper()}, pass another encoding: {shortened(word)}"
-            )
-        if not isinstance(word, str):
-            return self._refuse("malformed word", f"{where} must be a text, got {shortened(word)}")
-        if not word or "\0" in word:
-            return self._refuse("malformed word", f"{where} must not be empty or contain a NUL, got {shortened(word)}")
-        word = str(word)  # which numpy texts are not
-        first = self.positions.setdefault(word, position)
-        if first != position:
-            return self._refuse(
-                "repeated word",
-                f"{shortened(word)} is {self.source.unit} {first:,} and {where}; words must be unique",
-            )
-        return True
-
-    def _refuse(self, reason: str, message: str) -> bool:
-        self.source.report.problem(reason, f"{self.source.path}: {message}")
-        return False
-
-    def word_vectors(self) -> WordVectors:
-        """Returns the result and releases the table."""
-        if len(self.vectors) > len(self.positions):
-            self.vectors.resize((len(self.positions), self.vectors.shape[1]), refcheck=False)
-        return WordVectors(list(self.positions), self.vectors)
+            message = f"{where} is not {encoding.upper()}, pass another encoding: {shortened(word)}"
+            raise ValueError(message) from None
+    if not isinstance(word, str):
+        raise ValueError(f"{where} must be a text, got {shortened(word)}")
+    if not word or "\0" in word:
+        raise ValueError(f"{where} must not be empty or contain a NUL, got {shortened(word)}")
+    return str(word)  # which numpy texts are not
 
 
-def _read_text(source: _Source) -> Iterator[Block]:
-    with open_binary(source.path) as stream:
-        lines = _iterate_lines(stream, source)
-        first = list(islice(lines, 1 + _SAMPLE))
-        if not first:
-            raise ValueError(f"{source.path}: no words")
-        size, declared = _detect_header(first, source)
-        rows = islice(chain(first if declared is None else first[1:], lines), source.max_words)
-        number = 0
-        while block := list(islice(rows, _ROWS)):
-            number += len(block)
-            yield _parse_lines(block, size, source)
-        if declared is not None and number != min(declared, source.max_words or declared):
-            more = "at least " if number == source.max_words else ""
-            source.report.problem(
-                "wrong header", f"{source.path}: line 1 declares {declared:,} words, but the file has {more}{number:,}"
-            )
+def _read_text(path: Path, codec: str, max_words: int | None, report: ReadReport) -> Iterator[Block]:
+    lines = _read_lines(path, codec, report)
+    first = list(islice(lines, 1 + _SAMPLE))
+    if not first:
+        raise ValueError(f"{path}: no words")
+    size, declared = _detect_header(first, path, report)
+    if declared is not None:
+        del first[0]
+    rows = islice(chain(first, lines), max_words)
+    number = 0
+    while block := list(islice(rows, _ROWS)):
+        number += len(block)
+        yield _parse_lines(block, size, path, report)
+    if declared is not None and number != min(declared, max_words or declared):
+        more = "at least " if number == max_words else ""
+        report.problem("wrong header", f"{path}: line 1 declares {declared:,} words, but the file has {more}{number:,}")
 
 
-def _iterate_lines(stream: IO[bytes], source: _Source) -> Iterator[tuple[int, bytes]]:
+def _read_lines(path: Path, codec: str, report: ReadReport) -> Iterator[tuple[int, bytes]]:
     """Yields non-empty lines with their numbers, without trailing white space."""
 
     def lines() -> Iterator[bytes]:
-        while line := stream.readline(_MAX_LINE):
-            if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-                raise ValueError(f"a line of more than {_MAX_LINE:,} bytes")
-            yield line.rstrip()
+        with open_binary(path) as stream:
+            while line := stream.readline(_MAX_LINE):
+                if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+                    raise ValueError(f"a line of more than {_MAX_LINE:,} bytes")
+                yield line.rstrip()
 
-    for number, line in enumerate(source.report.until_damage(lines(), source.path), 1):
-        if number == 1 and source.encoding == "utf-8":
+    for number, line in enumerate(report.until_damage(lines(), path), 1):
+        if number == 1 and codec == "utf-8":
             line = line.removeprefix(codecs.BOM_UTF8)
         if b"\0" in line:
-            source.report.problem(
-                "malformed line",
-                f"{source.path}: line {number:,} contains a NUL byte; a binary word2vec file must be named .bin, "
-                "and UTF-16 is not supported",
-            )
+            message = f"line {number:,} contains a NUL byte: this is no text in UTF-8"
+            report.problem("malformed line", f"{path}: {message}")
         elif line:
             yield number, line
 
 
-def _detect_header(first: list[tuple[int, bytes]], source: _Source) -> tuple[int, int | None]:
+def _detect_header(first: _Lines, path: Path, report: ReadReport) -> tuple[int, int | None]:
     """Detects the vector size, and the number of words if the first line is a header."""
     header = _HEADER.fullmatch(first[0][1])
     if not header:
-        return _detect_size(first, source), None
+        return _detect_size(first, path), None
     declared, declared_size = map(int, header.groups())
-    size = _detect_size(first[1:], source) if first[1:] else declared_size
+    size = _detect_size(first[1:], path) if first[1:] else declared_size
     if size == 1 and declared_size != 1:  # a word that is a number, with a vector of size 1
         return size, None
     if size != declared_size:
-        source.report.problem(
-            "wrong header",
-            f"{source.path}: line 1 declares vectors of {declared_size:,} numbers, but other lines have {size:,}",
-        )
+        message = f"line 1 declares vectors of {declared_size:,} numbers, but other lines have {size:,}"
+        report.problem("wrong header", f"{path}: {message}")
     return size, declared
 
 
-def _detect_size(lines: list[tuple[int, bytes]], source: _Source) -> int:
+def _detect_size(lines: _Lines, path: Path) -> int:
     """Detects the vector size: the most frequent count of trailing numbers, as words may contain spaces or numbers."""
     sizes = Counter[int]()
     for _, line in lines:
@@ -334,143 +322,51 @@ def _detect_size(lines: list[tuple[int, bytes]], source: _Source) -> int:
         sizes[next(word_positions, len(parts))] += 1
     size = max(sizes, key=lambda size: (sizes[size], -size))
     if size == 0:
-        raise ValueError(f"{source.path}: expected a word and its numbers on each line, got {lines[0][1][:80]!r}")
+        raise ValueError(f"{path}: expected a word and its numbers on each line, got {lines[0][1][:80]!r}")
     return size
 
 
-def _parse_lines(lines: list[tuple[int, bytes]], size: int, source: _Source) -> Block:
-    rows: list[tuple[bytes, bytes, int]] = []
-    for position, line in lines:
-        word, _, numbers = line.partition(b" ")
+def _parse_lines(lines: _Lines, size: int, path: Path, report: ReadReport) -> Block:
+    parts = [line.partition(b" ") for _, line in lines]
+    if all(word.split() == [word] and numbers.count(b" ") == size - 1 for word, _, numbers in parts):
+        with suppress(ValueError):  # faster and stricter than np.array(line.split(), np.float32) and np.fromstring
+            texts = [numbers for _, _, numbers in parts]
+            matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
+            if matrix.shape == (len(lines), size) and np.isfinite(matrix).all():
+                return [word for word, _, _ in parts], matrix, [number for number, _ in lines]
+    words, vectors, numbers = [], [], []
+    for number, line in lines:
         try:
-            if word.split() != [word] or numbers.count(b" ") != size - 1:
-                word, numbers = _split_line(line, size)
+            word, vector = _parse_line(line, size)
         except ValueError as error:
-            source.report.problem("malformed line", f"{source.path}: line {position:,}: {error}")
-        else:
-            rows.append((word, numbers, position))
-    vectors = _parse_matrix([numbers for _, numbers, _ in rows], size)
-    if vectors is None:  # line by line, to find malformed lines
-        valid = []
-        for row in rows:
-            try:
-                valid.append((row, _parse_vector(row[1], size)))
-            except ValueError as error:
-                source.report.problem("malformed line", f"{source.path}: line {row[2]:,}: {error}")
-        rows = [row for row, _ in valid]
-        vectors = np.array([vector for _, vector in valid], np.float32).reshape(-1, size)
-    return [word for word, _, _ in rows], vectors, [position for _, _, position in rows]
+            report.problem("malformed line", f"{path}: line {number:,}: {error}")
+            continue
+        words.append(word)
+        vectors.append(vector)
+        numbers.append(number)
+    return words, np.array(vectors, np.float32).reshape(-1, size), numbers
 
 
-def _split_line(line: bytes, size: int) -> tuple[bytes, bytes]:
-    """Splits a line into a word, which may have spaces, and numbers separated by single spaces."""
+def _parse_line(line: bytes, size: int) -> tuple[bytes, Matrix]:
+    """Parses a word, which may have spaces, and its numbers."""
     word, *numbers = line.rsplit(None, size)
-    parts = word.split()
     if line[:1].isspace():
         raise ValueError(f"no word before the numbers: {line[:80]!r}")
-    if len(numbers) < size or (len(parts) > 1 and _NUMBER.fullmatch(parts[-1])):
-        raise ValueError(f"expected a word and {size:,} numbers, got {len(line.split()) - 1:,}: {line[:80]!r}")
-    return word, b" ".join(numbers)
-
-
-def _parse_matrix(texts: list[bytes], size: int) -> Matrix | None:
-    """Parses the numbers of lines; returns None if a line is malformed."""
-    if not texts:
-        return None
-    try:
-        # Faster and stricter than np.array(line.split(), np.float32) and np.fromstring.
-        matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
-    except ValueError:
-        return None
-    return matrix if matrix.shape == (len(texts), size) and np.isfinite(matrix).all() else None
-
-
-def _parse_vector(text: bytes, size: int) -> Matrix:
-    numbers = text.split()
-    if len(numbers) != size:
-        raise ValueError(f"expected {size:,} numbers, got {len(numbers):,}: {text[:80]!r}")
+    is_longer = any(map(_NUMBER.fullmatch, word.split()[1:][-1:]))
+    if len(numbers) < size or is_longer:
+        count = len(line.split()) - 1
+        raise ValueError(f"expected a word and {size:,} numbers, got {count:,}: {line[:80]!r}")
     vector = _to_float32([float(number) if _NUMBER.fullmatch(number) else np.nan for number in numbers])
     finite = np.isfinite(vector)
     if not finite.all():
         position = int(finite.argmin())
         raise ValueError(f"number {position + 1:,} of {size:,} must be finite, got {numbers[position][:80]!r}")
-    return vector
+    return word, vector
 
 
 def _to_float32(numbers: object) -> Matrix:
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         return np.asarray(numbers).astype(np.float32, copy=False)
-
-
-def _read_binary(source: _Source) -> Iterator[Block]:
-    path, report = source.path, source.report
-    with open_binary(path) as stream:
-        start = next(report.until_damage(iter(lambda: stream.readline(_MAX_HEADER), None), path), b"")
-        if start.startswith(_FASTTEXT_MODEL):
-            raise ValueError(f"{path}: a fastText model, not binary word2vec; read its word vectors from the .vec file")
-        header = _HEADER.fullmatch(start.rstrip())
-        if not header or not 0 < int(header[2]) <= _CHUNK // 4:
-            raise ValueError(f"{path}: expected a first line such as b'3000000 300' (words, numbers), got {start!r}")
-        rows = report.until_damage(_iterate_binary(stream, int(header[1]), 4 * int(header[2]), source.max_words), path)
-        number = 0
-        while block := list(islice(rows, _ROWS if number else 1)):
-            if number == 0 and not block[0][1].strip(b"0123456789+-.eE \r\n"):
-                raise ValueError(f"{path}: text, not binary word2vec; rename it to .vec or .txt")
-            vectors = np.frombuffer(b"".join(vector for _, vector in block), "<f4").reshape(len(block), -1)
-            yield [word for word, _ in block], vectors.astype(np.float32), range(number, number + len(block))
-            number += len(block)
-
-
-def _iterate_binary(
-    stream: IO[bytes], declared: int, width: int, max_words: int | None
-) -> Iterator[tuple[bytes, bytes]]:
-    data, position = b"", 0
-    for number in range(declared if max_words is None else min(declared, max_words)):
-        while (end := data.find(b" ", position)) < 0 or len(data) <= end + width:
-            if end < 0 and len(data) - position > _CHUNK:
-                raise ValueError(f"word {number:,} has no end")
-            more = stream.read(_CHUNK)
-            if not more:
-                raise ValueError(f"line 1 declares {declared:,} words, but the file ends within word {number:,}")
-            data, position = data[position:] + more, 0
-        # word2vec ends each vector with a newline, unlike other programs.
-        yield data[position:end].lstrip(b"\n"), data[end + 1 : end + 1 + width]
-        position = end + 1 + width
-    if (max_words is None or max_words > declared) and (data[position:] + stream.read(1)).strip():
-        raise ValueError(f"line 1 declares {declared:,} words, but the file has more")
-
-
-def _read_npz(source: _Source) -> Iterator[Block]:
-    names = ("words", "vectors")
-    words, vectors = read_npz(source.path, names, "an .npz file with the arrays words and vectors")
-    yield _check_arrays(words, vectors, source)
-
-
-def _check_arrays(words: Any, vectors: Any, source: _Source) -> Block:
-    path = source.path
-    words, vectors = (np.atleast_1d(part) if isinstance(part, np.ndarray) else part for part in (words, vectors))
-    if len(words) != len(vectors):
-        raise ValueError(f"{path}: {len(words):,} words, but {len(vectors):,} vectors")
-    if len(words) == 0:
-        raise ValueError(f"{path}: no words")
-    words, vectors = words[: source.max_words], vectors[: source.max_words]
-    matrix = np.asarray(vectors)  # converts subclasses to plain arrays
-    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
-        raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
-    return words, _to_float32(matrix), range(len(words))
-
-
-READERS: dict[str, Callable[[_Source], Iterator[Block]]] = {
-    suffix + ending: reader
-    for suffix, reader in {
-        ".npz": _read_npz,
-        ".vec": _read_text,
-        ".txt": _read_text,
-        ".bin": _read_binary,
-    }.items()
-    for ending in ("", ".gz")
-}
-"""Reader functions by file suffix."""
 
 
 def _resolve_codec(encoding: str) -> str:

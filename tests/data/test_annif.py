@@ -225,7 +225,7 @@ def test_subjects_with_the_same_name_are_distinguished_by_notation_or_uri(write)
     [
         ("<a:2>", "expected a URI, a tab and a name, got '<a:2>'"),
         ("mice\tMice", "expected a URI as .*, got 'mice'"),
-        ("<a:1>\tMice again", "a:1 is repeated"),
+        ("<a:1>\tMice again", "the id 'a:1' is already used in line 1"),
         ("<a:2>\tMi\0ce", "a cell contains a NUL"),
     ],
 )
@@ -235,7 +235,7 @@ def test_malformed_subjects_are_named_or_left_out(write, line, message):
         load_annif_vocabulary(path)
     report = ReadReport("skip")
     assert load_annif_vocabulary(path, report=report).ids == ["a:1"]
-    assert report.left_out == {"malformed subject": 1}
+    assert report.left_out == {"malformed label": 1}
 
 
 def test_subjects_without_a_name_are_skipped_and_available_languages_listed(write):

@@ -116,6 +116,22 @@ def test_texts_by_language_are_read_where_they_are_asked_for(write):
     assert load_labels(path, description="description") == LabelSet([Label("u:1", "Mice")])
 
 
+def test_texts_may_be_objects_with_a_value(write):
+    text = {"language": "en", "value": "Mice"}
+    rows = [
+        {"id": "Q3", "labels": {"en": text}, "aliases": {"en": [{"value": "mouse"}, {"@value": "m"}]}},
+        {"id": "Q5", "labels": {"en": {"value": "Rats"}}, "aliases": {}},
+    ]
+    labels = load_labels(write("a.json", rows=rows), name="labels", synonyms="aliases")
+    assert labels == LabelSet([Label("Q3", "Mice", synonyms=("mouse", "m")), Label("Q5", "Rats")])
+
+
+@pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
+def test_yaml_is_no_text_of_labels(write, content):
+    with pytest.raises(ValueError, match=r"labels\.yml is YAML: write its labels as JSON"):
+        load_labels(write("labels.yml", content))
+
+
 def test_definitions_are_descriptions_by_default(write):
     path = write("a.jsonl", rows=[{"id": "D3", "name": "Mice", "definition": "Small."}])
     assert load_labels(path).texts == ["Mice: Small."]
@@ -163,7 +179,10 @@ def test_number_signs_may_start_labels(write):
     assert load_labels(write("labels.txt", "#mice\n#rats\n1 star\n2 stars\n")).names[:2] == ["#mice", "#rats"]
 
 
-@pytest.mark.parametrize("content", ["- mice\n- rats\n", "1. mice\n2. rats\n", '"mice"\n"rats"\n', "* mice\n* rats\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["- mice\n- rats\n", "1. mice\n2. rats\n", '"mice"\n"rats"\n', "* mice\n* rats\n", "1 - mice\n27 - mice > red\n"],
+)
 def test_lines_that_are_items_of_a_list_are_refused(write, content):
     with pytest.raises(ValueError, match=r"labels\.txt: each line has a number, a bullet or quotes, such as .*mice"):
         load_labels(write("labels.txt", content))
@@ -203,6 +222,7 @@ WRITTEN_LISTS = {
     "Python": ("['mouse', 'house mouse']", "['rat']", "['1']"),
     "NumPy": ("['mouse' 'house mouse']", "['rat']", "['1']"),
     "pipes": ("mouse|house mouse", "rat", "1"),
+    "lines": ("mouse\nhouse mouse", "rat", "1"),
 }
 
 
@@ -307,7 +327,7 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
         ('{"name": "Rats"}', "id must not be empty, got None"),
         ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
         ('{"id": "D5", "name": 7}', "name must be text, got 7"),
-        ('{"id": "D5", "name": "Rats", "more": {}}', "more must be text, got {}"),
+        ('{"id": "D5", "name": "Rats", "more": {"a b": 1}}', "more must be text, got {'a b': 1}"),
         ('{"id": "D5", "name": "Rats", "more": ["a", 7]}', "more must be text, got 7"),
         ("no JSON", "not JSON"),
     ],

@@ -20,6 +20,7 @@ from fuzzing import Crash, Target
 from hypothesis import strategies as st
 from mutations import mutated
 from papers import xmc
+from papers.binary_vectors import load_binary_vectors
 from papers.pickled_vectors import load_pickled_vectors
 from papers.safe_pickle import load_pickle
 
@@ -296,7 +297,7 @@ TARGETS = [
     reading("SKOS RDF/XML", "skos.rdf", [_RDF], load_skos, _MARKUP),
     reading("SKOS JSON-LD", "skos.jsonld", [_JSONLD], load_skos, [b'"@id"', b'"@context"', b'"@list"', b'"@graph"']),
     reading("word vectors .vec", "words.vec", [b"3 2\nthe 0.5 1\nheart -1 2e3\n. . 1 2\n"], load_word_vectors),
-    reading("word vectors .bin", "words.bin", [b"2 2\nthe " + bytes(8) + b"\na " + bytes(8) + b"\n"], load_word_vectors),
+    reading("word vectors .bin", "words.bin", [b"2 2\nthe " + bytes(8) + b"\na " + bytes(8) + b"\n"], load_binary_vectors),
     reading("word vectors .npz", "words.npz", [_npz(words=np.array(_WORDS), vectors=_VECTORS)], load_word_vectors, [b"PK\1\2"]),
     reading("pickles", "words.pkl", _pickles(), load_pickle, _OPCODES),
     reading("word vectors .pkl", "words.pkl", _pickles(), load_pickled_vectors, _OPCODES),

@@ -71,7 +71,7 @@ def test_a_missing_pickle_is_named(tmp_path):
 
 
 def test_a_pickle_is_converted_for_other_readers(write, run_recipe):
-    done = run_recipe("unpickle_vectors", [write(), "english.npz"])
+    done = run_recipe("convert_vectors", [write(), "english.npz"])
     assert done.stdout == "3 words, 2 numbers each: english.npz\n", done.stderr
     got = load_word_vectors(write().with_name("english.npz"))
     assert got.words == WORDS
