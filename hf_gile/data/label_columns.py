@@ -344,7 +344,7 @@ def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[s
     return True
 
 
-def _is_number(item: Any) -> bool:
+def _is_number(item: object) -> bool:
     """Checks whether an item is a number from 0 to 1, not a word such as yes."""
     return is_flag(number_of(item) if isinstance(item, str) else item)
 
