@@ -140,7 +140,11 @@ def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
 
 
 def words_of(
-    texts: Iterable[str], label_texts: Iterable[str], min_count: int, word_vectors: str | None, keep_vectors: bool
+    texts: Iterable[str],
+    label_texts: Iterable[str],
+    min_count: int,
+    word_vectors: str | None = None,
+    keep_vectors: bool = False,
 ) -> tuple[PreTrainedTokenizerFast, NDArray[np.float32] | None]:
     """Builds the tokenizer, and initial word vectors if `word_vectors` is set.
 
