@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 from baselines import BASELINES
 from papers.record_source import RecordSource
+from papers.records import SUFFIXES
 from papers.settings import setting
 from papers.unit_runs import run_units
 from papers.unit_settings import UnitSettings
@@ -35,7 +36,6 @@ from papers.units import UNITS, Unit
 from papers.zero_shot import ZeroShotSplit
 from transformers import TrainingArguments
 
-from hf_gile.data.records import SUFFIXES
 from hf_gile.publishing.markdown import one_line
 from hf_gile.publishing.trained import card_info
 from hf_gile.training.options import AUTO
