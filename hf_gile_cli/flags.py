@@ -74,7 +74,8 @@ ALIASES = {
 }
 """Names used by other tools, with the corresponding settings."""
 
-_NARROW, _WIDE = 80, 120
+_NARROW = 80
+_WIDE = 120
 
 
 def parse_settings(
@@ -153,7 +154,9 @@ class FlagParser(HfArgumentParser):
                 action.choices = None  # checked by `Settings`, for flags and files
                 action.help = action.help or descriptions.get(action.dest, "").replace("%", "%%")
                 if recipe.__dataclass_fields__[action.dest].type == bool | None:
-                    action.nargs, action.const = "?", True  # the flag alone means true
+                    # the flag alone means true
+                    action.nargs = "?"
+                    action.const = True
                 if action.const is False:
                     action.help = _negated(action.help or "")
             elif action.const is False:
@@ -308,15 +311,18 @@ def _first_sentence(text: str) -> str:
 
 
 def _format_flag(action: argparse.Action, width: int) -> str:
-    default, value = action.default, " N" if action.type is int else " X" if action.type is float else " TEXT"
+    default = action.default
+    value = " N" if action.type is int else " X" if action.type is float else " TEXT"
     if action.nargs == "?":
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
-        value, default = f"{value} ...", " ".join(map(str, default or []))
+        value = f"{value} ..."
+        default = " ".join(map(str, default or []))
     shown_default = "" if default in (None, "", False, True) else f"  [{default}]"
     room = width - 36 - len(shown_default)
     if room < 20:
-        shown_default, room = "", width - 36
+        shown_default = ""
+        room = width - 36
     head = f"  --{action.dest}{value}"
     text = " ".join((action.help or "").replace("%%", "%").split())
     return f"{head:34}  {textwrap.shorten(text, room, placeholder=' ...')}{shown_default}"

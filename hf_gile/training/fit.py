@@ -60,7 +60,8 @@ def fit(study: Study) -> Experiment:
 
 def _prepare(study: Study) -> tuple[Experiment, Start]:
     """Returns a new or a saved model with encoded documents, and what it starts from."""
-    options, args = study.options, study.args
+    options = study.options
+    args = study.args
     if options.start_from is not None:
         start = Start(is_convex=False, neighbours=bool(options.neighbours))
         changes: dict[str, Any] = {} if options.lexical is None else {"lexical": options.lexical}
@@ -69,7 +70,8 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
         with args.main_process_first(desc="text encoder"):
             start = choose_start(study.task, study.num_seen, options, study.say)
         model, processor = new_model(study, start)
-    config, text_config = model.config, model.config.text_config
+    config = model.config
+    text_config = model.config.text_config
     if start.neighbours and not (start.is_convex and config.lexical):
         raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
     labels = study.labels_of(model)

@@ -26,7 +26,8 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
         mask = label_input_ids != gile.config.text_config.pad_token_id
         return gile.text_encoder.pool(label_input_ids, mask, language=language)
 
-    kind, mode = label_input_ids.device.type, gile.text_encoder.training
+    kind = label_input_ids.device.type
+    mode = gile.text_encoder.training
     autocast = torch.autocast(
         kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
     )
@@ -76,7 +77,8 @@ def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | Non
     if "label_vectors" not in inputs:
         return gile.project_labels(**inputs, language=language)
     inputs = dict(inputs)
-    words, vectors = inputs.pop("label_input_ids"), inputs.pop("label_vectors").to(gile.dtype)
+    words = inputs.pop("label_input_ids")
+    vectors = inputs.pop("label_vectors").to(gile.dtype)
     mask = words != gile.config.text_config.pad_token_id
     rows: dict[str, Tensor | None] = {"input_ids": words, "mask": mask, "pooled": vectors}
     label_embeds = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
