@@ -176,7 +176,7 @@ class Study:
             weights = experiment.weigh_unseen()
         if weights:
             rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
-            self.say(f"  for labels never trained on: --term_weights '{json.dumps({'unseen': rounded})}'")
+            self.say(f"  for labels never trained on: term_weights: '{json.dumps({'unseen': rounded})}'")
         method = "none" if fitted.get("fits_validation") else self.options.calibration
         calibration = experiment.calibrate(method)
         say_calibration(calibration, self.say, has_unseen=not all(experiment.labels.seen))
