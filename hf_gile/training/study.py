@@ -110,7 +110,7 @@ class Study:
             train = drop_labels(task.parts["train"], self.held_out, task.gold)
         return replace(task, parts={**task.parts, "train": train})
 
-    def labels_of(self, model: Any) -> LabelSet:
+    def labels_of(self, model: GileForSequenceClassification) -> LabelSet:
         """Returns the labels that a model can score: a linear model scores only those that it is trained on.
 
         Args:
@@ -292,7 +292,7 @@ class Study:
         return notes
 
 
-def is_saved(model: Any) -> bool:
+def is_saved(model: object) -> bool:
     """Returns whether a model is saved; subclasses, such as the baselines of the paper, are only evaluated.
 
     Args:
