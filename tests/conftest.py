@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from contextlib import nullcontext
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 # Read when the libraries are imported, here and in processes that tests start. Caches of the user, or of another run,
@@ -52,6 +53,12 @@ LABELS = {
 def pytest_unconfigure():
     """Removes the caches of the run."""
     shutil.rmtree(HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def first_citations():
+    """Reads the first citations of the demo file."""
+    return list(islice(read_medline(demo_file()), 509))
 
 
 @pytest.fixture(scope="session")

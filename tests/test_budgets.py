@@ -45,21 +45,21 @@ def locate(path, node):
 
 def test_few_files_travel():
     assert len(TRAVELLING) <= 13
-    assert count(TRAVELLING).statements <= 3_471  # target: 2,804
+    assert count(TRAVELLING).statements <= 3_480  # target: 2,804
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 16_785  # target: 12,500
+    assert PACKAGE.statements <= 16_164  # target: 12,500
 
 
 def test_lines_of_code_are_short():
-    assert PACKAGE.mean_line <= 50.9  # target: 50
-    assert PACKAGE.long_lines <= 8.4  # percent; target: 4
+    assert PACKAGE.mean_line <= 50.8  # target: 50
+    assert PACKAGE.long_lines <= 8.2  # percent; target: 4
 
 
 def test_a_line_says_one_thing():
-    assert PACKAGE.tuple_rate <= 14.5  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 48.6  # in 1,000 statements; target: 25
+    assert PACKAGE.tuple_rate <= 11.0  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 48.2  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():

@@ -152,6 +152,16 @@ def test_the_training_program_example_runs(make_model):
     assert Path("runs/mine/model/config.json").is_file()
 
 
+def test_the_fit_example_runs(make_model, monkeypatch):
+    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [])
+    label_set = make_model()[0].label_set
+    label_set = label_set.with_counts(dict.fromkeys(label_set.ids, 1))
+    args = TrainingArguments("runs", use_cpu=True, report_to="none", batch_eval_metrics=True)
+    parts = dict.fromkeys(("train", "validation", "test"), rows(4))
+    run("training.md", "from hf_gile.training.fit import fit", {"args": args, "parts": parts, "label_set": label_set})
+    assert Path("runs/auto/model/config.json").is_file()
+
+
 def test_the_table_and_word_vector_examples_run():
     Path("subjects.csv").write_text("id,name_en,name_de,synonyms\na,Iron,Eisen,Fe\n")
     Path("records.jsonl.gz").write_text('{"id": "1", "title": "Iron.", "abstract": "Of rats.", "subjects": ["a"]}\n')

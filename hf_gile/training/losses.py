@@ -222,7 +222,9 @@ class GileLoss:
         return self.loss if callable(self.loss) else LOSSES[name]
 
     def _at_once(self, step: "_Step") -> Tensor:
-        model, config, columns = step.model, step.model.config, step.columns
+        model = step.model
+        config = step.model.config
+        columns = step.columns
         label_codes = cache(partial(self._label_codes, model, columns))
 
         def score(language: str | None, text_codes: Tensor, excluded_columns: Tensor | None) -> tuple[Tensor]:
@@ -249,9 +251,11 @@ class GileLoss:
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         is_linear = step.model.config.output_layer == "linear"
-        shared_weights, document_weights = None, step.column_weights
+        shared_weights = None
+        document_weights = step.column_weights
         if document_weights is not None and (document_weights.dim() == 1 or len(document_weights) == 1):
-            shared_weights, document_weights = document_weights.flatten(), None
+            shared_weights = document_weights.flatten()
+            document_weights = None
 
         def compute_loss(
             language: str | None,
@@ -260,7 +264,8 @@ class GileLoss:
             excluded_columns: Tensor | None,
             column_weights: Tensor | None,
         ) -> tuple[Tensor]:
-            columns, weights = step.columns, shared_weights if column_weights is None else column_weights
+            columns = step.columns
+            weights = shared_weights if column_weights is None else column_weights
             if step.model.config.language_labels:
                 columns, weights = step.select_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
@@ -341,7 +346,8 @@ class GileLoss:
 
     def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:
         """Returns the last encoding of labels by the pretrained encoder."""
-        words, period = model.label_input_ids, (self._steps - 1) // self.refresh_steps
+        words = model.label_input_ids
+        period = (self._steps - 1) // self.refresh_steps
         if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
             languages = model.stored_labels.languages if model.config.language_labels else None
             self._refreshed = (period, words, pool_labels(model.gile, words, languages))
@@ -397,7 +403,8 @@ class _Step:
 
     def gold_columns(self) -> Tensor:
         """Checks labels for a chunked loss; returns `(B, P)` gold label indices."""
-        config, excluded = self.model.config, self.excluded_columns
+        config = self.model.config
+        excluded = self.excluded_columns
         if not is_columns(self.labels):
             raise ValueError(
                 "with chunk_size, labels must be label indices (integers padded with -100), got zeros and ones "

@@ -44,7 +44,8 @@ def log_idf(
         >>> log_idf([[3, 2], [2, 2, 1]], vocab_size=4, special_ids=[0]).round(2)
         array([-inf, 0.34, 0.  , 0.34], dtype=float32)
     """
-    number, counts = 0, np.zeros(vocab_size, np.int64)
+    number = 0
+    counts = np.zeros(vocab_size, np.int64)
     for document in documents:
         number += 1
         windows = document if len(document) and not np.isscalar(document[0]) else [document]
@@ -135,7 +136,8 @@ def add_pooled_embeds(
 
 def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
-    config, encoder = gile.config.text_config, gile.text_encoder.transformer
+    config = gile.config.text_config
+    encoder = gile.text_encoder.transformer
     settings = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
     digest = blake2b(repr(settings).encode(), digest_size=8)
     for name, weight in encoder.state_dict().items():
