@@ -11,8 +11,8 @@ be in any language: words of all languages share a space.
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from json import JSONDecodeError
 from os import PathLike
@@ -39,7 +39,7 @@ from .label_embeds_gile import (
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
-from .processing_gile import WRONG_PIPELINE, GileProcessor
+from .processing_gile import WRONG_PIPELINE, GileProcessor, LexicalFeatures
 from .saving_gile import SavedTogether, find_file, find_old_weights, load_checked
 from .scoring_gile import (
     BagEmbedding,
@@ -136,9 +136,9 @@ class _ReturnedParts:
         }
 
 
-def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
+def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical: LexicalFeatures | None) -> Tensor:
     """Adds lexical terms to `(B, L)` scores, if labels have postings."""
-    return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
+    return scores if postings is None else scores + postings.scores(lexical, len(scores)).to(scores)
 
 
 class GilePreTrainedModel(SavedTogether, PreTrainedModel):
@@ -545,11 +545,18 @@ class GileModel(GilePreTrainedModel):
         sizes, self.config.row_words = label_indices.bincount(minlength=num_labels), len(ids)
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
-    def with_neighbours(self, lexical_ids: Tensor | None, text_embeds: Tensor) -> Tensor | None:
-        """Appends ids of the stored documents nearest to `(B, H)` document vectors to lexical ids, if stored."""
-        if lexical_ids is None or self.neighbours is None:
-            return lexical_ids
-        return torch.cat([lexical_ids.to(text_embeds.device), self.neighbours(text_embeds)], 1)
+    def lexical_features(self, inputs: Mapping[str, Any], text_embeds: Tensor) -> LexicalFeatures | None:
+        """Returns the lexical features of documents, with the stored documents nearest to their `(B, H)` vectors.
+
+        Args:
+            inputs: `lexical_ids` and `lexical_counts` from the processor; None is returned without these.
+            text_embeds: Document vectors h.
+        """
+        features = LexicalFeatures.of(inputs)
+        if features is None or self.neighbours is None:
+            return features
+        neighbours, shares = self.neighbours(text_embeds)
+        return replace(features.to(text_embeds.device), neighbours=neighbours, shares=shares)
 
     @torch.no_grad()
     def postings(
@@ -575,7 +582,6 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: Languages = None,
         label_language: Languages = None,
-        lexical_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> GileModelOutput:
         """Scores every document against every label.
@@ -588,16 +594,16 @@ class GileModel(GilePreTrainedModel):
             label_embeds: Label vectors e instead of `label_input_ids`, as in `project_labels`.
             language: Language of all documents or of each; optional if there is only one.
             label_language: Language of all labels or of each, as in `project_labels`.
-            lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; only used with `postings`.
-            kwargs: `postings` of the labels; `output_attentions` and `output_hidden_states`, whether to return those of
-                `GileModelOutput`, by default as in the configuration.
+            kwargs: `postings` of the labels, with `lexical_ids` and `lexical_counts` of the documents;
+                `output_attentions` and `output_hidden_states`, whether to return those of `GileModelOutput`, by default
+                as in the configuration.
 
         Raises:
             ValueError: If arguments are missing or have a wrong shape.
             TypeError: If an argument is unknown.
         """
         returned = _ReturnedParts(self.config, kwargs)
-        for name in kwargs.keys() - {"postings"}:
+        for name in kwargs.keys() - {"postings", "lexical_ids", "lexical_counts"}:
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer, config = self.output_layer, self.config
         uses_trained_labels = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
@@ -620,7 +626,8 @@ class GileModel(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *parts = run_by_language(config, language, documents, score)
-        logits = add_lexical_scores(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
+        lexical = self.lexical_features(kwargs, text_embeds)
+        logits = add_lexical_scores(logits, kwargs.get("postings"), lexical)
         return GileModelOutput(
             logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, **returned.split(parts)
         )
@@ -809,6 +816,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         excluded_columns: Tensor | None = None,
         pooled_embeds: Tensor | None = None,
         lexical_ids: Tensor | None = None,
+        lexical_counts: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
@@ -831,7 +839,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             excluded_columns: `(B, E)` indices of labels that are not candidates of a document, padded with -100; they
                 get minus infinity, like labels of other languages.
             pooled_embeds: Precomputed output of the pretrained encoder, as in `GileModel.embed_texts`.
-            lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; used in evaluation, for lexical terms.
+            lexical_ids: `(B, F)` lexical features of the documents, padded with -1; used in evaluation, for lexical
+                terms.
+            lexical_counts: `(B, F)` how often each occurs in the document.
             use_cache: Refused. Only the built-in pipelines of Transformers pass it, and would answer wrongly.
             kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
                 passed by `Trainer`.
@@ -853,17 +863,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
         postings = None if self.training else self.stored_postings()
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
-            excluded, words = documents.pop("excluded"), documents.pop("words")
+            excluded = documents.pop("excluded")
+            words = {name: documents.pop(name) for name in ("lexical_ids", "lexical_counts")}
             text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
                 return text_codes, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            scores = add_lexical_scores(scores, postings, self.gile.with_neighbours(words, text_embeds))
+            scores = add_lexical_scores(scores, postings, self.gile.lexical_features(words, text_embeds))
             return self.stored_labels.masked(scores, language, excluded), *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
+        documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
+        documents |= {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
         result, *parts = run_by_language(self.config, language, documents, encode)
         logits, loss = None if loss_of_codes else result, None
         if loss_of_codes is not None:

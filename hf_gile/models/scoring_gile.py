@@ -19,7 +19,7 @@ from transformers.activations import ACT2FN
 from .configuration_gile import TERMS, WEIGHTED
 from .labels_gile import Label
 from .languages_gile import per_language, select_module
-from .processing_gile import LEXICAL_BUCKETS, lexical_features
+from .processing_gile import LEXICAL_BUCKETS, LexicalFeatures, lexical_features
 from .text_encoders_gile import rms_normalized
 
 
@@ -30,18 +30,11 @@ class ZeroEmbedding(nn.Embedding):
 class Neighbours(ZeroEmbedding):
     """Centred unit vectors of N training documents, and their mean in the last row: `(N + 1, H)`."""
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Returns the 50 nearest documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), share ~ cos^6."""
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Returns the numbers of the 50 nearest documents and their shares ~ cos^6, `(B, 50)` each."""
         h = functional.normalize(functional.normalize(h.to(self.weight), dim=-1) - self.weight[-1], dim=-1)
         cosines, nearest = (h @ self.weight[:-1].T).topk(min(50, len(self.weight) - 1))
-        shares = functional.normalize(cosines.clamp(min=0).pow(6), p=1, dim=1)
-        return -2 - (4096 * nearest + (4095 * shares).round().long())
-
-    @staticmethod
-    def decode(ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the numbers n and the shares of the documents of ids."""
-        numbers = -2 - ids
-        return numbers // 4096, (numbers % 4096) / 4095
+        return nearest, functional.normalize(cosines.clamp(min=0).pow(6), p=1, dim=1)
 
 
 class BagEmbedding(nn.Embedding):
@@ -206,32 +199,33 @@ class Postings(NamedTuple):
 
     @torch.compiler.disable
     @torch.no_grad()
-    def scores(self, ids: Tensor | None, number: int | None = None) -> Tensor:
-        """Computes `(B, L)` addends of scores from `(B, F)` lexical ids of documents, padded with -1.
+    def scores(self, features: LexicalFeatures | None, number: int | None = None) -> Tensor:
+        """Computes `(B, L)` addends of scores from the features of B documents.
 
         Raises:
-            ValueError: If `ids` is not a tensor, or `number` is passed and differs from B.
+            ValueError: If `features` is None, or `number` is passed and differs from B.
         """
-        if not torch.is_tensor(ids) or number not in (None, len(ids)):
+        if features is None or number not in (None, len(features)):
             raise ValueError(
-                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor "
-                "returns with return_tensors='pt'; pipeline('text-classification', model=folder, "
-                "trust_remote_code=True) passes them"
+                "scores count words that texts share with labels: pass lexical_ids and lexical_counts, (B, F), which "
+                "the processor returns with return_tensors='pt', or to an index LexicalFeatures.of(inputs); "
+                "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
             )
-        return self.terms(ids.to(self.labels.device)).mul_(self.weights[:, None]).sum(0)
+        return self.terms(features.to(self.labels.device)).mul_(self.weights[:, None]).sum(0)
 
     @torch.no_grad()
-    def terms(self, ids: Tensor) -> Tensor:
-        """Computes match, coverage and words of documents for all labels, `(3, B, L)`; `ids` as in `scores`."""
-        terms = self.values.new_zeros(3, len(ids), self.weights.shape[1])
+    def terms(self, of_documents: LexicalFeatures) -> Tensor:
+        """Computes match, coverage and words of documents for all labels, `(3, B, L)`."""
+        terms = self.values.new_zeros(3, len(of_documents), self.weights.shape[1])
         match, coverage, words = terms
         row_texts = (self.words < 0).nonzero()[:, 0]
-        for row, padded in enumerate(ids):
-            word_ids, (documents, shares_of_documents) = padded[padded >= 0], Neighbours.decode(padded[padded < -1])
-            features, counts = word_ids % LEXICAL_BUCKETS, word_ids // LEXICAL_BUCKETS + 1
+        for row, mask in enumerate(of_documents.mask):
+            features = of_documents.ids[row, mask]
+            counts = of_documents.counts[row, mask]
+            documents = of_documents.neighbours[row]
             shares, is_word = counts / (counts + 1), features % 2 == 0
             factor, norm = (counts[is_word].sum() / 50).clamp(max=1), shares.square().sum().sqrt().clamp(min=1e-9)
-            shares = torch.cat([shares, norm * shares_of_documents])
+            shares = torch.cat([shares, norm * of_documents.shares[row]])
             features = torch.cat([features, LEXICAL_BUCKETS + documents]).int()
             is_word = functional.pad(is_word, (0, len(documents)))
             start, end = (self.starts[torch.searchsorted(self.features, features, right=x)] for x in (False, True))

@@ -21,11 +21,12 @@ from ..metrics import ranking_metrics
 from ..models import GileConfig
 from ..models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ..models.losses_gile import multi_hot
+from ..models.processing_gile import LexicalFeatures, pad_features
 from ..models.scoring_gile import Postings
 from .calibration.raising import SharedRanking
 from .calibration.thresholds import tells_enough
 from .starting import set_lexical_weights
-from .word_rows import WordRegression, gold_matrix
+from .word_rows import WordRegression, feature_counts, gold_matrix
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -880,11 +881,8 @@ def fit_convex(
         set_lexical_weights(model, parts["train"]["lexical_ids"])
         compare = _compare_words(model, parts)
         vectors = torch.cat([train.vectors, validation.vectors]) if neighbours else None
-        regression = WordRegression(
-            (ids for part in ("train", "validation") for ids in parts[part]["lexical_ids"]),
-            vectors,
-            len(train) if neighbours else 0,
-        )
+        counts = feature_counts(_lexical_columns(parts))
+        regression = WordRegression(counts, vectors, len(train) if neighbours else 0)
         if regression.neighbours is not None:
             config.neighbours, gile.neighbours = len(train), regression.neighbours.to(model.device)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
@@ -966,21 +964,28 @@ def _compare_words(model: "GileForSequenceClassification", parts: "Mapping[str, 
 
     Words are read from the datasets in blocks of documents: padded to the longest document they could exceed memory.
     """
-    from datasets import concatenate_datasets
-
     idf, labels = model.gile.output_layer.lexical(), model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
     postings = Postings.build(labels, idf.cpu(), torch.zeros(3, len(labels)))
-    rows = concatenate_datasets([parts[part].select_columns(["lexical_ids"]) for part in ("train", "validation")])
+    rows = _lexical_columns(parts)
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:
-        blocks = (rows[some.tolist()]["lexical_ids"] for some in numbers[:, 0].split(_COMPARED_AT_ONCE) if len(some))
-        terms = [postings.terms(_padded(ids, -1))[:2] for ids in blocks]
+        blocks = (rows[block.tolist()] for block in numbers[:, 0].split(_COMPARED_AT_ONCE) if len(block))
+        features = (LexicalFeatures.of(pad_features(block)) for block in blocks)
+        terms = [postings.terms(block)[:2] for block in features if block is not None]
         match, coverage = torch.cat(terms, 1) if terms else torch.zeros(2, 0, len(labels))
         return {"match": match, "coverage": coverage}
 
     return compare
+
+
+def _lexical_columns(parts: "Mapping[str, Dataset]") -> "Dataset":
+    """Returns the lexical features of training and validation documents."""
+    from datasets import concatenate_datasets
+
+    names = ["lexical_ids", "lexical_counts"]
+    return concatenate_datasets([parts[part].select_columns(names) for part in ("train", "validation")])
 
 
 def _of_length_1(vectors: Tensor) -> Tensor:

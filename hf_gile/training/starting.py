@@ -250,7 +250,7 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
         raise ValueError("the model has no lexical terms: create it with config.lexical=True")
     counts, number = np.zeros(LEXICAL_BUCKETS), 0
     for ids in documents:
-        counts[np.asarray(ids, np.int64) % LEXICAL_BUCKETS] += 1
+        counts[np.asarray(ids, np.int64)] += 1
         number += 1
     lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
 

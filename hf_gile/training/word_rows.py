@@ -5,7 +5,7 @@ All labels share the inverse of a least-squares fit, so that tens of thousands o
 Shapes: N documents, F words, L labels.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,19 +47,16 @@ class WordRegression:
     """The words of documents, some for fitting rows and others for scoring with them.
 
     Args:
-        documents: N documents as lexical ids, with their counts.
+        counts: `(N, LEXICAL_BUCKETS)` counts of lexical features; see `feature_counts`.
         vectors: `(N, H)` document vectors, if the labels of similar documents count.
         num_stored: Number M of documents that are stored as neighbours, the first ones.
     """
 
-    def __init__(self, documents: Iterable[Sequence[int]], vectors: Tensor | None = None, num_stored: int = 0) -> None:
-        from scipy.sparse import csr_matrix, diags
+    def __init__(self, counts: "csr_matrix", vectors: Tensor | None = None, num_stored: int = 0) -> None:
+        from scipy.sparse import diags
 
-        ids = [np.asarray(one, np.int64) for one in documents]
-        every, ends = np.concatenate([*ids, np.zeros(0, np.int64)]), np.cumsum([0, *map(len, ids)])
-        counts, columns = every // LEXICAL_BUCKETS + 1, (every % LEXICAL_BUCKETS).astype(np.int32)
-        shape = len(ids), LEXICAL_BUCKETS
-        filled = csr_matrix(((counts / (counts + 1)).astype(np.float32), columns, ends), shape=shape)
+        filled = counts.copy()
+        filled.data = (counts.data / (counts.data + 1)).astype(np.float32)
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
         self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
         self.vectors, self.num_stored = vectors, num_stored
@@ -133,6 +130,21 @@ class WordRegression:
         return word_evidence(torch.from_numpy(shares.toarray()))
 
 
+def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> "csr_matrix":
+    """Returns the `(N, LEXICAL_BUCKETS)` counts of documents with `lexical_ids` and `lexical_counts`."""
+    from scipy.sparse import csr_matrix
+
+    ids = [np.zeros(0, np.int32)]
+    counts = [np.zeros(0, np.int16)]
+    sizes = [0]
+    for document in documents:
+        ids.append(np.asarray(document["lexical_ids"], np.int32))
+        counts.append(np.asarray(document["lexical_counts"], np.int16))
+        sizes.append(len(ids[-1]))
+    entries = np.concatenate(counts), np.concatenate(ids), np.cumsum(sizes)
+    return csr_matrix(entries, (len(sizes) - 1, LEXICAL_BUCKETS))
+
+
 def table_of_neighbours(h: Tensor) -> Neighbours:
     """Makes the table of stored documents of `(N, H)` document vectors."""
     h = functional.normalize(h, dim=-1)
@@ -152,11 +164,11 @@ def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> "csr_
     """
     from scipy.sparse import csr_matrix
 
-    ids = torch.cat([table(some) for some in h.split(_COMPARED_AT_ONCE)])
-    documents, shares = table.decode(ids)
+    parts = [table(part) for part in h.split(_COMPARED_AT_ONCE)]
+    documents, shares = map(torch.cat, zip(*parts, strict=True))
     shares[documents == numbers[:, None]] = 0
     shares /= shares.sum(1, keepdim=True).clamp(min=1e-9)
-    ends = np.arange(len(h) + 1) * ids.shape[1]
+    ends = np.arange(len(h) + 1) * documents.shape[1]
     near = csr_matrix((shares.numpy().ravel(), documents.numpy().ravel(), ends), (len(h), table.num_embeddings - 1))
     near.sum_duplicates()
     near.eliminate_zeros()

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.models.processing_gile import LexicalFeatures
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
@@ -449,7 +450,7 @@ def test_word_rows_follow_their_labels(make, tmp_path):
         torch.testing.assert_close(again(**batch).logits, logits)
         index = LabelIndex.build(again, processor)
         codes = again.gile.project_texts(**{name: batch[name] for name in ("input_ids", "attention_mask")})
-        torch.testing.assert_close(index.scores(codes, lexical_ids=batch["lexical_ids"]), logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(index.scores(codes, lexical=LexicalFeatures.of(batch)), logits, atol=1e-4, rtol=1e-4)
         again.set_labels(LabelSet([*list(again.label_set)[::-1], Label("new", "breast")]), processor)
         torch.testing.assert_close(again(**batch).logits[:, :4], logits.flip(1))
         again.gile.word_rows.weight.zero_()  # postings follow
