@@ -170,7 +170,7 @@ def make_model(tokenizer, label_set):
         # Biases start at zero; random biases test every term of a formula.
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                if name.endswith("bias"):
+                if name.endswith("bias") and "label_rows" not in name:  # labels have no rows until they are trained
                     parameter.normal_()
         model.set_labels(label_set, processor)
         return model.eval(), processor

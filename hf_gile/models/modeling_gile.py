@@ -39,6 +39,7 @@ from .label_embeds_gile import (
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
+from .mixture_gile import Rows, RowTable
 from .processing_gile import WRONG_PIPELINE, GileProcessor, LexicalFeatures
 from .saving_gile import SavedTogether, find_file, find_old_weights, load_checked
 from .scoring_gile import (
@@ -162,7 +163,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             init.constant_(module.bias, math.log(prior / (1 - prior)))
             if isinstance(module, ClassificationUnit):
                 init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, ZeroEmbedding | WordRows):
+        elif isinstance(module, ZeroEmbedding | RowTable | WordRows):
             for table in module.parameters():
                 init.zeros_(table)
         elif isinstance(module, StoredLabels):
@@ -312,7 +313,7 @@ class GileModel(GilePreTrainedModel):
             self.output_layer = LinearOutput(config)
         else:
             if config.label_rows:
-                self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 2)
+                self.label_rows = RowTable(config.num_labels, config.document_size)
             if config.row_words:
                 self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
             if config.neighbours:
@@ -484,7 +485,7 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: str | None = None,
         label_language: Languages = None,
-        label_rows: Tensor | None = None,
+        label_rows: Rows | None = None,
     ) -> Tensor:
         """Computes label codes, the label side of the score. They can be computed once and reused.
 
@@ -493,7 +494,7 @@ class GileModel(GilePreTrainedModel):
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: Language of the documents to score; only used without `config.share_joint_space`.
             label_language: As in `embed_labels`; by default that of the documents.
-            label_rows: `(L, H + 2)` rows of stored labels, with `config.label_rows`; by default none.
+            label_rows: Rows of stored labels, with `config.label_rows`; by default none.
 
         Returns:
             `(L, J)` label codes. Each depends on its label only.
@@ -521,10 +522,12 @@ class GileModel(GilePreTrainedModel):
         tables = {
             id(module.weight)
             for module in self.modules()
-            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.text_config.vocab_size
+            if isinstance(module, nn.Embedding)
+            and module.num_embeddings == self.config.text_config.vocab_size
+            and module is not self.label_rows
         }
         if parameters is None:
-            parameters = [*self.label_parameters(), *(() if self.label_rows is None else [self.label_rows.weight])]
+            parameters = [*self.label_parameters(), *(() if self.label_rows is None else self.label_rows.parameters())]
         if words is not None:
             return compute_state(*(weight for weight in parameters if id(weight) in tables), rows=words)
         kind, weights = self.device.type, repr(self.config.term_weights)
@@ -560,7 +563,7 @@ class GileModel(GilePreTrainedModel):
 
     @torch.no_grad()
     def postings(
-        self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
+        self, labels: Sequence[Label], label_rows: Rows | None = None, columns: Tensor | None = None
     ) -> Postings | None:
         """Builds the postings of L labels for lexical terms; None if these have no weight.
 
@@ -780,17 +783,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return  # the rows are already in this order, as only the number of labels is known
         old = {} if self.label_set is None else {label_id: column for column, label_id in enumerate(self.label_set.ids)}
         columns = torch.tensor([old.get(label_id, -1) for label_id in label_set.ids])
-        new = table.weight.data.new_zeros(len(columns), table.weight.shape[1])
-        new[columns >= 0] = table.weight.data[columns[columns >= 0].to(new.device)]
-        if new.shape == table.weight.shape:
-            table.weight.data.copy_(new)  # in place, so that optimizers keep the parameter
-        else:
-            self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
+        known = (columns >= 0).to(self.device)
+        new = table(columns.clamp(min=0).to(self.device)).where(known)
+        if len(columns) != len(table.weight):
+            table = RowTable(len(columns), table.weight.shape[1]).to(table.weight)
+        for name, parameter in table.named_parameters():  # in place, so that optimizers keep the parameters
+            parameter.data.copy_(getattr(new, name))
+        self.gile.label_rows = table
         if self.gile.word_rows is not None:
             self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
-    def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
-        """Returns `(C, H + 2)` rows of C labels, zeros for labels without a row; None for a model without rows.
+    def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Rows | None:
+        """Returns the rows of C labels, zeros for labels that are not stored; None for a model without rows.
 
         `language` is the default language of labels.
         """
@@ -798,7 +802,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if table is None:
             return None
         columns = self.stored_labels.find_columns(labels, language).to(self.device)
-        return table(columns.clamp(min=0)) * (columns >= 0)[:, None]
+        return table(columns.clamp(min=0)).where(columns >= 0)
 
     def build_postings(self, labels: Sequence[Label], language: str | None = None) -> Postings | None:
         """Builds the postings of any labels, with the word rows of stored labels; see `GileModel.postings`."""
@@ -944,14 +948,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
         gile, labels, table = self.gile, self.label_set, self.gile.label_rows
         if not gile.output_layer.counts_words:
             return None
-        rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
+        rows = table and table()
         stored = labels or [Label(name, name) for name in self.config.id2label.values()]
         tensors = () if gile.word_rows is None else (x for x in gile.word_rows.parameters() if not x.is_meta)
         state = (labels, *compute_state(gile.output_layer.lexical(), *tensors))
         postings = self.stored_labels.postings(state, partial(gile.postings, stored, columns=torch.arange(len(stored))))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
-    def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
+    def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:
         """Returns the arguments of `GileModel.project_labels` for `(C,)` stored labels, by default all.
 
         Raises:
@@ -965,9 +969,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
             )
         rows = slice(None) if columns is None else columns
-        inputs = {"label_input_ids": self.label_input_ids[rows]}
+        inputs: dict[str, Any] = {"label_input_ids": self.label_input_ids[rows]}
         if self.gile.label_rows is not None:
-            inputs["label_rows"] = self.gile.label_rows.weight if columns is None else self.gile.label_rows(columns)
+            inputs["label_rows"] = self.gile.label_rows(columns)
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
             inputs["label_language"] = self.stored_labels.languages.to(self.label_input_ids.device)[rows]
         return inputs

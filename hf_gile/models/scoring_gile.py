@@ -16,9 +16,9 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .configuration_gile import TERMS, WEIGHTED
 from .labels_gile import Label
 from .languages_gile import per_language, select_module
+from .mixture_gile import WORD_TERMS, Mixture, Rows
 from .processing_gile import LEXICAL_BUCKETS, LexicalFeatures, lexical_features
 from .text_encoders_gile import rms_normalized
 
@@ -72,9 +72,6 @@ class TokenBag(nn.Module):
 Parts = dict[str, Tensor]
 """Named parts of vectors or codes, which are concatenated."""
 
-WORD_TERMS = ("match", "coverage", "words")
-"""Terms that compare words, in the order of `Postings`."""
-
 CODE_PARTS = ("joint", "encoder", "bag", "constant")
 """Parts of a code, in order."""
 
@@ -83,8 +80,8 @@ class ScoreTerm(nn.Module):
     """A term of the score: the inner product of parts of the text code and parts of the label code.
 
     The inputs are the vectors of documents or labels, "vector", and their parts "encoder" (the output of the encoder)
-    and "bag"; "row" contains the rows of labels, if any. The results are named parts of codes. Parts of a label code
-    with the same name are added.
+    and "bag"; "row" and "row_bias" are r and b_l of labels, if there are rows. The results are named parts of codes.
+    Parts of a label code with the same name are added.
     """
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
@@ -262,6 +259,13 @@ def _normalize_parts(text: Parts) -> Parts:
     return {name: rms_normalized(text[name]) for name in ("encoder", "bag")}
 
 
+def _times(code: Tensor, weight: Tensor | float) -> Tensor:
+    """Multiplies `(L, J)` codes with a weight, or with `(L,)` weights."""
+    if isinstance(weight, float):
+        return code if weight == 1 else code * weight
+    return code * weight[:, None]
+
+
 class CosineScale(nn.Module):
     """The factors c of the cosines, a factor for each part of the vectors, initially `config.cosine_scale`."""
 
@@ -299,7 +303,7 @@ class CosineTerm(ScoreTerm):
 
 
 class RowTerm(ScoreTerm):
-    """r . h + b_l for a label with a row, (r, b_l, rarity); each part of h is scaled to a root mean square of 1."""
+    """r . h + b_l for a label with a row; each part of h is scaled to a root mean square of 1."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -312,10 +316,11 @@ class RowTerm(ScoreTerm):
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """Splits rows into the parts of label codes; zeros for labels without a row."""
         vectors = label["vector"]
-        rows = label["row"][:, :-1] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
-        encoder, bag = self.sizes
-        names = ("encoder", "bag", "constant")
-        return dict(zip(names, rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
+        if "row" not in label:
+            sizes = {"encoder": self.sizes[0], "bag": self.sizes[1], "constant": 1}
+            return {name: vectors.new_zeros(len(vectors), size) for name, size in sizes.items()}
+        encoder, bag = label["row"].split(self.sizes, dim=1)
+        return {"encoder": encoder, "bag": bag, "constant": label["row_bias"][:, None]}
 
 
 class ClassificationUnit(nn.Module):
@@ -443,9 +448,8 @@ class JointInputLabelEmbedding(JointTerm):
     e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1, further layers
     x + act(W x + b) follow U and V.
 
-    If configured, `cosine` and `rows` are further terms. The score is the sum of all terms, each multiplied by its
-    weight in `config.term_weights`: those of "unseen" for labels without a row; for others, the last number of the row
-    mixes "seen" (0) and "rare" (1). Terms that compare words are not inner products, and are added by `Postings`.
+    If configured, `cosine` and `rows` are further terms. The score is the sum of all terms that `config.mixture`
+    weights. Terms that compare words are not inner products, and are added by `Postings`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -462,62 +466,54 @@ class JointInputLabelEmbedding(JointTerm):
         terms = {"joint": self, "cosine": self.cosine, "rows": self.rows}
         return {name: term for name, term in terms.items() if term is not None}
 
-    def weights(self, term: str, label: Parts) -> Tensor | float:
-        """Returns the weights of a term, `(L, 1)`, or a number if all labels have the same weight."""
-        weights = self.config.term_weights
-        seen, unseen = (weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for group in ("seen", "unseen"))
-        rare = weights.get("rare", {}).get(term, seen)
-        if "row" not in label or (seen == rare and (term == "rows" or seen == unseen)):
-            return float(seen if term == "rows" else unseen)
-        row = label["row"].detach()
-        return torch.where(row.any(-1, keepdim=True), seen + (rare - seen) * row[:, -1:], unseen)
+    @property
+    def mixture(self) -> Mixture:
+        """The weights of the terms."""
+        return self.config.mixture
 
     @property
     def counts_words(self) -> bool:
         """Whether any term that compares words has a weight other than zero."""
-        groups, weights = WEIGHTED if self.rows is not None else ("unseen",), self.config.term_weights
-        terms = [(term, group) for term in WORD_TERMS for group in groups]
-        return self.lexical is not None and any(
-            weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for term, group in terms
-        )
+        return self.mixture.uses(*WORD_TERMS)
 
-    def word_weights(self, number: int, label_rows: Tensor | None = None) -> Tensor:
+    def word_weights(self, number: int, rows: Rows | None = None) -> Tensor:
         """Returns `(3, L)` weights of match, coverage and words for a `number` L of labels, with or without rows."""
         assert self.lexical is not None
-        zeros = torch.zeros(number, 1, device=self.lexical().device)
-        label = {"vector": zeros} if label_rows is None else {"vector": zeros, "row": label_rows}
-        columns = [zeros + self.weights(term, label) for term in WORD_TERMS]
-        return torch.cat(columns, 1).T.contiguous()
+        zeros = torch.zeros(number, device=self.lexical().device)
+        return torch.stack([zeros + self.mixture.of_rows(term, rows) for term in WORD_TERMS])
 
     @property
     def _has_constant(self) -> bool:
         """Whether label codes include an additive constant."""
-        return self.rows is not None or any("offset" in weights for weights in self.config.term_weights.values())
+        return self.rows is not None or self.mixture.sets("offset")
 
     def project_labels(
-        self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
+        self, label_embeds: Tensor, language: str | None = None, label_rows: Rows | None = None
     ) -> Tensor:
         """Computes `(L, J)` codes of `(L, D)` label vectors, Eq. 7, for documents of a language.
 
-        A code is act(U e + b_u), followed by the parts of the other terms; `label_rows` are `(L, H + 2)`.
+        A code is act(U e + b_u), followed by the parts of the other terms, each times the weight of its term.
         """
         codes: Parts = {}
+        mixture = self.mixture
         label = self.split_parts(label_embeds, label_rows)
+        ones = label_embeds.new_ones(len(label_embeds), 1)
         for name, term in self.terms.items():
-            weight = self.weights(name, label)
+            weight = mixture.of_rows(name, label_rows)
             for part, code in term.label_part(label, language).items():
-                weighted = code if isinstance(weight, float) and weight == 1 else code * weight
+                weighted = _times(code, weight)
                 codes[part] = codes[part] + weighted if part in codes else weighted
         if self._has_constant:
-            offset = self.weights("offset", label) + label["vector"].new_zeros(len(label["vector"]), 1)
-            codes["constant"] = codes.get("constant", 0) + offset
+            codes["constant"] = codes.get("constant", 0) + _times(ones, mixture.of_rows("offset", label_rows))
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
-    def split_parts(self, vectors: Tensor, label_rows: Tensor | None = None) -> Parts:
+    def split_parts(self, vectors: Tensor, label_rows: Rows | None = None) -> Parts:
         """Returns vectors h or e, their parts, and the rows of labels, if any, as inputs of the terms."""
         encoder = vectors.shape[1] - self.bag_size
         parts = {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
-        return parts if label_rows is None else parts | {"row": label_rows}
+        if label_rows is not None:
+            parts |= {"row": label_rows.weight, "row_bias": label_rows.bias}
+        return parts
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """Computes `(B, J)` codes of `(B, H)` document vectors, Eq. 8.

@@ -887,8 +887,9 @@ def fit_convex(
             config.neighbours, gile.neighbours = len(train), regression.neighbours.to(model.device)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
-    row = [head.rows[:, :-1] / size**0.5, head.rows[:, -1:], head.rarity[:, None]]
-    gile.label_rows.weight.copy_(torch.cat(row, 1))
+    gile.label_rows.weight.copy_(head.rows[:, :-1] / size**0.5)
+    gile.label_rows.bias.copy_(head.rows[:, -1])
+    gile.label_rows.rarity.copy_(head.rarity)
     gile.output_layer.input_projection.weight.copy_(head.matrix.T / size)
     gile.output_layer.classifier.bias.zero_()
     gile.output_layer.cosine.factors.scale[0] = head.factor
@@ -899,7 +900,7 @@ def fit_convex(
         gile.set_word_rows(config.num_labels, ids, columns, weights)
 
     def project_labels() -> Tensor:  # their vectors are unchanged: the encoder is frozen
-        return gile.project_labels(label_embeds=e, label_rows=gile.label_rows.weight)
+        return gile.project_labels(label_embeds=e, label_rows=gile.label_rows())
 
     model.stored_labels.get_or_compute(("codes", None), model.label_input_ids, gile.label_state, project_labels)
     return {

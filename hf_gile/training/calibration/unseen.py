@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...models import GileForSequenceClassification, get_towers
-from ...models.configuration_gile import TERMS
+from ...models.mixture_gile import TERMS
 from ..convex import PADDING, Documents, Example, fit_term_weights, stacked
 from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 
@@ -42,7 +42,7 @@ def fit_unseen_weights(
         raise ValueError("weights of unseen labels need a model that distinguishes seen labels, by label_rows")
     chosen = torch.zeros(model.config.num_labels, dtype=torch.bool)
     chosen[list(columns)] = True
-    if bool(gile.label_rows.weight[chosen.to(model.device)].any()):
+    if bool(gile.label_rows().seen[chosen.to(model.device)].any()):
         raise ValueError("columns contains a label with a row: it was seen in training, so it is not held out")
     example = _compute_terms(model, batches, chosen, bf16)
     is_gold = example.documents.gold >= 0
