@@ -8,8 +8,8 @@ from sklearn.linear_model import Ridge
 from hf_gile import Label
 from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features
 from hf_gile.models.scoring_gile import Postings, WordRows
-from hf_gile.training import word_rows
-from hf_gile.training.word_rows import WordRegression, feature_counts, gold_matrix
+from hf_gile.training.convex import word_rows
+from hf_gile.training.convex.word_rows import WordRegression, feature_counts, gold_matrix
 
 WORDS = [f"w{number}" for number in range(30)]
 
