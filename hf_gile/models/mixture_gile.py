@@ -70,6 +70,18 @@ class RowTable(nn.Embedding):
             return Rows(self.weight, self.bias, self.rarity)
         return Rows(super().forward(columns), self.bias[columns], self.rarity[columns])  # faster than `take`
 
+    @torch.no_grad()
+    def reordered(self, columns: Tensor) -> "RowTable":
+        """Returns a table with the rows of `(C,)` labels, zeros for -1.
+
+        It is this table if it has C rows, so that optimizers keep its parameters.
+        """
+        rows = self(columns.clamp(min=0)).where(columns >= 0)
+        table = self if len(columns) == len(self.weight) else RowTable(len(columns), self.embedding_dim).to(self.weight)
+        for name, parameter in table.named_parameters():
+            parameter.copy_(getattr(rows, name))
+        return table
+
 
 @dataclass(frozen=True)
 class Mixture:

@@ -137,11 +137,6 @@ class _ReturnedParts:
         }
 
 
-def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical: LexicalFeatures | None) -> Tensor:
-    """Adds lexical terms to `(B, L)` scores, if labels have postings."""
-    return scores if postings is None else scores + postings.scores(lexical, len(scores)).to(scores)
-
-
 class GilePreTrainedModel(SavedTogether, PreTrainedModel):
     """Base class of GILE models: configuration and initialisation."""
 
@@ -549,17 +544,18 @@ class GileModel(GilePreTrainedModel):
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
     def lexical_features(self, inputs: Mapping[str, Any], text_embeds: Tensor) -> LexicalFeatures | None:
-        """Returns the lexical features of documents, with the stored documents nearest to their `(B, H)` vectors.
-
-        Args:
-            inputs: `lexical_ids` and `lexical_counts` from the processor; None is returned without these.
-            text_embeds: Document vectors h.
-        """
+        """Reads the lexical features of a processor, if any, and adds the neighbours of `(B, H)` document vectors."""
         features = LexicalFeatures.of(inputs)
         if features is None or self.neighbours is None:
             return features
         neighbours, shares = self.neighbours(text_embeds)
         return replace(features.to(text_embeds.device), neighbours=neighbours, shares=shares)
+
+    def add_words(self, scores: Tensor, postings: Postings | None, inputs: Any, text_embeds: Tensor) -> Tensor:
+        """Adds the terms of words to `(B, L)` scores, if labels have postings; other arguments as above."""
+        if postings is None:
+            return scores
+        return scores + postings.scores(self.lexical_features(inputs, text_embeds), len(scores)).to(scores)
 
     @torch.no_grad()
     def postings(
@@ -597,9 +593,8 @@ class GileModel(GilePreTrainedModel):
             label_embeds: Label vectors e instead of `label_input_ids`, as in `project_labels`.
             language: Language of all documents or of each; optional if there is only one.
             label_language: Language of all labels or of each, as in `project_labels`.
-            kwargs: `postings` of the labels, with `lexical_ids` and `lexical_counts` of the documents;
-                `output_attentions` and `output_hidden_states`, whether to return those of `GileModelOutput`, by default
-                as in the configuration.
+            kwargs: `postings` of labels, with `lexical_ids` and `lexical_counts` of the documents; whether to return
+                `output_attentions` and `output_hidden_states` of `GileModelOutput`, by default as configured.
 
         Raises:
             ValueError: If arguments are missing or have a wrong shape.
@@ -629,8 +624,7 @@ class GileModel(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *parts = run_by_language(config, language, documents, score)
-        lexical = self.lexical_features(kwargs, text_embeds)
-        logits = add_lexical_scores(logits, kwargs.get("postings"), lexical)
+        logits = self.add_words(logits, kwargs.get("postings"), kwargs, text_embeds)
         return GileModelOutput(
             logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, **returned.split(parts)
         )
@@ -783,21 +777,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return  # the rows are already in this order, as only the number of labels is known
         old = {} if self.label_set is None else {label_id: column for column, label_id in enumerate(self.label_set.ids)}
         columns = torch.tensor([old.get(label_id, -1) for label_id in label_set.ids])
-        known = (columns >= 0).to(self.device)
-        new = table(columns.clamp(min=0).to(self.device)).where(known)
-        if len(columns) != len(table.weight):
-            table = RowTable(len(columns), table.weight.shape[1]).to(table.weight)
-        for name, parameter in table.named_parameters():  # in place, so that optimizers keep the parameters
-            parameter.data.copy_(getattr(new, name))
-        self.gile.label_rows = table
+        self.gile.label_rows = table.reordered(columns.to(self.device))
         if self.gile.word_rows is not None:
             self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
     def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Rows | None:
-        """Returns the rows of C labels, zeros for labels that are not stored; None for a model without rows.
-
-        `language` is the default language of labels.
-        """
+        """Returns rows of C labels, zeros for labels not stored, None without rows; `language` is their default."""
         table = self.gile.label_rows
         if table is None:
             return None
@@ -843,8 +828,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             excluded_columns: `(B, E)` indices of labels that are not candidates of a document, padded with -100; they
                 get minus infinity, like labels of other languages.
             pooled_embeds: Precomputed output of the pretrained encoder, as in `GileModel.embed_texts`.
-            lexical_ids: `(B, F)` lexical features of the documents, padded with -1; used in evaluation, for lexical
-                terms.
+            lexical_ids: `(B, F)` lexical features of the documents, padded with -1; only used in evaluation.
             lexical_counts: `(B, F)` how often each occurs in the document.
             use_cache: Refused. Only the built-in pipelines of Transformers pass it, and would answer wrongly.
             kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
@@ -874,7 +858,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             if loss_of_codes is not None:
                 return text_codes, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            scores = add_lexical_scores(scores, postings, self.gile.lexical_features(words, text_embeds))
+            scores = self.gile.add_words(scores, postings, words, text_embeds)
             return self.stored_labels.masked(scores, language, excluded), *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
