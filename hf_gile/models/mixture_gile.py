@@ -61,6 +61,7 @@ class RowTable(nn.Embedding):
 
     def __init__(self, num_labels: int, size: int) -> None:
         super().__init__(num_labels, size)
+        nn.init.zeros_(self.weight)
         self.bias = nn.Parameter(torch.zeros(num_labels))
         self.rarity = nn.Parameter(torch.zeros(num_labels), requires_grad=False)
 

@@ -804,7 +804,7 @@ class LexicalFeatures:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any]) -> "LexicalFeatures | None":
-        """Reads the tensors `lexical_ids` and `lexical_counts` of a processor or collator; None if there are none."""
+        """Reads the tensors `lexical_ids` and `lexical_counts` of a processor or collator; None if they are missing."""
         ids = inputs.get("lexical_ids")
         if ids is None:
             return None
