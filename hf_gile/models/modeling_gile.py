@@ -551,7 +551,9 @@ class GileModel(GilePreTrainedModel):
         neighbours, shares = self.neighbours(text_embeds)
         return replace(features.to(text_embeds.device), neighbours=neighbours, shares=shares)
 
-    def add_words(self, scores: Tensor, postings: Postings | None, inputs: Any, text_embeds: Tensor) -> Tensor:
+    def add_words(
+        self, scores: Tensor, postings: Postings | None, inputs: Mapping[str, Any], text_embeds: Tensor
+    ) -> Tensor:
         """Adds the terms of words to `(B, L)` scores, if labels have postings; other arguments as above."""
         if postings is None:
             return scores

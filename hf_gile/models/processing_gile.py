@@ -832,7 +832,7 @@ class LexicalFeatures:
         """Applies a function to each tensor."""
         return LexicalFeatures(*(function(getattr(self, item.name)) for item in fields(self)))
 
-    def take(self, rows: Any) -> "LexicalFeatures":
+    def take(self, rows: Tensor | slice | Sequence[int]) -> "LexicalFeatures":
         """Selects documents by indices, a mask or a slice."""
         return self.map(lambda tensor: tensor[rows])
 
