@@ -86,7 +86,6 @@ def test_the_frozen_encoder_and_learning_rate_examples_run(save_text_encoder):
 def test_the_torch_export_example_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     inputs = processor(TEXTS, return_tensors="pt")
-    inputs.pop("lexical_ids", None)
     names = run("pretrained.md", "model.eval()", {"torch": torch, "model": model, "inputs": inputs})
     exported = names["program"].module()(inputs["input_ids"], inputs["attention_mask"])
     torch.testing.assert_close(exported["logits"], model(**inputs).logits)

@@ -151,7 +151,8 @@ def project_label_embeds(model: PreTrainedModel, language: str | None) -> Tensor
     codes = []
     for start in range(0, len(vectors), LABELS_AT_ONCE):
         part = slice(start, start + LABELS_AT_ONCE)
-        rows = None if gile.label_rows is None else gile.label_rows.weight[part]
+        columns = torch.arange(part.start, min(part.stop, len(vectors)), device=vectors.device)
+        rows = None if gile.label_rows is None else gile.label_rows(columns)
         codes.append(gile.project_labels(label_embeds=vectors[part], language=language, label_rows=rows))
     return torch.cat(codes)
 

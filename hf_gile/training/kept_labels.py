@@ -66,7 +66,7 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
     return vectors
 
 
-def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | None = None) -> Tensor:
+def project_kept(gile: GileModel, inputs: dict[str, Any], language: str | None = None) -> Tensor:
     """Computes `(C, J)` label codes, from cached encodings if available.
 
     Args:

@@ -35,6 +35,7 @@ from ..models.losses_gile import (
     scale_to_step,
     without_infinities,
 )
+from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .kept_labels import label_vectors, pool_labels, project_kept
@@ -317,17 +318,22 @@ class GileLoss:
             codes = model.project_stored_labels(columns)  # codes are weights
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         space = label_space(model.config, language)
-        rows = self._label_inputs(model, columns)
+        inputs = self._label_inputs(model, columns)
+        rows = inputs.pop("label_rows", None)
+        tensors = [] if rows is None else [rows.weight, rows.bias, rows.rarity]
         tables = _trained_token_tables(model.gile)
 
         def encode(*chunk: Tensor) -> Tensor:
+            arguments: dict[str, Any] = dict(zip(inputs, chunk, strict=False))
+            if rows is not None:
+                arguments["label_rows"] = Rows(*chunk[len(inputs) :])
             with sparse_gradients(tables):
-                return project_kept(model.gile, dict(zip(rows, chunk, strict=True)), space)
+                return project_kept(model.gile, arguments, space)
 
-        parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in rows)
-        return LabelChunks(encode, list(rows.values()), parameters, checksum)
+        parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in inputs)
+        return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
 
-    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Tensor]:
+    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
         """Returns the inputs of stored labels: arguments of `GileModel.project_labels`."""
         if not torch.is_grad_enabled():
             return model.stored_inputs(columns)
@@ -341,7 +347,7 @@ class GileLoss:
             inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         if self.row_dropout > 0:
             rows = inputs["label_rows"]
-            inputs["label_rows"] = rows * (torch.rand(len(rows), 1, device=rows.device) >= self.row_dropout)
+            inputs["label_rows"] = rows.where(torch.rand_like(rows.bias) >= self.row_dropout)
         return inputs
 
     def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:

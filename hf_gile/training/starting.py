@@ -252,7 +252,7 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
     counts = np.zeros(LEXICAL_BUCKETS)
     number = 0
     for ids in documents:
-        counts[np.asarray(ids, np.int64) % LEXICAL_BUCKETS] += 1
+        counts[np.asarray(ids, np.int64)] += 1
         number += 1
     lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
 
