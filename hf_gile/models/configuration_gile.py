@@ -469,7 +469,8 @@ class GileConfig(PreTrainedConfig):
             document divided by the number of labels.
         calibration: Calibration of logits, as applied by `calibrated`: `{"seen": {"method": "platt", "scale": 0.9,
             "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group is
-            calibrated like the other. The pipeline applies it, the model does not.
+            calibrated like the other. "labels" of "unseen" is the number of unseen labels it was fitted with. The
+            pipeline applies it, the model does not.
         thresholds: Lowest calibrated probabilities of assigned labels without an individual threshold: `{"seen": 0.31,
             "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5.
         label_length: Maximum number of words of stored labels; 0 without a label set. Set by `set_labels`.
@@ -740,7 +741,10 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             raise ValueError(
                 f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r:.100}"
             )
-        if set(numbers) != {"method", *METHODS[method]}:
+        labels = numbers.get("labels", 1) if group == "unseen" else 1
+        if isinstance(labels, bool) or not isinstance(labels, int) or labels < 1:
+            raise ValueError(f"{where}: labels must be a positive number of unseen labels, got {labels!r:.100}")
+        if set(numbers) - ({"labels"} if group == "unseen" else set()) != {"method", *METHODS[method]}:
             raise ValueError(
                 f"{where}: method {method!r} has the parameters {', '.join(METHODS[method])}, got {sorted(numbers)}"
             )

@@ -228,18 +228,18 @@ def test_an_offset_corrects_scores_that_are_too_high():
     assert fixed["seen"] == prior["seen"]
 
 
-@pytest.mark.parametrize(("lead", "offset"), [(3.0, 2.75), (1.0, 0.75), (9.0, 4.5)])
+@pytest.mark.parametrize(("lead", "offset"), [(3.0, 2.75), (1.0, 0.75), (9.0, 8.5)])
 def test_unseen_labels_are_raised_up_to_seen_gold_labels(lead, offset):
     documents, _ = topics(60)
     scores = lead * documents.targets(LABELS)[0]
     weights = {"seen": {"joint": 1.0}, "unseen": {"joint": 1.0, "offset": 0.5}}
-    assert raise_unseen([Example({"joint": scores}, documents, torch.arange(LABELS) < 3)], weights) == offset
+    assert raise_unseen([Example({"joint": scores}, documents, torch.arange(LABELS) < 3)], weights, False) == offset
 
 
 def test_without_seen_labels_the_offset_stays():
     documents, _ = topics(60)
     example = Example({"joint": documents.targets(LABELS)[0]}, documents, torch.zeros(LABELS, dtype=torch.bool))
-    assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}) == 0.5
+    assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}, True) == 0.5
 
 
 @pytest.mark.usefixtures("short_search")

@@ -18,7 +18,7 @@ from ...models.search_gile import calibrated
 from .curves import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
 from .promised_recall import GoldLogits, guaranteed_recall, promised_threshold
-from .raising import SharedRanking, lift, lift_calibration
+from .raising import PRICE, SharedRanking, lift, lift_calibration
 from .score_counts import VALUES, ScoreCounts, above_edges
 from .thresholds import MIN_DOCUMENTS, MIN_GOLD, best_threshold, rounded, tells_enough
 
@@ -312,9 +312,10 @@ def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float
     def mapped(logits: Tensor, seen: bool) -> Tensor:
         return calibrated(logits, torch.full(logits.shape[-1:], seen), calibration)
 
-    return ranking.best_raise(
-        lambda logits: mapped(logits, True), lambda logits, raised: lift(mapped(logits, False), raised)
+    raised = ranking.best_raise(
+        PRICE, lambda logits: mapped(logits, True), lambda logits, raised: lift(mapped(logits, False), raised)
     )
+    return max(0.0, raised)
 
 
 def _note(documents: int, gold: int, outcome: str) -> str:
@@ -513,6 +514,12 @@ def _is_multi_hot(gold: Tensor) -> bool:
     return gold.is_floating_point() or gold.dtype == torch.bool
 
 
+def with_number(calibration: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Notes the number of unseen labels that their calibration was fitted with, see `calibrated`."""
+    seen = calibration.get("seen", _IDENTITY)
+    return {"seen": seen, "unseen": {**calibration.get("unseen", seen), "labels": number}}
+
+
 def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibration) -> None:
     """Stores the result in the model; on invalid values, the model stays unchanged."""
     config, before = model.config, (model.config.calibration, model.config.thresholds)
@@ -530,6 +537,11 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
         config.calibration, config.thresholds = others | fitted.calibration, before[1] | fitted.thresholds
         if all(entry == _IDENTITY for entry in config.calibration.values()):
             config.calibration = {}
+    number = before[0].get("unseen", {}).get("labels")
+    if "unseen" in fitted.calibration:
+        number = int((~model.stored_labels.seen()[chosen]).sum())
+    if number:
+        config.calibration = with_number(config.calibration, number)
     try:
         config.validate_calibration()
     except ValueError:

@@ -17,6 +17,7 @@ from ...models import GileConfig
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.processing_gile import LexicalFeatures, pad_features
 from ...models.scoring_gile import Postings
+from ..calibration.fitting import with_number
 from ..starting import set_lexical_weights
 from .documents import PADDING, Documents
 from .folds import may_be_held_out
@@ -115,6 +116,8 @@ def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> Non
     gile.output_layer.classifier.bias.zero_()
     gile.output_layer.cosine.factors.scale[0] = head.bilinear.factor
     config.term_weights = head.term_weights
+    if head.num_unseen:
+        config.calibration = with_number(config.calibration, head.num_unseen)
     if head.words is not None:
         rows = head.words.tocoo()
         ids, columns, weights = (torch.from_numpy(numbers) for numbers in (rows.col, rows.row, rows.data))

@@ -63,6 +63,7 @@ class Head:
         chosen: The chosen settings, for a report.
         words: `(L, F)` rows of words, if words are compared.
         fits_validation: Whether validation documents were fitted on, too.
+        num_unseen: Number of unseen labels that the offset of unseen labels was chosen with; 0 without a choice.
     """
 
     rows: Rows
@@ -71,6 +72,7 @@ class Head:
     chosen: dict[str, float]
     words: "csr_matrix | None" = None
     fits_validation: bool = False
+    num_unseen: int = 0
 
     def scores(self, vectors: Tensor, labels: Tensor, words: Mapping[str, Tensor] | None = None) -> Tensor:
         """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `words` are terms of words."""
@@ -94,7 +96,7 @@ def fit_head(
     | rows of words | yes | L2 | average precision of documents left out |
     | bilinear form | yes | L2 | loss of the weights of terms, labels held out |
     | weights of terms | yes | - | documents left out, seen and held-out labels |
-    | offset of unseen labels | no, a search | - | average precision of seen gold labels |
+    | offset of unseen labels | no, a search | - | average precision of seen gold labels, all labels competing |
 
     Seen labels are those with training documents. Documents left out are those for validation, and if there are few,
     quarters of the training documents as well. In each fold of labels a quarter of the seen labels is held out, with
@@ -156,14 +158,16 @@ class _Fit:
         if self.regression is not None:
             chosen["words_l2"], words_of_plain = self.choose_words()
         words, words_of_held = self.fit_words(chosen.get("words_l2", 0.0), words_of_plain)
+        rows_of_held = [self.fit_rows(fold, chosen["rows_l2"]) for fold in self.held]
         terms_of_held = [
-            self.fixed_terms(fold, self.fit_rows(fold, chosen["rows_l2"]), of_fold)
-            for fold, of_fold in zip(self.held, words_of_held, strict=True)
+            self.fixed_terms(fold, of_fold, words_of_fold)
+            for fold, of_fold, words_of_fold in zip(self.held, rows_of_held, words_of_held, strict=True)
         ]
         chosen["bilinear_l2"], forms_of_held = self.choose_bilinear(terms_of_held, prior)
         rows = self.fit_rows(self.whole, chosen["rows_l2"], rows_of_plain[0] if self.is_enough else None)
         bilinear = self.fit_bilinear(self.whole, chosen["bilinear_l2"])
         fixed: list[str] = []
+        num_unseen = 0
         if bool(self.seen.all()) or not self.held:
             examples = []
             for position, fold in enumerate(self.plain):
@@ -177,14 +181,20 @@ class _Fit:
             prior, chosen["seen_loss"] = fit_term_weights(examples, prior, self.one_label)
             fixed = [group for group in prior if group != "unseen"]
         if self.held:
+            forms = [
+                self.fit_bilinear(fold, chosen["bilinear_l2"], form)
+                for fold, form in zip(self.held, forms_of_held, strict=True)
+            ]
             examples = [
-                self.example(fold, terms, self.fit_bilinear(fold, chosen["bilinear_l2"], form))
-                for fold, terms, form in zip(self.held, terms_of_held, forms_of_held, strict=True)
+                self.example(fold, terms, form)
+                for fold, terms, form in zip(self.held, terms_of_held, forms, strict=True)
             ]
             examples += self.unseen_example(rows, bilinear, words)
             prior, chosen["loss"] = fit_term_weights(examples, prior, self.one_label, fixed)
-            prior["unseen"]["offset"] = raise_unseen(examples, prior)
-        return Head(rows, bilinear, prior, chosen, words)
+            competing = self.competing_examples(rows_of_held, words_of_held, forms)
+            prior["unseen"]["offset"] = raise_unseen(competing, prior, self.one_label)
+            num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
+        return Head(rows, bilinear, prior, chosen, words, num_unseen=num_unseen)
 
     def choose_rows(self) -> tuple[float, list[Rows | None]]:
         """Chooses the L2 of rows; also returns the last rows of each fold of documents, to start from."""
@@ -283,6 +293,16 @@ class _Fit:
         counts = fold.counts[chosen]
         terms = terms | bilinear.terms(fold.others.vectors, self.labels[chosen])
         return Example(terms, fold.others.among(chosen), counts > 0, rarity_of(counts))
+
+    def competing_examples(
+        self, rows: Sequence[Rows], words: Sequence["csr_matrix | None"], forms: Sequence[Bilinear]
+    ) -> list[Example]:
+        """Returns the documents of the folds of labels with all labels: those without documents compete as well."""
+        every = torch.ones(len(self.labels), dtype=torch.bool)
+        return [
+            self.example(fold, self.fixed_terms(fold, of_fold, words_of_fold, every), form, every)
+            for fold, of_fold, words_of_fold, form in zip(self.held, rows, words, forms, strict=True)
+        ]
 
     def unseen_example(self, rows: Rows, bilinear: Bilinear, words: "csr_matrix | None") -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.

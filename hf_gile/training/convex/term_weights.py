@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...models.mixture_gile import Mixture
-from ..calibration.raising import SharedRanking
-from .documents import PADDING, Documents
+from ..calibration.raising import PRICE, PRICE_ONE_LABEL, SharedRanking
+from .documents import Documents
 from .losses import binary_loss, listwise_loss
 
 TermWeights = dict[str, dict[str, float]]
@@ -180,24 +180,21 @@ def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> 
     return matrix
 
 
-def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
-    """Raises the offset of unseen labels, see `SharedRanking`: by likelihood alone, few of them reach the top.
-
-    It measures the average precision of the seen gold labels among all candidates, without the unseen gold ones.
+def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: bool) -> float:
+    """Chooses the offset of unseen labels, see `SharedRanking`: by likelihood alone, few of them reach the top.
 
     Args:
-        examples: Documents and their terms, with labels of both groups.
+        examples: Documents and their terms, with as many labels of both groups as will compete.
         weights: Weight of each term.
+        one_label: Whether each document has one label.
 
     Returns:
-        The offset of unseen labels, at least that of the weights.
+        The offset of unseen labels.
     """
     mixture = Mixture((), weights)
     ranking = SharedRanking()
     for example in examples:
         for terms, block in example.blocks(len(example.seen) * max(1, len(example.terms))):
-            is_unseen_gold = (block.targets(len(example.seen))[0] > 0) & ~example.seen
-            scores = mixture.add(terms, example.seen, example.rarity).masked_fill(is_unseen_gold, -torch.inf)
-            is_seen_gold = (block.gold >= 0) & example.seen[block.gold.clamp(min=0)]
-            ranking.update(scores, block.gold.masked_fill(~is_seen_gold, PADDING), example.seen)
-    return weights["unseen"].get("offset", 0.0) + ranking.best_raise()
+            ranking.update(mixture.add(terms, example.seen, example.rarity), block.gold, example.seen)
+    price = PRICE_ONE_LABEL if one_label else PRICE
+    return weights["unseen"].get("offset", 0.0) + ranking.best_raise(price)
