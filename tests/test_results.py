@@ -38,6 +38,7 @@ ever added."""
 
 GROUPS = {f"{metric} {group}" for group in ("seen", "unseen") for metric in ("RL", "AvgPr", "OneErr")}
 UNSEEN = {column for column in GROUPS if "unseen" in column}
+RANKS = ("average_precision", "precision_at_1")
 TIMES = {"median_s", "min_s", "max_s"}
 SEARCHED = {"k", "way", "recall", "documents_per_second", "times", "faster_than_exact"}
 
@@ -96,6 +97,12 @@ ROWS = {
         {"records", "seconds", "cpu_seconds", "records_per_s", "mb_per_s", "rss_after_imports_mb", "peak_rss_mb"},
         set(),
     ),
+    "unseen_price": (
+        "* * rows *",
+        {"seen", "added", "seen_alone", "seen_among_all", "price"}
+        | {f"{prefix}_{figure}" for prefix in ("unseen_among_all", "tfidf") for figure in RANKS},
+        set(),
+    ),
     "training_step": ("runs *", {*TIMES, "memory_mib", "first_loss", "times_linear"}, set()),
     "translation": (
         "runs * models *",
@@ -122,6 +129,7 @@ KEYED = {
     "promised_recall": "*",
     "shortlist": "*",
     "translation": "runs *",
+    "unseen_price": "* *",
 }
 """Files of runs that are written one after the other, each with its own commit, seed and machine."""
 
