@@ -90,13 +90,16 @@ def keeps_label_embeds(gile: PreTrainedModel) -> bool:
 
 @torch.no_grad()
 def compute_encoder_state(gile: PreTrainedModel) -> str:
-    """Computes a fingerprint of all that affects label vectors, equal on all devices."""
+    """Computes a fingerprint of all that affects label vectors, equal on all devices; of the teacher, if static."""
+    text = gile.config.text_config
+    if text.text_encoder_type == "static":
+        known = gile.text_encoder.label_embeds
+        return "" if known is None else known.encoder_state
     weights = list(gile.text_encoder.parameters())
     if gile.bag is not None:
         weights += gile.bag.parameters()
     types = sorted({str(weight.dtype) for weight in weights})
     sums = [number for number in compute_state(*weights) if isinstance(number, int)]
-    text = gile.config.text_config
     encoder = {name: value for name, value in text.text_encoder_config.to_dict().items() if name not in _UNRELATED}
     settings = [types, sums, text.text_encoder_type, text.encoder_cell, text.pooling, encoder]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
@@ -126,6 +129,8 @@ def embed_stored_labels(model: PreTrainedModel) -> Tensor:
             if len(chunk):
                 vectors[chunk] = gile.embed_labels(input_ids[chunk]).to(vectors)
     stored.embeds = LabelEmbeds(state, input_ids, vectors)
+    if model.config.text_config.text_encoder_type == "static":
+        gile.text_encoder.label_embeds = stored.embeds
     return vectors
 
 

@@ -58,6 +58,7 @@ from .scoring_gile import (
 from .stored_labels_gile import StoredLabels, check_finite, compute_state
 from .text_encoders_gile import (
     HierarchicalTransformerEncoder,
+    StaticEncoder,
     TransformerEncoder,
     WordEncoder,
     mean_of_words,
@@ -162,7 +163,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             init.constant_(module.bias, math.log(prior / (1 - prior)))
             if isinstance(module, ClassificationUnit):
                 init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, ZeroEmbedding | WordRows):
+        elif isinstance(module, ZeroEmbedding | WordRows | StaticEncoder):
             for table in module.parameters():
                 init.zeros_(table)
         elif isinstance(module, StoredLabels):
@@ -260,7 +261,10 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
                     "out, or change the weights of the loaded model"
                 )
         check_finite(model.state_dict(), f"the weights of {folder}")
-        getattr(model, cls.base_model_prefix, model).freeze()
+        towers = getattr(model, cls.base_model_prefix, model)
+        if folder is not None and isinstance(towers.text_encoder, StaticEncoder):
+            towers.text_encoder.label_embeds = load_label_embeds(folder, kwargs)
+        towers.freeze()
         return (model, info) if returns_info else model
 
     def _write(self, folder: Path, **kwargs: Any) -> None:
@@ -324,7 +328,11 @@ class GileModel(GilePreTrainedModel):
     @staticmethod
     def make_text_encoder(config: GileConfig) -> Any:
         """Creates the text encoder of the configured type."""
-        pretrained = {"transformer": TransformerEncoder, "hierarchical_transformer": HierarchicalTransformerEncoder}
+        pretrained = {
+            "transformer": TransformerEncoder,
+            "hierarchical_transformer": HierarchicalTransformerEncoder,
+            "static": StaticEncoder,
+        }
         return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)
 
     def freeze(self) -> None:
@@ -337,8 +345,10 @@ class GileModel(GilePreTrainedModel):
             self.text_encoder.transformer.requires_grad_(False)
 
     def get_input_embeddings(self) -> Any:
-        """Returns the word embedding table, or the token embedding table of the pretrained encoder."""
+        """Returns the word embedding table, or that of the pretrained encoder; None for a static encoder."""
         encoder = self.text_encoder
+        if isinstance(encoder, StaticEncoder):
+            return None
         reads_pretrained = self.config.text_config.reads_pretrained
         return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
@@ -462,6 +472,8 @@ class GileModel(GilePreTrainedModel):
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
+        if isinstance(self.text_encoder, StaticEncoder):
+            return (self.text_encoder.read_labels(input_ids),)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
         return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
@@ -535,6 +547,7 @@ class GileModel(GilePreTrainedModel):
         """Returns the weights that affect label codes, for documents of any language."""
         layer, reads_labels = self.output_layer, self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
+        reader = None if isinstance(reader, StaticEncoder) else reader  # the label vectors are constant
         projection = layer.input_projection if layer.projects_labels else layer.label_projection
         parts = (projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
@@ -980,7 +993,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         if folder is not None and keeps_label_embeds(model.gile):
-            model.stored_labels.embeds = load_label_embeds(folder, kwargs)
+            known = getattr(model.gile.text_encoder, "label_embeds", None)
+            model.stored_labels.embeds = known or load_label_embeds(folder, kwargs)
         return loaded
 
     def _write(self, folder: Path, **kwargs: Any) -> None:

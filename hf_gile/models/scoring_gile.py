@@ -473,7 +473,7 @@ class JointTerm(ScoreTerm):
         self.document_size = config.document_size
         # If other terms multiply h as well, V is applied to e: codes then have half the size, with one part for h.
         text, other_terms = config.text_config, config.cosine_score or config.label_rows
-        is_scaled = text.text_encoder_type in ("nn", "transformer") or text.encoder_cell == "none"
+        is_scaled = text.text_encoder_type in ("nn", "transformer", "static") or text.encoder_cell == "none"
         is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
         self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
         self.label_layers, self.input_layers = (
