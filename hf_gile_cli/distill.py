@@ -43,7 +43,9 @@ def distill(options: Distillation) -> None:
     """
     from hf_gile.data.parts import fill_parts
     from hf_gile.publishing import save
-    from hf_gile.training.distill import distill, fit_labels, teach
+    from hf_gile.training import distill as learn
+    from hf_gile.training import fit_labels, teach
+    from hf_gile.training.distillation import can_fit_labels
 
     from .saved_model import load
 
@@ -53,6 +55,11 @@ def distill(options: Distillation) -> None:
     teacher, processor = load(options.model, device=options.device)
     parts: dict[str, Any] = {}
     if options.labels:
+        if not can_fit_labels(teacher):
+            raise ValueError(
+                f"the head of {options.model} is not one that hf-gile train fits by default, so it cannot be fitted "
+                "again: leave out --labels"
+            )
         rows = options.select_known(options.read(teacher.label_set), teacher.label_set)
         parts = fill_parts({"train": rows, "test": rows}, column="text")
         texts = list(parts["train"]["text"])
@@ -60,7 +67,7 @@ def distill(options: Distillation) -> None:
     else:
         texts = _sample_texts(options)
     note(f"{options.model} reads {counted(len(texts), 'text')}")
-    fast = distill(teacher, processor, texts, teach(teacher, processor, texts, options.bf16))
+    fast = learn(teacher, processor, texts, teach(teacher, processor, texts, options.bf16))
     note(f"its vectors and those of the table have a cosine of {fast.cosine:.2f}, for texts left out of the table")
     if parts:
         fit_labels(fast, parts)

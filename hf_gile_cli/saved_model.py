@@ -114,7 +114,7 @@ def _attach_teacher_when_needed(model: "GileForSequenceClassification") -> None:
     """Lets a static model read new labels, without importing what it needs for that until it does."""
 
     def read(input_ids: Any) -> Any:
-        from hf_gile.training.distill import attach_teacher
+        from hf_gile.training import attach_teacher
 
         return attach_teacher(model).gile.text_encoder.read_other_labels(input_ids)
 

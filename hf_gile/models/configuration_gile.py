@@ -430,6 +430,8 @@ class GileTextConfig(PreTrainedConfig):
                 f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
                 "hf_gile.training.model_from_text_encoder(name) makes both"
             )
+        if self.text_encoder_type == "static" and self.num_vectors < 1:
+            raise ValueError("num_vectors must be positive for text_encoder_type 'static'")
         if getattr(self.text_encoder_config, "is_encoder_decoder", False):
             raise ValueError("text_encoder_config describes an encoder-decoder; use an encoder")
         if not self.reads_pretrained and self.pooling == "cls":

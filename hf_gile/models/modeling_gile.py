@@ -263,6 +263,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
         check_finite(model.state_dict(), f"the weights of {folder}")
         towers = getattr(model, cls.base_model_prefix, model)
         if folder is not None and isinstance(towers.text_encoder, StaticEncoder):
+            check_finite({"bits": towers.text_encoder.bits.view(torch.float16)}, f"the text encoder of {folder}")
             towers.text_encoder.label_embeds = load_label_embeds(folder, kwargs)
         towers.freeze()
         return (model, info) if returns_info else model

@@ -13,8 +13,15 @@ from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.models.text_encoders_gile import StaticEncoder
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
-from hf_gile.training.distill import attach_teacher, count_features, distill, fit_labels, fit_vectors, teach
+from hf_gile.training import (
+    attach_teacher,
+    distill,
+    fit_labels,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+    teach,
+)
+from hf_gile.training.distillation import count_features, fit_vectors
 
 WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
 NAMES = ["iron diet", "human milk", "heart failure"]
@@ -111,7 +118,7 @@ def test_fitted_vectors_solve_the_ridge_regression():
 
 def test_only_tokens_and_pairs_that_occur_have_vectors(monkeypatch):
     documents = [[5, 1, 2, 1, 2], [2], [], [1, 2, 3]]
-    monkeypatch.setattr("hf_gile.training.distill._MOST_TOKENS", 2)
+    monkeypatch.setattr("hf_gile.training.distillation._MOST_TOKENS", 2)
     keys, counts = count_features(documents, vocab_size=10, special=[5])
     assert keys.tolist() == [1, 2, 3, 22]  # 3 occurs in one text, the pair (1, 2) three times
     assert counts.toarray().tolist() == [[2, 2, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]
@@ -167,12 +174,32 @@ def test_new_labels_need_the_teacher(fast, make_teacher, tmp_path):
         attach_teacher(again, other).gile.embed_labels(UNKNOWN)
 
 
+def test_a_model_knows_the_name_of_its_teacher(make_teacher, tmp_path):
+    teacher, processor = make_teacher()
+    teacher.config.text_config.text_encoder_config._name_or_path = "user/encoder"
+    fast = distill(teacher, processor, ["iron"], teach(teacher, processor, ["iron"]))
+    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"its teacher \(user/encoder\) must read labels"):
+        again.gile.embed_labels(UNKNOWN)
+    with pytest.raises(ValueError, match="new labels need user/encoder, which taught this static model"):
+        attach_teacher(again).gile.embed_labels(UNKNOWN)
+
+
 def test_models_without_such_an_encoder_are_refused(fast, make_model):
     _, _, fast = fast
     with pytest.raises(ValueError, match="this model is static already"):
         teach(fast.model, fast.processor, ["iron"])
     with pytest.raises(ValueError, match=r"only a model with a pretrained encoder.*got text_encoder_type 'wan'"):
         teach(*make_model(), ["iron"])
+
+
+def test_damaged_tables_are_refused(fast, tmp_path):
+    _, _, fast = fast
+    fast.model.gile.text_encoder.bits.data[0] = -1  # NaN in 16 bits
+    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="bits"):
+        GileForSequenceClassification.from_pretrained(tmp_path)
 
 
 def test_word_vectors_are_refused(fast):

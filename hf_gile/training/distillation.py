@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +23,8 @@ from ..models import GileConfig, GileForSequenceClassification, GileProcessor, L
 from ..models.label_embeds_gile import compute_encoder_state, embed_stored_labels
 from .calibration import calibrate
 from .collator import GileDataCollator
-from .convex import fit_convex
+from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
 from .encoders import locate_encoder
-from .encoding import encode_dataset
-from .experiment import with_a_label
-from .pretrained import add_pooled_embeds
 from .starting import model_from_text_encoder
 
 if TYPE_CHECKING:
@@ -140,7 +138,7 @@ def distill(
     learned = torch.cat([model.gile.embed_texts(**batch)[0] for batch in batches])
     measured = is_tested if is_tested.any() else ~is_tested
     cosines = functional.cosine_similarity(learned, targets, dim=-1)[measured]
-    return Distilled(model, reader, float(cosines.mean()))
+    return Distilled(model.to(teacher.device), reader, float(cosines.mean()))
 
 
 def _check_teacher(model: GileForSequenceClassification) -> None:
@@ -239,7 +237,8 @@ def single_vectors(
         documents: list[Any] = [processor.framed([int(key)]) for key in keys[batch]]
         if processor.reads_sentences:
             documents = [[window] for window in documents]
-        inputs: Any = processor.pad_documents(documents)
+        padded = processor.pad_documents(documents)
+        inputs: Any = {name: tensor.to(teacher.device) for name, tensor in padded.items()}
         vectors[batch] = teacher.gile.embed_texts(**inputs)[0].float().cpu().numpy()
     if len(tokens):
         vectors[tokens] -= vectors[tokens].mean(0)
@@ -306,7 +305,7 @@ def with_table(
     model.label_set = teacher.label_set
     model.processor_fingerprint = None
     model.stored_labels.embeds = model.gile.text_encoder.label_embeds = teacher.stored_labels.embeds
-    return model.to(teacher.device)
+    return model
 
 
 def attach_teacher(
@@ -353,6 +352,15 @@ def _load_teacher(gile: Any) -> GileForSequenceClassification:
     return model_from_text_encoder(encoder, pooling=text.pooling, max_label_words=text.max_label_words)
 
 
+def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
+    """Checks whether `fit_labels` supports the head of a model that is to be distilled.
+
+    Args:
+        teacher: The model.
+    """
+    return can_be_fitted(_static_config(teacher.config, 1))
+
+
 def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str, Any]:
     """Fits the rows, weights of terms and calibration of a static model to labelled texts, as training does.
 
@@ -367,6 +375,8 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
     Raises:
         ValueError: If the head of the model is of another kind, or no text has a label.
     """
+    from .experiment import encode_parts, with_a_label  # imports Trainer
+
     model, processor = distilled.model, distilled.processor
     old = model.label_set
     if old is None:
@@ -375,11 +385,15 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
     labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
     model.set_labels(labels, processor)
     model.config.calibration, model.config.thresholds = {}, {}
-    encoded = {part: encode_dataset(parts[part], processor, labels) for part in ("train", "validation")}
+    read = {part: parts[part] for part in ("train", "validation")}
+    sizes = len(read["train"]), len(counts), model.config.text_config.pooled_size
+    most = None if is_feasible(*sizes) else READ_OF_MANY
+    on_device: Any = SimpleNamespace(device=model.device, bf16=False)
+    neighbours = bool(model.config.neighbours)
+    encoded = encode_parts(read, model, processor, labels, "text", "labels", on_device, most, neighbours)
     if model.config.problem_type == "single_label_classification":
         encoded = with_a_label(encoded)
-    encoded = {part: add_pooled_embeds(rows, model, processor) for part, rows in encoded.items()}
-    figures = fit_convex(model, encoded, neighbours=bool(model.config.neighbours))
+    figures = fit_convex(model, encoded, neighbours)
     if not figures["fits_validation"]:
         batches: Any = DataLoader(encoded["validation"], _AT_ONCE, collate_fn=GileDataCollator(processor))
         figures["calibration"] = calibrate(model, batches, raise_unseen=True)
