@@ -56,14 +56,7 @@ from .scoring_gile import (
     ZeroEmbedding,
 )
 from .stored_labels_gile import StoredLabels, check_finite, compute_state
-from .text_encoders_gile import (
-    HierarchicalTransformerEncoder,
-    StaticEncoder,
-    TransformerEncoder,
-    WordEncoder,
-    mean_of_words,
-    rms_normalized,
-)
+from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
 _logger = logging.get_logger(__name__)
 
@@ -329,12 +322,7 @@ class GileModel(GilePreTrainedModel):
     @staticmethod
     def make_text_encoder(config: GileConfig) -> Any:
         """Creates the text encoder of the configured type."""
-        pretrained = {
-            "transformer": TransformerEncoder,
-            "hierarchical_transformer": HierarchicalTransformerEncoder,
-            "static": StaticEncoder,
-        }
-        return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)
+        return PRETRAINED.get(config.text_config.text_encoder_type, WordEncoder)(config)
 
     def freeze(self) -> None:
         """Freezes the parts that the configuration marks as frozen."""
@@ -994,8 +982,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         if folder is not None and keeps_label_embeds(model.gile):
-            known = getattr(model.gile.text_encoder, "label_embeds", None)
-            model.stored_labels.embeds = known or load_label_embeds(folder, kwargs)
+            model.stored_labels.embeds = load_label_embeds(folder, kwargs)
         return loaded
 
     def _write(self, folder: Path, **kwargs: Any) -> None:

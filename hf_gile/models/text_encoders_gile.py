@@ -545,7 +545,7 @@ class StaticEncoder(nn.Module):
         rows = torch.full((len(input_ids),), -1)
         if self.label_embeds is not None:
             rows = self.label_embeds.find_rows(input_ids, self.pad_token_id)
-        vectors = torch.zeros(len(rows), self.bits.shape[1], dtype=self.of_model_type.dtype, device=self.bits.device)
+        vectors = self.of_model_type.new_zeros(len(rows), self.bits.shape[1])
         is_known = (rows >= 0).to(vectors.device)
         if bool(is_known.any()):
             vectors[is_known] = self.label_embeds.vectors[rows[rows >= 0]].to(vectors)
@@ -560,3 +560,11 @@ class StaticEncoder(nn.Module):
             )
         vectors[~is_known] = self.read_other_labels(input_ids[~is_known]).to(vectors)
         return vectors
+
+
+PRETRAINED = {
+    "transformer": TransformerEncoder,
+    "hierarchical_transformer": HierarchicalTransformerEncoder,
+    "static": StaticEncoder,
+}
+"""Encoders of documents from the tokens of a pretrained encoder, by `text_encoder_type`."""

@@ -129,7 +129,8 @@ def distill(
     is_tested = np.zeros(len(ids), bool)
     is_tested[:: max(10, len(ids) // _TESTED)] = len(ids) > 1
     taught = np.flatnonzero(~is_tested)
-    keys, counts = count_features([ids[n] for n in taught], vocab_size, reader.tokenizer.all_special_ids)
+    special = reader.tokenizer.all_special_ids
+    keys, counts = count_features([ids[n] for n in taught], vocab_size, special)
     start = single_vectors(teacher, processor, keys)
     targets = functional.normalize(vectors.float(), dim=-1)
     table = fit_vectors(counts, keys < vocab_size, start, targets[taught].numpy())
@@ -176,7 +177,8 @@ def _static_config(teacher: GileConfig, num_vectors: int) -> GileConfig:
 def _static_processor(teacher: GileForSequenceClassification, processor: GileProcessor) -> GileProcessor:
     """Returns the processor of a static model, which reads long texts, and labels as its teacher does."""
     config = _static_config(teacher.config, 1)
-    return GileProcessor.for_config(copy.deepcopy(processor.tokenizer), config, label_prompt=processor.label_prompt)
+    tokenizer = copy.deepcopy(processor.tokenizer)
+    return GileProcessor.for_config(tokenizer, config, label_prompt=processor.label_prompt)
 
 
 def count_features(
@@ -207,7 +209,9 @@ def count_features(
     is_plain = ~np.isin(tokens, special)
     distinct, numbers = np.unique(np.concatenate([tokens[is_plain], pairs]), return_counts=True)
     is_token = distinct < vocab_size
-    chosen = np.setdiff1d(np.arange(vocab_size), special) if vocab_size <= _MOST_TOKENS else distinct[is_token]
+    chosen = distinct[is_token]
+    if vocab_size <= _MOST_TOKENS:
+        chosen = np.setdiff1d(np.arange(vocab_size), special)
     often = np.flatnonzero(~is_token & (numbers >= _FEWEST))
     room = max(0, _MOST_VECTORS - len(chosen))
     often = often[np.argsort(-numbers[often], kind="stable")[:room]]
@@ -217,7 +221,8 @@ def count_features(
     columns = np.searchsorted(keys, every).clip(max=len(keys) - 1)
     is_kept = keys[columns] == every
     ones = np.ones(is_kept.sum(), np.float32)
-    return keys, csr_matrix((ones, (rows[is_kept], columns[is_kept])), (len(documents), len(keys)))
+    entries = ones, (rows[is_kept], columns[is_kept])
+    return keys, csr_matrix(entries, (len(documents), len(keys)))
 
 
 @torch.no_grad()
@@ -233,7 +238,8 @@ def single_vectors(
     """
     vectors = np.zeros((len(keys), teacher.config.document_size), np.float32)
     tokens = np.flatnonzero(keys < teacher.config.text_config.vocab_size)
-    for batch in tqdm(np.split(tokens, range(_AT_ONCE, len(tokens), _AT_ONCE)), desc="tokens", disable=None):
+    batches = np.split(tokens, range(_AT_ONCE, len(tokens), _AT_ONCE))
+    for batch in tqdm(batches, desc="tokens", disable=None):
         documents: list[Any] = [processor.framed([int(key)]) for key in keys[batch]]
         if processor.reads_sentences:
             documents = [[window] for window in documents]
@@ -263,7 +269,8 @@ def fit_vectors(
     from scipy.sparse import diags
 
     shares = (np.asarray(counts.sum(0)).ravel() + 0.5) / max(1.0, float(counts.sum()))
-    weights = (_SMOOTHING / (_SMOOTHING + shares) * np.where(is_token, 1.0, _OF_PAIRS)).astype(np.float32)
+    weights = _SMOOTHING / (_SMOOTHING + shares)
+    weights = np.where(is_token, weights, _OF_PAIRS * weights).astype(np.float32)
     x = counts @ diags(weights)
     lengths = np.sqrt(np.asarray(x.multiply(x).sum(1)).ravel())
     x = (diags(1 / np.maximum(lengths, 1e-9)) @ x).astype(np.float32).tocsr()
@@ -295,9 +302,11 @@ def with_table(
         keys: `(F,)` keys of tokens and pairs.
         vectors: `(F, P)` vectors.
     """
-    model = GileForSequenceClassification(_static_config(teacher.config, len(keys))).to(teacher.dtype).eval()
+    config = _static_config(teacher.config, len(keys))
+    model = GileForSequenceClassification(config).to(teacher.dtype).eval()
     encoder = "gile.text_encoder."
-    others = {name: weight for name, weight in teacher.state_dict().items() if not name.startswith(encoder)}
+    weights = teacher.state_dict()
+    others = {name: weights[name] for name in weights if not name.startswith(encoder)}
     model.load_state_dict(others, strict=False)
     largest = max(float(np.abs(vectors).max(initial=0)), 1e-9)  # scaled: the length of a document vector is fixed
     model.gile.text_encoder.set_vectors(torch.from_numpy(keys), torch.from_numpy(vectors / largest))
