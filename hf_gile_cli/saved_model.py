@@ -105,12 +105,10 @@ def load(
 
     # Each checks its files; the names are empty to check only that both are of the same save.
     (loaded, processor), _ = load_checked(model, "processor", load_both, {"revision": revision or "main"}, names=())
-    if loaded.config.text_config.text_encoder_type == "static":
-        _attach_teacher_when_needed(loaded)
-    return loaded.to(device), processor
+    return _with_teacher(loaded.to(device)), processor
 
 
-def _attach_teacher_when_needed(model: "GileForSequenceClassification") -> None:
+def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceClassification":
     """Lets a static model read new labels, without importing what it needs for that until it does."""
 
     def read(input_ids: Any) -> Any:
@@ -118,7 +116,9 @@ def _attach_teacher_when_needed(model: "GileForSequenceClassification") -> None:
 
         return attach_teacher(model).gile.text_encoder.read_other_labels(input_ids)
 
-    model.gile.text_encoder.read_other_labels = read
+    if model.config.text_config.text_encoder_type == "static":
+        model.gile.text_encoder.read_other_labels = read
+    return model
 
 
 def _check_weights(folder: Path) -> None:
