@@ -74,7 +74,8 @@ def distill(options: Distillation) -> None:
     else:
         note("the head is unchanged: with --labels COLUMN, it is fitted to the labels of these texts")
     save(folder, fast.model, fast.processor, index=False, card=False)
-    note(f"written to {folder}: {sum(file.stat().st_size for file in folder.rglob('*')) / 2**20:.0f} MiB")
+    size = sum(file.stat().st_size for file in folder.rglob("*"))
+    note(f"written to {folder}: {size / 2**20:.0f} MiB")
 
 
 def _sample_texts(options: Distillation) -> list[str]:
@@ -85,9 +86,10 @@ def _sample_texts(options: Distillation) -> list[str]:
     chance = random.Random(0)
     texts: list[str] = []
     number = 0
+    columns = options.text or ["text"]
+    reading: Any = {"id": options.id, "requested": options.requested(), "report": report}
     for file in options.files:
-        columns = options.text or ["text"]
-        for document in read_documents(file, columns, id=options.id, requested=options.requested(), report=report):
+        for document in read_documents(file, columns, **reading):
             if not document.text.strip():
                 continue
             number += 1

@@ -45,11 +45,11 @@ def locate(path, node):
 
 def test_few_files_travel():
     assert len(TRAVELLING) <= 13
-    assert count(TRAVELLING).statements <= 3_589  # target: 2,804
+    assert count(TRAVELLING).statements <= 3_598  # target: 2,804
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 17_246  # target: 12,500
+    assert PACKAGE.statements <= 17_134  # target: 12,500
 
 
 def test_lines_of_code_are_short():
@@ -58,8 +58,8 @@ def test_lines_of_code_are_short():
 
 
 def test_a_line_says_one_thing():
-    assert PACKAGE.tuple_rate <= 15.0  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 48.8  # in 1,000 statements; target: 25
+    assert PACKAGE.tuple_rate <= 14.5  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 48.6  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():

@@ -266,7 +266,8 @@ class Postings(NamedTuple):
         table.index_put_((rows + 1, documents.rows), documents.shares, accumulate=True)
         row_of_feature = torch.zeros_like(self.features)
         if len(self.features):
-            positions = torch.searchsorted(self.features, features).clamp_(max=len(self.features) - 1)
+            positions = torch.searchsorted(self.features, features)
+            positions.clamp_(max=len(self.features) - 1)
             known = (self.features[positions] == features).nonzero()[:, 0]
             row_of_feature[positions[known]] = (known + 1).to(row_of_feature)
         sums = self._sum(table, row_of_feature)
@@ -275,9 +276,13 @@ class Postings(NamedTuple):
         words[self.labels[row_texts]] = sums[row_texts].div_(documents.norms)
         word_evidence(words)
         sums[row_texts] = 0.0
-        match.scatter_reduce_(0, self.labels[:, None].expand_as(sums), sums, "amax").mul_(documents.factors)
+        owners = self.labels[:, None].expand_as(sums)
+        match.scatter_reduce_(0, owners, sums, "amax")
+        match.mul_(documents.factors)
         names, least = self._cover(table, row_of_feature)
-        coverage.scatter_reduce_(0, self.labels[names, None].expand_as(least), least, "amax").mul_(documents.factors)
+        owners = self.labels[names, None].expand_as(least)
+        coverage.scatter_reduce_(0, owners, least, "amax")
+        coverage.mul_(documents.factors)
         return match, coverage, words
 
     def _sum(self, table: Tensor, row_of_feature: Tensor) -> Tensor:
@@ -325,7 +330,8 @@ class _WordCounts(NamedTuple):
     def read(cls, ids: Tensor) -> "_WordCounts":
         """Reads `(B, F)` lexical ids, padded with -1."""
         rows, columns = (ids >= 0).nonzero(as_tuple=True)
-        features, counts = ids[rows, columns] % LEXICAL_BUCKETS, ids[rows, columns] // LEXICAL_BUCKETS + 1
+        counts = ids[rows, columns] // LEXICAL_BUCKETS + 1
+        features = ids[rows, columns] % LEXICAL_BUCKETS
         shares = counts / (counts + 1)
         zeros = shares.new_zeros(len(ids))
         lengths = zeros.index_add(0, rows, (counts * (features % 2 == 0)).to(zeros))

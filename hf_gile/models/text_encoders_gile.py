@@ -488,7 +488,8 @@ class StaticEncoder(nn.Module):
         self.teacher_name = getattr(text.text_encoder_config, "_name_or_path", "")
         keys = torch.zeros(text.num_vectors, dtype=torch.long)
         bits = torch.zeros(text.num_vectors, text.pooled_size, dtype=torch.int16)
-        self.keys, self.bits = (nn.Parameter(table, requires_grad=False) for table in (keys, bits))
+        self.keys = nn.Parameter(keys, requires_grad=False)
+        self.bits = nn.Parameter(bits, requires_grad=False)
         self.register_buffer("of_model_type", torch.zeros(0), persistent=False)
         self.label_embeds: Any = None
         self.read_other_labels: Callable[[Tensor], Tensor] | None = None
@@ -534,7 +535,9 @@ class StaticEncoder(nn.Module):
         table = self.bits.view(torch.float16)
         shares = is_known / is_known.sum(1, keepdim=True).clamp(min=1)
         vectors = weighted_sum(table, rows * is_known, shares.to(table.dtype))
-        return rms_normalized(vectors.float()).to(self.of_model_type.dtype), shares[:, : input_ids.shape[1]]
+        vectors = rms_normalized(vectors.float())
+        weights = shares[:, : input_ids.shape[1]]
+        return vectors.to(self.of_model_type.dtype), weights
 
     def read_labels(self, input_ids: Tensor) -> Tensor:
         """Returns `(L, P)` vectors of `(L, T)` tokens of labels, those of the teacher.

@@ -92,7 +92,8 @@ def teach(
     with tqdm(total=len(texts), desc="texts", unit="text", disable=None) as bar:
         for start in range(0, len(texts), _READ_AT_ONCE):
             rows = by_length[start : start + _READ_AT_ONCE]
-            inputs: Any = processor([texts[n] for n in rows], return_tensors="pt").to(teacher.device)
+            inputs: Any = processor([texts[n] for n in rows], return_tensors="pt")
+            inputs = inputs.to(teacher.device)
             inputs.pop("lexical_ids", None)
             with torch.autocast(teacher.device.type, torch.bfloat16, enabled=bf16):
                 vectors[rows] = teacher.gile.embed_texts(**inputs)[0].float().cpu()
@@ -135,7 +136,8 @@ def distill(
     targets = functional.normalize(vectors.float(), dim=-1)
     table = fit_vectors(counts, keys < vocab_size, start, targets[taught].numpy())
     model = with_table(teacher, keys, table)
-    batches: Any = (reader.pad_documents(ids[n : n + _AT_ONCE]) for n in range(0, len(ids), _AT_ONCE))
+    starts = range(0, len(ids), _AT_ONCE)
+    batches: Any = (reader.pad_documents(ids[n : n + _AT_ONCE]) for n in starts)
     learned = torch.cat([model.gile.embed_texts(**batch)[0] for batch in batches])
     measured = is_tested if is_tested.any() else ~is_tested
     cosines = functional.cosine_similarity(learned, targets, dim=-1)[measured]
@@ -309,11 +311,13 @@ def with_table(
     others = {name: weights[name] for name in weights if not name.startswith(encoder)}
     model.load_state_dict(others, strict=False)
     largest = max(float(np.abs(vectors).max(initial=0)), 1e-9)  # scaled: the length of a document vector is fixed
-    model.gile.text_encoder.set_vectors(torch.from_numpy(keys), torch.from_numpy(vectors / largest))
+    scaled = torch.from_numpy(vectors / largest)
+    model.gile.text_encoder.set_vectors(torch.from_numpy(keys), scaled)
     embed_stored_labels(teacher)
     model.label_set = teacher.label_set
     model.processor_fingerprint = None
-    model.stored_labels.embeds = model.gile.text_encoder.label_embeds = teacher.stored_labels.embeds
+    model.stored_labels.embeds = teacher.stored_labels.embeds
+    model.gile.text_encoder.label_embeds = teacher.stored_labels.embeds
     return model
 
 
@@ -358,7 +362,8 @@ def _load_teacher(gile: Any) -> GileForSequenceClassification:
             f"new labels need {name or 'the encoder'}, which taught this static model and is not available here: add "
             "the labels to the model that was distilled, and distill it again"
         )
-    return model_from_text_encoder(encoder, pooling=text.pooling, max_label_words=text.max_label_words)
+    fields = {"pooling": text.pooling, "max_label_words": text.max_label_words}
+    return model_from_text_encoder(encoder, **fields)
 
 
 def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
@@ -404,6 +409,7 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
         encoded = with_a_label(encoded)
     figures = fit_convex(model, encoded, neighbours)
     if not figures["fits_validation"]:
-        batches: Any = DataLoader(encoded["validation"], _AT_ONCE, collate_fn=GileDataCollator(processor))
+        collator = GileDataCollator(processor)
+        batches: Any = DataLoader(encoded["validation"], _AT_ONCE, collate_fn=collator)
         figures["calibration"] = calibrate(model, batches, raise_unseen=True)
     return figures
