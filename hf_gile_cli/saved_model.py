@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .running import counted, note, silence_libraries
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 
 _CHUNK_SIZE = 10_000
@@ -111,7 +113,7 @@ def load(
 def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceClassification":
     """Lets a static model read new labels, without importing what it needs for that until it does."""
 
-    def read(input_ids: Any) -> Any:
+    def read(input_ids: "Tensor") -> Any:
         from hf_gile.training import attach_teacher
 
         return attach_teacher(model).gile.text_encoder.read_other_labels(input_ids)

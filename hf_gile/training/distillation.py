@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from ..models import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, get_towers
+from ..models import GileConfig, GileForSequenceClassification, GileModel, GileProcessor, LabelSet, get_towers
 from ..models.label_embeds_gile import compute_encoder_state, embed_stored_labels
 from .calibration import calibrate
 from .collator import GileDataCollator
@@ -352,7 +352,7 @@ def attach_teacher(
     return model
 
 
-def _load_teacher(gile: Any) -> GileForSequenceClassification:
+def _load_teacher(gile: GileModel) -> GileForSequenceClassification:
     """Loads the encoder whose name a static model has."""
     text = gile.config.text_config
     name = text.text_encoder_config._name_or_path
