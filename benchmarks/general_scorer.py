@@ -33,7 +33,7 @@ from torch.nn import functional
 
 from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
-from hf_gile.models.processing_gile import lexical_ids, pad_rows
+from hf_gile.models.processing_gile import LexicalFeatures
 from hf_gile.models.scoring_gile import Postings
 from hf_gile.training.encoders import best_text_encoder, prompt_of
 from hf_gile.training.general import SHRINKAGE, vocabulary_idf
@@ -333,7 +333,7 @@ def terms_of(
     common = encoder(background).sum(0) / (len(background) + SHRINKAGE)
     cosines = dict(zip(WAYS, (h @ e.T, (h - common) @ e.T), strict=True))
     postings = Postings.build(labels, idf, torch.ones(3, len(labels)))
-    words = postings.terms(pad_rows(list(map(lexical_ids, texts)), -1))[:2].permute(1, 2, 0)
+    words = postings.terms(LexicalFeatures.count(texts))[:2].permute(1, 2, 0)
     return Example(cosines, words, gold)
 
 

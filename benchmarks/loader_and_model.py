@@ -11,9 +11,11 @@ equally.
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +23,12 @@ from machine import write_results
 from torch.utils.data import DataLoader
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.data import demo_file, load_records
+from hf_gile.data import demo_file
 from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, encode_dataset
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.records import load_records
 
 BATCH, NEGATIVES = 64, 1500
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from machine import commit, write_results
+from papers.units import UNITS
 
-from hf_gile.training.units import UNITS
 from hf_gile.writing import whole_file
 
 ROOT = Path(__file__).parents[1]

@@ -13,6 +13,7 @@ import gzip
 import os
 import re
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,9 +23,13 @@ from lxml import etree
 from machine import write_results
 from pubmed_parser.medline_parser import parse_article_info
 
-from hf_gile.data import demo_file, load_records, read_medline, read_records
+from hf_gile.data import demo_file, read_medline
 from hf_gile.data.files import open_binary
-from hf_gile.data.revisions import scan
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.records import load_records, read_records
+from papers.revisions import scan
 
 BARE = "bare lxml.etree.iterparse"
 

@@ -22,6 +22,7 @@ Writes results/search.json and docs/scale/search.png, or search_model.json and s
 
 import argparse
 import itertools
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,10 @@ from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
 from hf_gile.ann import SEARCH_FILE, ApproximateSearch, share_found
-from hf_gile.data import read_records
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.records import read_records
 
 KS, SAMPLE, JOINT = (10, 100), 2_000, 500
 READ, CANDIDATES = (128, 32, 8), (2, 4, 8, 16, 32)
@@ -108,7 +112,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64], help="dimensions of projected codes")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--model", help="folder of a trained model")
-    parser.add_argument("--records", help="documents for --model, as hf_gile.data.read_records reads them")
+    parser.add_argument("--records", help="documents for --model, as papers.records.read_records reads them")
     parser.add_argument("--name", help="name of the output files")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -24,6 +24,8 @@ from typing import Any
 
 from machine import write_results
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
 MOST_PMIDS = 38_000_003  # a prime, about as many as PubMed has
 
 
@@ -75,13 +77,13 @@ def ijson(path: Path, cache: Path) -> int:
 
 
 def stream(path: Path, cache: Path) -> int:
-    from hf_gile.data import load_records
+    from papers.records import load_records
 
     return sum(1 for _ in load_records(path, cache_dir=cache, streaming=True)[0])
 
 
 def load(path: Path, cache: Path, num_proc: int | None = None) -> int:
-    from hf_gile.data import load_records
+    from papers.records import load_records
 
     return len(load_records(path, cache_dir=cache, num_proc=num_proc)[0])
 

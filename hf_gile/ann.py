@@ -21,6 +21,7 @@ from torch.nn.functional import pad
 
 from .extras import needs_extra
 from .label_index import LabelIndex
+from .models.processing_gile import LexicalFeatures
 from .models.search_gile import TopLabels, search_top_k
 from .writing import whole_file
 
@@ -316,7 +317,7 @@ class ApproximateSearch:
 
 
 @torch.no_grad()
-def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical_ids: Tensor | None = None) -> float:
+def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical: LexicalFeatures | None = None) -> float:
     """Computes recall@k of an approximate search: the fraction of the k best labels it finds, averaged over documents.
 
     Labels whose scores are equal up to float precision (relative 1e-5) are interchangeable.
@@ -325,7 +326,7 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical_ids: Tensor | 
         index: An index with a `search`.
         text_codes: `(B, J)` from `project_texts`; use other documents than for building the search.
         k: Number of requested labels.
-        lexical_ids: As in `LabelIndex.top_k`. The search ignores the lexical terms of the score.
+        lexical: As in `LabelIndex.top_k`. The search ignores the lexical terms of the score.
 
     Returns:
         A fraction, 0..1.
@@ -335,8 +336,8 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical_ids: Tensor | 
     """
     if len(text_codes) == 0:
         raise ValueError("text_codes must contain at least one document, got none")
-    approximate = index.top_k(text_codes, k, approximate=True, lexical_ids=lexical_ids)
-    return share_found(approximate, index.top_k(text_codes, k, lexical_ids=lexical_ids))
+    approximate = index.top_k(text_codes, k, approximate=True, lexical=lexical)
+    return share_found(approximate, index.top_k(text_codes, k, lexical=lexical))
 
 
 def share_found(approximate: TopLabels, exact: TopLabels) -> float:

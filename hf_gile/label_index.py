@@ -25,6 +25,7 @@ from transformers import PreTrainedConfig
 from .models import GileProcessor, Scorer, get_towers, unwrapped
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
+from .models.processing_gile import LexicalFeatures
 from .models.scoring_gile import Postings
 from .models.search_gile import (
     SCORES_AT_ONCE,
@@ -213,30 +214,33 @@ class LabelIndex:
         kind = f"{self.codes.shape[1]} numbers of {self.codes.dtype} on {self.codes.device}"
         return f"LabelIndex({len(self)} labels, each {kind})"
 
-    def scores(self, text_codes: Tensor, columns: Tensor | None = None, lexical_ids: Tensor | None = None) -> Tensor:
+    def scores(
+        self, text_codes: Tensor, columns: Tensor | None = None, lexical: LexicalFeatures | None = None
+    ) -> Tensor:
         """Scores documents against all labels, or against some.
 
         Args:
             text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
             columns: `(C,)` indices of the labels to score; by default all.
-            lexical_ids: `(B, F)` lexical ids of the documents from the processor, for an index with `postings`.
+            lexical: Features of the documents, for an index with `postings`: `LexicalFeatures.of(processor(...))`, or
+                `model.gile.lexical_features`, which a model with neighbours needs.
 
         Returns:
             `(B, L)` or `(B, C)` logits on the device of the codes, in float32 (float64 if any codes are).
 
         Raises:
-            ValueError: If text codes have a wrong shape, or `lexical_ids` are missing for an index with `postings`.
+            ValueError: If text codes have a wrong shape, or `lexical` is missing for an index with `postings`.
         """
         if columns is not None and not torch.is_tensor(columns):
             raise ValueError(f"columns must be a tensor of label indices, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
-        bias = self._bias(text_codes, lexical_ids)
+        bias = self._bias(text_codes, lexical)
         if columns is None or not callable(bias):
             return compute_scores(text_codes, codes, bias)
         return compute_scores(text_codes, codes, lambda rows: bias(rows)[:, columns.to(codes.device)])
 
     def top_k(
-        self, text_codes: Tensor, k: int, approximate: bool = False, lexical_ids: Tensor | None = None
+        self, text_codes: Tensor, k: int, approximate: bool = False, lexical: LexicalFeatures | None = None
     ) -> TopLabels:
         """Returns the k best labels of each document, without storing all scores (unless k exceeds L / 2).
 
@@ -245,7 +249,7 @@ class LabelIndex:
             k: Number of labels; all labels if the index has fewer.
             approximate: Whether `self.search` selects the candidates by their codes. Their scores are exact. Documents
                 with fewer than k candidates are searched exactly.
-            lexical_ids: As in `scores`.
+            lexical: As in `scores`.
 
         Returns:
             Scores and label indices, each `(B, min(k, L))`.
@@ -255,21 +259,21 @@ class LabelIndex:
                 different number of labels.
         """
         if approximate:
-            return self._approximate(text_codes, k, lexical_ids)
-        return search_top_k(text_codes, self.codes, self._bias(text_codes, lexical_ids), k)
+            return self._approximate(text_codes, k, lexical)
+        return search_top_k(text_codes, self.codes, self._bias(text_codes, lexical), k)
 
-    def _bias(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Any:
+    def _bias(self, text_codes: Tensor, lexical: LexicalFeatures | None) -> Any:
         """Returns the `Bias` of the scores of documents."""
         postings = self.postings
-        ids = lexical_ids
         if postings is None:
             return self.bias
-        if ids is None or len(ids) != len(text_codes):
-            postings.scores(ids, len(text_codes))  # raises an error with the reason
-        return lambda rows: self.bias + postings.scores(ids[rows])  # type: ignore[index]
+        if lexical is None or len(lexical) != len(text_codes):
+            postings.scores(lexical, len(text_codes))  # raises an error with the reason
+        assert lexical is not None
+        return lambda rows: self.bias + postings.scores(lexical.take(rows))
 
     @torch.no_grad()
-    def _approximate(self, text_codes: Tensor, k: int, lexical_ids: Tensor | None) -> TopLabels:
+    def _approximate(self, text_codes: Tensor, k: int, lexical: LexicalFeatures | None) -> TopLabels:
         """Returns the k best of the candidates of `self.search`, by their exact scores."""
         if self.search is None:
             raise ValueError(
@@ -283,7 +287,7 @@ class LabelIndex:
                 "another index; build it again"
             )
         k = min(check_text_codes(text_codes, self.codes, k), len(self))
-        bias = self._bias(text_codes, lexical_ids)
+        bias = self._bias(text_codes, lexical)
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # for equal scores, the lower index comes first
@@ -303,8 +307,8 @@ class LabelIndex:
         best = TopLabels(*map(torch.cat, zip(*answers, strict=True)))
         rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
         if len(rows):  # too few candidates
-            ids = None if lexical_ids is None else lexical_ids[rows.to(lexical_ids.device)]
-            exact = search_top_k(text_codes[rows], self.codes, self._bias(text_codes[rows], ids), k)
+            words = lexical and lexical.to(rows.device).take(rows)
+            exact = search_top_k(text_codes[rows], self.codes, self._bias(text_codes[rows], words), k)
             best.scores[rows], best.columns[rows] = exact
         return best
 

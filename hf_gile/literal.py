@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .models.configuration_gile import TERMS
 from .models.languages_gile import select_module
+from .models.mixture_gile import Rows
 from .models.scoring_gile import CosineTerm, JointInputLabelEmbedding, LinearOutput, Parts, RowTerm, ScoreTerm
 
 
@@ -17,7 +17,7 @@ def literal_scores(
     text_embeds: Tensor,
     label_embeds: Tensor | None = None,
     language: str | None = None,
-    label_rows: Tensor | None = None,
+    label_rows: Rows | None = None,
 ) -> Tensor:
     """Computes the scores of documents and labels step by step. A joint embedding needs `(B, L, J)` memory.
 
@@ -26,7 +26,7 @@ def literal_scores(
         text_embeds: `(B, H)` document vectors h.
         label_embeds: `(L, D)` label vectors e; not used by a linear unit.
         language: Language of the documents.
-        label_rows: `(L, H + 2)` rows of labels, as in `project_labels`.
+        label_rows: Rows of labels, as in `project_labels`.
 
     Returns:
         `(B, L)` logits, of Eq. 12 or Eq. 3.
@@ -38,11 +38,18 @@ def literal_scores(
     text = layer.split_parts(text_embeds)
     label = layer.split_parts(label_embeds, label_rows)
     scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + layer.bias(language)
-    zeros = torch.zeros_like(label["vector"][:, :1])
-    columns = {name: (zeros + layer.weights(name, label)).T for name in TERMS}  # (1, L)
     for name, term in layer.terms.items():
-        scores = scores + columns[name] * literal_term(term, text, label, language)
-    return scores + columns["offset"]
+        scores = scores + _weights(layer, name, label_rows) * literal_term(term, text, label, language)
+    return scores + _weights(layer, "offset", label_rows)
+
+
+def _weights(layer: JointInputLabelEmbedding, term: str, rows: Rows | None) -> Tensor | float:
+    """Returns the weight of a term for each label: of rare and seen labels if it has a row, else of unseen labels."""
+    seen, rare, unseen = (layer.mixture.of_group(group, term) for group in ("seen", "rare", "unseen"))
+    if rows is None:
+        return float(unseen)
+    numbers = zip(rows.rarity.tolist(), rows.seen.tolist(), strict=True)
+    return rows.weight.new_tensor([rarity * rare + (1 - rarity) * seen if has else unseen for rarity, has in numbers])
 
 
 def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | None = None) -> Tensor:
@@ -80,4 +87,4 @@ def _rows(text: Parts, label: Parts) -> Tensor:
         return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
     parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]
     h = torch.cat([part / part.square().mean(-1, keepdim=True).sqrt() for part in parts], -1)
-    return h @ label["row"][:, :-2].T + label["row"][:, -2]
+    return h @ label["row"].T + label["row_bias"]

@@ -121,6 +121,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             ValueError: If there are no texts, the numbers of texts and labels differ, a label is missing from `labels`,
                 there are too few documents or labels, or a setting does not exist.
         """
+        from .training.fit import fit
         from .training.study import Study
         from .training.task import TextTask
 
@@ -139,10 +140,9 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         counts = Counter(chain.from_iterable(parts["train"]["labels"]))
         labels = seen_first(LabelSet(known.values()), counts)
         with tempfile.TemporaryDirectory() as folder, nullcontext() if self.verbose else _silence_training():
-            settings, args = self._settings(folder)
-            study = Study(settings, args, TextTask(parts, labels))
-            experiment = study.experiment(settings.units[0])
-            study.train(settings.units[0], experiment)
+            study = Study(*self._settings(folder), TextTask(parts, labels))
+            experiment = fit(study)
+            study.calibrate(experiment)
         self.model_ = experiment.model.cpu().eval()
         self.processor_ = experiment.processor
         # Columns keep the order of `known`, as indicator matrices need.
@@ -190,24 +190,22 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self, folder: str) -> tuple[Any, TrainingArguments]:
         """Returns the defaults of `hf-gile train`, updated by `settings`."""
-        from .training.flags import DEFAULTS
-        from .training.model_settings import AUTO, ModelSettings
-        from .training.settings_checks import check_settings
+        from .training.options import STEPS, Options
 
         requested = {"text_encoder": self.text_encoder, **(self.settings or {})}
-        model_names = {field.name for field in fields(ModelSettings)}
+        model_names = {field.name for field in fields(Options)}
         training_names = {field.name for field in fields(TrainingArguments)} - {"output_dir"}
         if unknown := [name for name in requested if name not in model_names | training_names]:
             raise ValueError(f"settings: hf-gile train has no setting {', '.join(unknown)}; --help_all lists them")
-        defaults = {"units": [AUTO], "hidden_act": "tanh", "min_count": 2, "baselines": False, "make_cards": False}
-        defaults["problem_type"] = f"{'single' if self._form == 'single' else 'multi'}_label_classification"
-        settings = ModelSettings(**{**defaults, **{name: requested[name] for name in requested if name in model_names}})
-        training_settings = {"per_device_train_batch_size": 64, "learning_rate": 5e-3, "num_train_epochs": 14}
-        training_settings |= {"seed": self.random_state, "disable_tqdm": not self.verbose}
-        training_settings |= {name: requested[name] for name in requested if name in training_names}
-        args = TrainingArguments(folder, **{**DEFAULTS, **training_settings})
-        check_settings(settings, args)
-        return settings, args
+        settings: dict[str, Any] = {"baselines": False, "make_cards": False}
+        settings["problem_type"] = f"{'single' if self._form == 'single' else 'multi'}_label_classification"
+        settings |= {name: requested[name] for name in requested if name in model_names}
+        steps: dict[str, Any] = {**STEPS, "seed": self.random_state, "disable_tqdm": not self.verbose}
+        steps |= {name: requested[name] for name in requested if name in training_names}
+        options = Options(**settings)
+        args = TrainingArguments(folder, **steps)
+        options.check(args)
+        return options, args
 
     def add_labels(self, labels: Labels) -> "GileClassifier":
         """Appends labels after `fit`, without training. They are scored by their text.

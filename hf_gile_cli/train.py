@@ -15,6 +15,7 @@ RECIPES = {
     "bioasq": "MEDLINE abstracts with MeSH headings",
     "dw": "Deutsche Welle news in one or more languages",
     "xmc": "a dataset of the Extreme Classification Repository",
+    "units": "a table, with the output layers of the paper, trained in steps; all their settings are options",
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from papers.multilingual import MultilingualDataset
 from papers.news import News
+from papers.units import UNITS
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -21,7 +22,6 @@ from hf_gile.training import (
     set_word_vectors,
 )
 from hf_gile.training.experiment import run_arguments
-from hf_gile.training.units import UNITS
 
 TEXT_FIELDS = ("text_encoder_type", "encoder_cell", "hidden_size", "hidden_act", "word_dropout")
 LIMITS = ("max_sentences", "max_sentence_words")

@@ -22,26 +22,28 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from baselines import BASELINES
 from papers.record_source import RecordSource
+from papers.records import SUFFIXES
+from papers.settings import setting
+from papers.unit_runs import run_units
+from papers.unit_settings import UnitSettings
+from papers.units import UNITS, Unit
 from papers.zero_shot import ZeroShotSplit
 from transformers import TrainingArguments
 
-from hf_gile.data.records import SUFFIXES
 from hf_gile.publishing.markdown import one_line
 from hf_gile.publishing.trained import card_info
-from hf_gile.training.flags import parse_settings
-from hf_gile.training.model_settings import AUTO, ModelSettings
+from hf_gile.training.options import AUTO
 from hf_gile.training.reporting import printer, reading
-from hf_gile.training.settings import add_settings, check_files, setting
-from hf_gile.training.settings_checks import check_settings
+from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
-from hf_gile.training.units import UNITS, Unit
+from hf_gile_cli.flags import parse_settings
 
 ROWS = {**UNITS, **BASELINES}
 """The rows of the paper's Table 2."""
@@ -51,9 +53,8 @@ EXAMPLES = ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental 
 
 
 @dataclass
-@add_settings(RecordSource, [field.name for field in fields(RecordSource)])
-class Recipe(ModelSettings, RecordSource):
-    """Settings of documents (`RecordSource`) and models (`ModelSettings`), with quotes from the paper."""
+class Recipe(UnitSettings, RecordSource):
+    """Settings of documents (`RecordSource`) and models (`UnitSettings`), with quotes from the paper."""
 
     UNITS: ClassVar[Mapping[str, Unit]] = ROWS
     units: list[str] = setting(
@@ -66,7 +67,6 @@ DEFAULTS = {
     "output_dir": "runs/bioasq",
     "per_device_train_batch_size": 64,  # "batch size of 64"
     "learning_rate": 5e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
-    "num_train_epochs": 14,
 }
 
 ABOUT = {
@@ -93,9 +93,7 @@ def main() -> None:
 
     # 2. Train, calibrate and evaluate a model with each output layer, and save it in OUTPUT_DIR/UNIT/model.
     study = Study(recipe, args, TextTask(parts, labels, document_text, "meshUI"), card_info(recipe.card, **ABOUT))
-    study.measure_obvious_rows()
-    for unit in recipe.units:
-        study.run(unit)
+    run_units(study)
 
     # 3. Show the columns of the paper's Table 2, and score an abstract with the saved model, without hf_gile.
     columns = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
@@ -150,7 +148,7 @@ def score_without_package(folder: Path, text: str, labels: list[str]) -> None:
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Reports conflicting settings and missing files before any file is read."""
-    check_settings(recipe, args)
+    recipe.check(args)
     check_files(recipe, ["train_files", "validation_files", "test_files"], SUFFIXES)
     check_files(recipe, ["label_file", "unseen_file"])
     recipe.check_source()

@@ -19,23 +19,24 @@ from typing import Any
 
 from news_models import LIMITS, TEXT_FIELDS, make_model, make_trainer, measure, model_fields, table
 from papers.news import read_news
+from papers.settings import add_settings, setting
+from papers.units import UNITS
 from transformers import BatchFeature, TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileProcessor, GileTextConfig
 from hf_gile.publishing.trained import add_card, card_info
-from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
-from hf_gile.training.flags import parse_settings, saved_settings
-from hf_gile.training.model_settings import ReportSettings
-from hf_gile.training.reporting import printer, reading, say_calibration, write_results
-from hf_gile.training.settings import add_settings, check_choice, check_files, setting
+from hf_gile.training.experiment import calibrate_on, count_parameters, save_model, train
+from hf_gile.training.options import ReportOptions
+from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
+from hf_gile.training.settings import check_choice, check_files
 from hf_gile.training.task import problem_type_of
-from hf_gile.training.units import UNITS
+from hf_gile_cli.flags import parse_settings
 
 
 @dataclass(kw_only=True)
 @add_settings(GileConfig, ["sharing", "joint_size"], joint_size=None)
 @add_settings(GileTextConfig, [*TEXT_FIELDS, *LIMITS], text_encoder_type="han")
-class Recipe(ReportSettings):
+class Recipe(ReportOptions):
     """Settings of data and model, with quotes from section 4.2.1 of the paper.
 
     In the paper, encoder and attention have 100 dimensions, documents are read 'at a length of 30 sentences', sentences
@@ -99,7 +100,7 @@ def main() -> None:
         say(f"\n{unit}: {count_parameters(model):,} parameters{joint}")
         if joint and recipe.joint_size is None and model.config.joint_size < SMALL_JOINT_SIZE:
             say("  Eq. 19 gives few labels a small joint space: --joint_size sets its size, such as --joint_size 128")
-        results[unit] = fit(trainer, recipe.patience)
+        results[unit] = train(trainer, recipe.patience)
 
         # 4. Evaluate each language separately.
         for language in news.parts:

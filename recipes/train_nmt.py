@@ -20,6 +20,7 @@ from typing import Any
 
 from datasets import Dataset
 from papers.sentence_pairs import load_sentence_pairs
+from papers.settings import add_settings, setting
 from papers.translation import compare_translations, word_f1_by_frequency
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -37,10 +38,10 @@ from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, repl
 from hf_gile.language_models.joint_models import LOSSES
 from hf_gile.language_models.joint_output import DEEP, FORMS
 from hf_gile.tokenizing import build_piece_tokenizer
-from hf_gile.training.experiment import fit, run_arguments, save_model
-from hf_gile.training.flags import parse_settings, saved_settings
-from hf_gile.training.reporting import printer, reading, write_results
-from hf_gile.training.settings import Settings, add_settings, check_choice, setting
+from hf_gile.training.experiment import run_arguments, save_model, train
+from hf_gile.training.reporting import printer, reading, saved_settings, write_results
+from hf_gile.training.settings import Settings, check_choice
+from hf_gile_cli.flags import parse_settings
 
 LAYER = re.compile(r"([a-z]+?)([1-9]\d*)?(?:x([1-9]\d*))?")
 """Name of an output layer: its form, joint size and depth."""
@@ -115,7 +116,7 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         say(f"\n{name}")
         model = make_model(recipe, name, tokenizer)
         trainer = make_trainer(model, run_arguments(args, folder / name, "eval_bleu"), tokenizer, parts)
-        results[name] = fit(trainer, recipe.patience)
+        results[name] = train(trainer, recipe.patience)
         predicted = predict_in_order(trainer, parts["test"], num_beams=recipe.num_beams)
         translations[name] = decode(tokenizer, predicted.predictions)
         with saved_settings(recipe, args):

@@ -14,60 +14,41 @@ Without a label file an id is a name. Labels without training documents are scor
 All flags of `transformers.TrainingArguments` work, and all flags can be set in a YAML file.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import TrainingArguments
 
 from hf_gile.data.table_source import FORMATS, PARTS, TableSource, join_file_names
+from hf_gile.publishing import CardInfo
 from hf_gile.publishing.trained import card_info
-from hf_gile.training.flags import parse_settings
-from hf_gile.training.model_settings import AUTO, ModelSettings
+from hf_gile.training.fit import fit
+from hf_gile.training.options import AUTO, Options
 from hf_gile.training.reporting import printer, reading
-from hf_gile.training.settings import add_settings, check_files, setting
-from hf_gile.training.settings_checks import check_settings
+from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask, problem_type_of
-from hf_gile.training.units import UNITS
-
-
-@dataclass(kw_only=True)
-class TableModels(ModelSettings):
-    """Settings of models for a table of texts and labels, with a few different defaults."""
-
-    units: list[str] = setting(
-        [AUTO], f"Output layers to train: auto, see --text_encoder, {', '.join(UNITS)}.", (*UNITS, AUTO)
-    )
-    text_encoder: str | None = setting(
-        AUTO,
-        "A pretrained encoder: a name or a folder, for any unit; or auto, the best encoder available offline. The unit "
-        "auto freezes the encoder and fits the rest as convex problems, without epochs, if the data are not too large; "
-        "otherwise, and without an encoder, it is gile over words.",
-    )
-    # Unlike in the paper: better in all comparisons, see docs/from_scratch.md.
-    hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")
-    min_count: int = setting(2, "Rarer words count as unknown, except words of seen labels.")
+from hf_gile_cli.flags import parse_settings
 
 
 @dataclass
-@add_settings(TableSource, [field.name for field in fields(TableSource)])
-class Recipe(TableModels, TableSource):
-    """Settings of data (`TableSource`) and models (`TableModels`)."""
-
-
-DEFAULTS = {
-    "output_dir": "runs/table",
-    "per_device_train_batch_size": 64,
-    "learning_rate": 5e-3,
-    "num_train_epochs": 14,
-}
+class Recipe(Options, TableSource):
+    """Settings of data (`TableSource`) and of the model (`Options`)."""
 
 
 def main() -> None:
-    recipe, args = parse_settings(Recipe, DEFAULTS, check_recipe)
-    say = printer(args)
+    recipe, args = parse_settings(Recipe, {"output_dir": "runs/table"}, check_recipe)
+    task = read_task(recipe, args, printer(args))
+    study = Study(recipe, args, task, describe(recipe), tested_on=join_file_names(recipe.test_files))
+    study.measure_obvious_rows()
+    experiment = fit(study)  # chooses an encoder, and fits a model over it
+    study.record(AUTO, experiment)  # calibrates and measures the model, and saves it in OUTPUT_DIR/auto/model
+    study.show()
 
-    # 1. Read documents, each with an id, a text and label ids, and label descriptions.
+
+def read_task(recipe: Recipe, args: TrainingArguments, say: Callable[..., None]) -> TextTask:
+    """Reads documents, each with an id, a text and label ids, and label descriptions."""
     with reading(args, "the tables"):
         parts, labels = recipe.read_all(say)
         if len(labels) == 1 and problem_type_of(parts, requested=recipe.problem_type) == "single_label_classification":
@@ -78,22 +59,18 @@ def main() -> None:
     sizes = ", ".join(f"{len(rows):,} for {part}" for part, rows in parts.items())
     seen = sum(labels.seen)
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} unseen")
+    return TextTask(parts, labels)
 
-    # 2. Describe the data for the card of a model, unless `--card` describes them.
+
+def describe(recipe: Recipe) -> CardInfo:
+    """Describes the data for the card of a model, unless `--card` describes them."""
     is_on_hub = recipe.dataset and not Path(recipe.dataset).exists()
-    info = card_info(recipe.card, dataset_name=recipe.name, datasets=[recipe.dataset] if is_on_hub else [])
-
-    # 3. Train, calibrate and evaluate a model with each output layer, and save it in OUTPUT_DIR/UNIT/model.
-    study = Study(recipe, args, TextTask(parts, labels), info, tested_on=join_file_names(recipe.test_files))
-    study.measure_obvious_rows()
-    for unit in recipe.units:
-        study.run(unit)
-    study.show()
+    return card_info(recipe.card, dataset_name=recipe.name, datasets=[recipe.dataset] if is_on_hub else [])
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Reports conflicting settings and missing files before any file is read."""
-    check_settings(recipe, args)
+    recipe.check(args)
     recipe.check_source()
     check_files(recipe, [f"{part}_files" for part in PARTS], FORMATS[recipe.format])
     check_files(recipe, ["label_file"])

@@ -16,33 +16,37 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from papers.settings import setting
+from papers.unit_runs import run_units
+from papers.units import UNITS
 from papers.xmc import load_xmc
-from train_table import DEFAULTS, TableModels
+from train_units import OwnData
 from transformers import TrainingArguments
 
 from hf_gile.data import ReadReport
 from hf_gile.data.parts import fill_parts
 from hf_gile.data.zero_shot import seen_first
 from hf_gile.publishing.trained import card_info
-from hf_gile.training.flags import parse_settings
+from hf_gile.training.options import AUTO
 from hf_gile.training.reporting import printer, reading
-from hf_gile.training.settings import setting
-from hf_gile.training.settings_checks import check_settings
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
+from hf_gile_cli.flags import parse_settings
 
 
 @dataclass(kw_only=True)
-class Recipe(TableModels):
-    """Settings of the dataset and of the models; those of the models are those of `train_table.py`."""
+class Recipe(OwnData):
+    """Settings of the dataset and of the models: by default what `train_table.py` trains."""
 
+    units: list[str] = setting([AUTO], f"Output layers to train: auto, {', '.join(UNITS)}.", (*UNITS, AUTO))
+    text_encoder: str = setting(AUTO, "A pretrained encoder, a name or a folder; auto for the unit auto; or words.")
     data: str = setting(MISSING, "Folder of the dataset.")
     encoding: str = setting("utf-8", "Encoding of documents and labels; several datasets use latin-1.")
     on_error: Literal["raise", "skip"] = setting("raise", "Malformed lines: raise, or skip and count.")
 
 
 def main() -> None:
-    recipe, args = parse_settings(Recipe, DEFAULTS | {"output_dir": "runs/xmc"}, check_recipe)
+    recipe, args = parse_settings(Recipe, {"output_dir": "runs/xmc"}, check_recipe)
     say, folder = printer(args), Path(recipe.data)
 
     # 1. Read documents, each with an id, a text, label ids and filtered label ids.
@@ -58,15 +62,13 @@ def main() -> None:
 
     # 2. Train, calibrate and evaluate a model with each output layer, and save it in OUTPUT_DIR/UNIT/model.
     study = Study(recipe, args, TextTask(parts, labels), card_info(recipe.card, dataset_name=folder.resolve().name))
-    study.measure_obvious_rows()
-    for unit in recipe.units:
-        study.run(unit)
+    run_units(study)
     study.show()
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Reports conflicting settings and a missing folder before any file is read."""
-    check_settings(recipe, args)
+    recipe.check(args)
     if not Path(recipe.data).is_dir():
         raise FileNotFoundError(f"data: no folder {recipe.data} (in {Path.cwd()})")
     card_info(recipe.card)

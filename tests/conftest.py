@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from contextlib import nullcontext
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 # Read when the libraries are imported, here and in processes that tests start. Caches of the user, or of another run,
@@ -32,7 +33,7 @@ from transformers.utils import logging as transformers_logging
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import demo_file, read_medline
 from hf_gile.settings import only_read
-from hf_gile.training import convex
+from hf_gile.training.convex import folds, head
 
 DOCUMENTS = [
     "Breast milk lowers the risk of infection. Infants were fed with milk for 12 weeks.",
@@ -55,6 +56,12 @@ def pytest_unconfigure():
 
 
 @pytest.fixture(scope="session")
+def first_citations():
+    """Reads the first citations of the demo file."""
+    return list(islice(read_medline(demo_file()), 509))
+
+
+@pytest.fixture(scope="session")
 def demo_citations():
     """Reads all citations of the demo file, which takes seconds: for slow tests."""
     return list(read_medline(demo_file()))
@@ -63,9 +70,10 @@ def demo_citations():
 @pytest.fixture
 def short_search(monkeypatch):
     """Reduces the convex fit to few regularization strengths and two folds."""
-    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
-    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
-    monkeypatch.setattr(convex, "_FOLDS", 2)
+    monkeypatch.setattr(head, "L2_OF_ROWS", (0.1, 0.01))
+    monkeypatch.setattr(head, "L2_OF_BILINEAR", (0.1,))
+    monkeypatch.setattr(head, "FOLDS", 2)
+    monkeypatch.setattr(folds, "FOLDS", 2)
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +178,7 @@ def make_model(tokenizer, label_set):
         # Biases start at zero; random biases test every term of a formula.
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                if name.endswith("bias"):
+                if name.endswith("bias") and "label_rows" not in name:  # labels have no rows until they are trained
                     parameter.normal_()
         model.set_labels(label_set, processor)
         return model.eval(), processor

@@ -44,27 +44,27 @@ def locate(path, node):
 
 
 def test_few_files_travel():
-    assert len(TRAVELLING) <= 13
-    assert count(TRAVELLING).statements <= 3_598  # target: 2,804
+    assert len(TRAVELLING) <= 14
+    assert count(TRAVELLING).statements <= 3_715  # target: 2,804
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 17_135  # target: 12,500
+    assert PACKAGE.statements <= 16_808  # target: 12,500
 
 
 def test_lines_of_code_are_short():
-    assert PACKAGE.mean_line <= 50.9  # target: 50
-    assert PACKAGE.long_lines <= 8.4  # percent; target: 4
+    assert PACKAGE.mean_line <= 50.6  # target: 50
+    assert PACKAGE.long_lines <= 8.0  # percent; target: 4
 
 
 def test_a_line_says_one_thing():
-    assert PACKAGE.tuple_rate <= 14.5  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 48.6  # in 1,000 statements; target: 25
+    assert PACKAGE.tuple_rate <= 9.1  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 47.3  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():
     longest = max(len(path.read_text().splitlines()) for path in TREES)
-    assert longest <= 994  # target: 500
+    assert longest <= 996  # target: 500
 
 
 def test_the_configuration_has_few_fields():
@@ -75,7 +75,7 @@ def test_the_configuration_has_few_fields():
     assert len(text_names) <= 18, text_names
 
 
-@pytest.mark.parametrize(("model", "limit"), [(GileModel, 8), (GileForSequenceClassification, 8)])
+@pytest.mark.parametrize(("model", "limit"), [(GileModel, 7), (GileForSequenceClassification, 9)])
 def test_forward_has_few_parameters(model, limit):
     parameters = list(inspect.signature(model.forward).parameters.values())[1:]
     named = [parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD]

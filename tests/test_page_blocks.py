@@ -96,7 +96,6 @@ def test_the_example_of_a_static_encoder_runs(save_text_encoder):
 def test_the_torch_export_example_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     inputs = processor(TEXTS, return_tensors="pt")
-    inputs.pop("lexical_ids", None)
     names = run("pretrained.md", "model.eval()", {"torch": torch, "model": model, "inputs": inputs})
     exported = names["program"].module()(inputs["input_ids"], inputs["attention_mask"])
     torch.testing.assert_close(exported["logits"], model(**inputs).logits)
@@ -160,6 +159,16 @@ def test_the_training_program_example_runs(make_model):
     names["parts"] = dict.fromkeys(("train", "validation", "test"), rows(4))
     run("training.md", "from pathlib import Path", names)
     assert Path("runs/mine/model/config.json").is_file()
+
+
+def test_the_fit_example_runs(make_model, monkeypatch):
+    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [])
+    label_set = make_model()[0].label_set
+    label_set = label_set.with_counts(dict.fromkeys(label_set.ids, 1))
+    args = TrainingArguments("runs", use_cpu=True, report_to="none", batch_eval_metrics=True)
+    parts = dict.fromkeys(("train", "validation", "test"), rows(4))
+    run("training.md", "from hf_gile.training.fit import fit", {"args": args, "parts": parts, "label_set": label_set})
+    assert Path("runs/auto/model/config.json").is_file()
 
 
 def test_the_table_and_word_vector_examples_run():

@@ -3,6 +3,7 @@
 import pickle
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hf_gile import Label, LabelSet
 from hf_gile.sklearn import GileClassifier
 from hf_gile.training.encoders import FoundEncoder
+from hf_gile.training.options import STEPS
 
 pytestmark = pytest.mark.usefixtures("short_search")
 
@@ -172,9 +174,10 @@ def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
     classifier = GileClassifier()
     classifier._form = "lists"
     settings, args = classifier._settings("runs")
-    same = ("units", "text_encoder", "hidden_act", "min_count")
-    assert [getattr(settings, name) for name in same] == [getattr(recipe.Recipe(), name) for name in same]
-    assert {name: getattr(args, name) for name in recipe.DEFAULTS} == recipe.DEFAULTS | {"output_dir": "runs"}
+    different = {"problem_type": None, "baselines": True, "make_cards": True}
+    defaults = {field.name: getattr(recipe.Recipe(), field.name) for field in fields(settings)}
+    assert vars(settings) | different == defaults
+    assert {name: getattr(args, name) for name in STEPS} == STEPS | {"report_to": []}
 
 
 @pytest.mark.parametrize(

@@ -213,8 +213,8 @@ def audit(
                 if index is None:
                     logits = model(**words.to(model.device)).logits
                 else:
-                    text_codes, lexical_ids = encode_texts(index, model.gile, words)
-                    logits = index.scores(text_codes, lexical_ids=lexical_ids)
+                    text_codes, lexical = encode_texts(index, model.gile, words)
+                    logits = index.scores(text_codes, lexical=lexical)
             logits = calibrated(logits, seen, config.calibration)
             auditor.update(logits.softmax(-1) if one_label else logits.sigmoid(), pad_rows(rows, IGNORE))
     finally:

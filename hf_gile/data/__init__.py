@@ -9,7 +9,6 @@ from .label_files import is_mesh, read_label_file, save_labels
 from .label_tables import load_labels
 from .medline import demo_file, read_medline
 from .mesh import load_mesh, mesh_ids, read_mesh
-from .records import load_records, read_records
 from .report import ReadReport
 from .schema import Record
 from .skos import load_skos
@@ -33,7 +32,6 @@ __all__ = [
     "load_dw",
     "load_labels",
     "load_mesh",
-    "load_records",
     "load_skos",
     "load_table",
     "load_word_vectors",
@@ -43,7 +41,6 @@ __all__ = [
     "read_label_file",
     "read_medline",
     "read_mesh",
-    "read_records",
     "save_labels",
     "table_of",
 ]

@@ -61,8 +61,8 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
     Citations without an abstract or headings are included. The sections of a structured abstract are joined, each after
     its label, and white space is normalized. Superscripts follow a caret, as in 10^3; subscripts become plain text.
     Placeholders such as "[Not Available]." are read as empty texts. Titles and abstracts in other languages are counted
-    but not read. Deletion notices at the end of update files and books are counted but not applied. `read_records`
-    reads a baseline and applies its updates.
+    but not read. Deletion notices at the end of update files and books are counted but not applied:
+    recipes/papers/records.py reads a baseline and applies its updates.
 
     Args:
         path: The file.

@@ -200,7 +200,7 @@ def mesh_ids(
     """Maps names to descriptor ids, for records with headings but no ids.
 
     BioASQ records use the headings of their year, which may have become entry terms since:
-    `load_records(files, ui_of=mesh_ids("desc2024.xml"))`.
+    `read_bioasq("allMeSH_2015.json", ui_of=mesh_ids("desc2024.xml"))`.
 
     Args:
         path: The file, as in `read_mesh`.

@@ -91,11 +91,7 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     activation = getattr(layer, "input_activation", nn.Identity())
     is_linear = config.output_layer in ("linear", "only_label") or config.joint_act == "linear"
     is_linear = is_linear or config.output_layer.startswith("bilinear")
-    only_joint = (
-        not config.cosine_score
-        and not config.label_rows
-        and not any("offset" in weights for weights in config.term_weights.values())
-    )
+    only_joint = not config.cosine_score and not config.label_rows and not config.mixture.sets("offset")
     if config.output_layer != "linear" and config.joint_layers > 1:
         raise ValueError(f"joint_layers {config.joint_layers}: text codes must be computed by a single layer")
     if is_linear:

@@ -14,6 +14,7 @@ from ..models import GileModel, Scorer, get_towers, unwrapped
 from ..models.labels_gile import LabelSet
 from ..models.languages_gile import check_language
 from ..models.losses_gile import IGNORE, check_excluded
+from ..models.processing_gile import LexicalFeatures
 from .trainer import TrainerMetric
 
 
@@ -41,8 +42,8 @@ def evaluate_index(
         model: The model that computed it, a `GileModel` or a `GileForSequenceClassification`. Its mode (training or
             evaluation) is restored.
         batches: Batches from `GileDataCollator`, such as `DataLoader(encoded, 64, collate_fn=collator)`: `input_ids` or
-            `inputs_embeds`, `attention_mask`, `labels`, and if needed `language`, `lexical_ids` and `excluded_columns`.
-            They may be a stream.
+            `inputs_embeds`, `attention_mask`, `labels`, and if needed `language`, `excluded_columns`, `lexical_ids` and
+            `lexical_counts`. They may be a stream.
         metrics: Metrics over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They are
             reset.
         label_set: Label set of the label indices in the batches, by default that of the model. Label indices are
@@ -83,7 +84,7 @@ def evaluate_index(
                 excluded = translation(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
                 rows = slice(start, start + documents)
-                scores = index.scores(text_codes[rows], lexical_ids=None if words is None else words[rows])
+                scores = index.scores(text_codes[rows], lexical=words and words.take(rows))
                 if excluded is not None:
                     _exclude(scores, excluded[rows])
                 for metric in measured:
@@ -123,8 +124,10 @@ def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
 
 
 @torch.no_grad()
-def encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """Computes text codes, and lexical ids with the nearest stored documents, if any."""
+def encode_texts(
+    index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]
+) -> tuple[Tensor, LexicalFeatures | None]:
+    """Computes text codes, and the lexical features of documents, if any."""
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs: dict[str, Any] = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
@@ -139,7 +142,7 @@ def encode_texts(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]
         )
     text_embeds, _ = gile.embed_texts(**inputs, language=index.language)
     text_codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, index.language))
-    return text_codes, gile.with_neighbours(batch.get("lexical_ids"), text_embeds)
+    return text_codes, gile.lexical_features(batch, text_embeds)
 
 
 class _Translation:

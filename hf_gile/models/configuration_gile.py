@@ -18,6 +18,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
+from .mixture_gile import TERMS, WEIGHTED, Mixture
 from .saving_gile import LONGEST_JSON
 
 _logger = logging.get_logger(__name__)
@@ -25,27 +26,13 @@ _logger = logging.get_logger(__name__)
 GROUPS = ("seen", "unseen")
 """Groups of labels with separate calibration and thresholds."""
 
-WEIGHTED = (*GROUPS, "rare")
-"""Groups of `GileConfig.term_weights`: "rare" has the weights that those of seen labels tend to with few documents."""
-
-TERMS: dict[str, dict[str, float]] = {
-    "joint": {"seen": 1.0, "unseen": 1.0},
-    "cosine": {"seen": 1.0, "unseen": 1.0},
-    "rows": {"seen": 1.0},
-    "match": {"seen": 0.0, "unseen": 1.0},
-    "coverage": {"seen": 0.0, "unseen": 1.0},
-    "words": {"seen": 0.0, "unseen": 0.0},
-    "offset": {"seen": 0.0, "unseen": 0.0},
-}
-"""Terms of the score and their default weights for labels with a row ("seen") and without ("unseen")."""
-
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """Calibration methods and their parameters."""
 
 # Limit for numbers other than sizes, far below the overflow of float32.
 _LARGEST_NUMBER = 1e9
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Incremented when the meaning of a saved model changes, so that older code refuses to load it."""
 
 _SENTENCE_ENCODERS = ("hnn", "han", "hierarchical_transformer")
@@ -490,7 +477,8 @@ class GileConfig(PreTrainedConfig):
             document divided by the number of labels.
         calibration: Calibration of logits, as applied by `calibrated`: `{"seen": {"method": "platt", "scale": 0.9,
             "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group is
-            calibrated like the other. The pipeline applies it, the model does not.
+            calibrated like the other. "labels" of "unseen" is the number of unseen labels it was fitted with. The
+            pipeline applies it, the model does not.
         thresholds: Lowest calibrated probabilities of assigned labels without an individual threshold: `{"seen": 0.31,
             "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5.
         label_length: Maximum number of words of stored labels; 0 without a label set. Set by `set_labels`.
@@ -640,6 +628,20 @@ class GileConfig(PreTrainedConfig):
         is_there = text.reads_pretrained and text.text_encoder_type != "static"
         return is_there and self.label_encoder_type == "text_encoder"
 
+    @property
+    def mixture(self) -> Mixture:
+        """The terms of the score and their weights."""
+        present = {
+            "joint": True,
+            "cosine": self.cosine_score,
+            "rows": self.label_rows,
+            "match": self.lexical,
+            "coverage": self.lexical,
+            "words": self.lexical and self.label_rows,
+            "offset": True,
+        }
+        return Mixture([term for term in TERMS if present[term]], self.term_weights)
+
     def validate_fields(self) -> None:
         """Checks that sizes are positive and plausible, and that probabilities are in range."""
         _check_fields(self)
@@ -688,19 +690,18 @@ class GileConfig(PreTrainedConfig):
 
     def validate_term_weights(self) -> None:
         """Checks that weights are finite, and belong to terms of the score and groups that have them."""
-        enabled = {"cosine": self.cosine_score, "rows": self.label_rows, "words": self.lexical and self.label_rows}
-        enabled["match"] = enabled["coverage"] = self.lexical
-        if self.row_words and not enabled["words"]:
+        mixture = self.mixture
+        if self.row_words and "words" not in mixture.terms:
             raise ValueError(f"row_words {self.row_words} has no effect: set lexical and label_rows, or leave it out")
         for group, weights in self.term_weights.items():
             if group not in WEIGHTED or not isinstance(weights, Mapping):
                 raise ValueError(f"term_weights has 'seen', 'rare' and 'unseen', got {group!r:.100}: {weights!r:.100}")
-            if group != "unseen" and not self.label_rows:
+            if group not in mixture.groups:
                 raise ValueError(f"term_weights[{group!r}] has no effect: labels are seen if they have label_rows")
-            terms = [term for term in TERMS if group != "unseen" or group in TERMS[term]]
+            terms = [term for term in mixture.terms if group != "unseen" or group in TERMS[term]]
             for name, weight in weights.items():
-                if name not in terms or not enabled.get(name, True):
-                    known = ", ".join(term for term in terms if enabled.get(term, True))
+                if name not in terms:
+                    known = ", ".join(terms)
                     raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
@@ -750,7 +751,10 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             raise ValueError(
                 f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r:.100}"
             )
-        if set(numbers) != {"method", *METHODS[method]}:
+        labels = numbers.get("labels", 1) if group == "unseen" else 1
+        if isinstance(labels, bool) or not isinstance(labels, int) or labels < 1:
+            raise ValueError(f"{where}: labels must be a positive number of unseen labels, got {labels!r:.100}")
+        if set(numbers) - ({"labels"} if group == "unseen" else set()) != {"method", *METHODS[method]}:
             raise ValueError(
                 f"{where}: method {method!r} has the parameters {', '.join(METHODS[method])}, got {sorted(numbers)}"
             )

@@ -1,6 +1,8 @@
 """Vectors of stored labels from a pretrained encoder, saved with the model, so that it need not encode them again.
 
-Shapes: C labels of a batch, L labels, T tokens of a label, D size of a label vector.
+A model that trains over a frozen encoder uses the same vectors.
+
+Shapes: C labels of a batch, L labels, T tokens of a label, P size of an output of the encoder, D of a label vector.
 """
 
 import hashlib
@@ -36,7 +38,7 @@ class LabelEmbeds(NamedTuple):
     Args:
         encoder_state: Fingerprint of the encoder.
         input_ids: `(L, T)` padded token ids of the labels.
-        vectors: `(L, D)` vectors of these labels.
+        vectors: `(L, P)` pooled outputs of the encoder for these labels.
     """
 
     encoder_state: str
@@ -90,48 +92,59 @@ def keeps_label_embeds(gile: PreTrainedModel) -> bool:
 
 @torch.no_grad()
 def compute_encoder_state(gile: PreTrainedModel) -> str:
-    """Computes a fingerprint of all that affects label vectors, equal on all devices; of the teacher, if static."""
+    """Computes a fingerprint of all that affects the outputs of a pretrained encoder; of the teacher, if static."""
     text = gile.config.text_config
+    reader = gile.text_encoder
     if text.text_encoder_type == "static":
-        known = gile.text_encoder.label_embeds
-        return "" if known is None else known.encoder_state
-    weights = list(gile.text_encoder.parameters())
-    if gile.bag is not None:
-        weights += gile.bag.parameters()
+        return "" if reader.label_embeds is None else reader.label_embeds.encoder_state
+    weights = [*reader.transformer.parameters(), *reader.pooling.parameters()]
     types = sorted({str(weight.dtype) for weight in weights})
     sums = [number for number in compute_state(*weights) if isinstance(number, int)]
     encoder = {name: value for name, value in text.text_encoder_config.to_dict().items() if name not in _UNRELATED}
-    settings = [types, sums, text.text_encoder_type, text.encoder_cell, text.pooling, encoder]
+    settings = [types, sums, text.pooling, encoder]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
-@torch.no_grad()
-def embed_stored_labels(model: PreTrainedModel) -> Tensor:
-    """Encodes the stored labels, except those whose vectors are known from before.
+def pool_stored_labels(model: PreTrainedModel) -> Tensor:
+    """Encodes the stored labels by the pretrained encoder, except those whose vectors are known from before.
 
     Args:
-        model: A classifier for which `keeps_label_embeds` is true.
+        model: A classifier with `config.pools_labels`, without languages or with a pooling without weights.
 
     Returns:
-        `(L, D)` vectors.
+        `(L, P)` vectors.
     """
     stored, gile, input_ids = model.stored_labels, model.gile, model.label_input_ids
     state = compute_encoder_state(gile)
-    vectors = torch.empty(len(input_ids), model.config.label_size, dtype=model.dtype, device=model.device)
-    is_known = torch.zeros(len(input_ids), dtype=torch.bool)
-    if stored.embeds is not None and stored.embeds.encoder_state == state:
-        rows = stored.embeds.find_rows(input_ids, model.config.text_config.pad_token_id)
-        is_known = rows >= 0
-        vectors[is_known.to(vectors.device)] = stored.embeds.vectors[rows[is_known]].to(vectors)
-    chunks: Any = (~is_known).nonzero()[:, 0].to(input_ids.device).split(LABELS_AT_ONCE)
-    with torch.autocast(model.device.type, enabled=False):
+    pad_token_id = model.config.text_config.pad_token_id
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(model.device.type, enabled=False):
+        vectors = torch.empty(len(input_ids), gile.text_encoder.pooled_size, dtype=model.dtype, device=model.device)
+        is_known = torch.zeros(len(input_ids), dtype=torch.bool)
+        if stored.embeds is not None and stored.embeds.encoder_state == state:
+            rows = stored.embeds.find_rows(input_ids, pad_token_id)
+            is_known = rows >= 0
+            vectors[is_known.to(vectors.device)] = stored.embeds.vectors[rows[is_known]].to(vectors)
+        chunks: Any = (~is_known).nonzero()[:, 0].to(input_ids.device).split(LABELS_AT_ONCE)
         for chunk in logging.tqdm(chunks, desc="encoding labels", unit="batch", disable=len(chunks) == 1 or None):
             if len(chunk):
-                vectors[chunk] = gile.embed_labels(input_ids[chunk]).to(vectors)
+                tokens = input_ids[chunk]
+                vectors[chunk] = gile.text_encoder.pool_labels(tokens, tokens != pad_token_id).to(vectors)
     stored.embeds = LabelEmbeds(state, input_ids, vectors)
     if model.config.text_config.text_encoder_type == "static":
         gile.text_encoder.label_embeds = stored.embeds
     return vectors
+
+
+@torch.no_grad()
+def embed_stored_labels(model: PreTrainedModel) -> Tensor:
+    """Computes `(L, D)` vectors of the stored labels of a classifier for which `keeps_label_embeds` is true."""
+    pooled = pool_stored_labels(model)
+    vectors = []
+    with torch.autocast(model.device.type, enabled=False):
+        for tokens, part in zip(model.label_input_ids.split(LABELS_AT_ONCE), pooled.split(LABELS_AT_ONCE), strict=True):
+            mask = tokens != model.config.text_config.pad_token_id
+            vectors.append(model.gile.with_bag(model.gile.read_labels(None, tokens, mask, part)[0], tokens, mask))
+    return torch.cat(vectors)
 
 
 @torch.no_grad()
@@ -142,7 +155,8 @@ def project_label_embeds(model: PreTrainedModel, language: str | None) -> Tensor
     codes = []
     for start in range(0, len(vectors), LABELS_AT_ONCE):
         part = slice(start, start + LABELS_AT_ONCE)
-        rows = None if gile.label_rows is None else gile.label_rows.weight[part]
+        columns = torch.arange(part.start, min(part.stop, len(vectors)), device=vectors.device)
+        rows = None if gile.label_rows is None else gile.label_rows(columns)
         codes.append(gile.project_labels(label_embeds=vectors[part], language=language, label_rows=rows))
     return torch.cat(codes)
 
@@ -158,7 +172,7 @@ def save_label_embeds(model: PreTrainedModel, folder: Path) -> None:
     embeds = model.stored_labels.embeds
     is_known = embeds is not None and keeps_label_embeds(model.gile)
     if is_known and embeds.encoder_state == compute_encoder_state(model.gile):
-        embed_stored_labels(model)  # encodes labels that were added
+        pool_stored_labels(model)  # encodes labels that were added
         model.stored_labels.embeds.save(folder / EMBEDS_FILE)
 
 
@@ -169,6 +183,7 @@ __all__ = [
     "embed_stored_labels",
     "keeps_label_embeds",
     "load_label_embeds",
+    "pool_stored_labels",
     "project_label_embeds",
     "save_label_embeds",
 ]

@@ -11,8 +11,8 @@ be in any language: words of all languages share a space.
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from json import JSONDecodeError
 from os import PathLike
@@ -39,7 +39,8 @@ from .label_embeds_gile import (
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
 from .losses_gile import label_loss, without_infinities
-from .processing_gile import WRONG_PIPELINE, GileProcessor
+from .mixture_gile import Rows, RowTable
+from .processing_gile import WRONG_PIPELINE, GileProcessor, LexicalFeatures
 from .saving_gile import SavedTogether, find_file, find_old_weights, load_checked
 from .scoring_gile import (
     BagEmbedding,
@@ -130,11 +131,6 @@ class _ReturnedParts:
         }
 
 
-def add_lexical_scores(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
-    """Adds lexical terms to `(B, L)` scores, if labels have postings."""
-    return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
-
-
 class GilePreTrainedModel(SavedTogether, PreTrainedModel):
     """Base class of GILE models: configuration and initialisation."""
 
@@ -156,7 +152,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             init.constant_(module.bias, math.log(prior / (1 - prior)))
             if isinstance(module, ClassificationUnit):
                 init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, ZeroEmbedding | WordRows | StaticEncoder):
+        elif isinstance(module, ZeroEmbedding | RowTable | WordRows | StaticEncoder):
             for table in module.parameters():
                 init.zeros_(table)
         elif isinstance(module, StoredLabels):
@@ -310,7 +306,7 @@ class GileModel(GilePreTrainedModel):
             self.output_layer = LinearOutput(config)
         else:
             if config.label_rows:
-                self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 2)
+                self.label_rows = RowTable(config.num_labels, config.document_size)
             if config.row_words:
                 self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
             if config.neighbours:
@@ -462,7 +458,7 @@ class GileModel(GilePreTrainedModel):
     ) -> tuple[Tensor, ...]:
         """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
         if isinstance(self.text_encoder, StaticEncoder):
-            return (self.text_encoder.read_labels(input_ids),)
+            return (self.text_encoder.pool_labels(input_ids, mask) if pooled is None else pooled,)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
         return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
@@ -485,7 +481,7 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: str | None = None,
         label_language: Languages = None,
-        label_rows: Tensor | None = None,
+        label_rows: Rows | None = None,
     ) -> Tensor:
         """Computes label codes, the label side of the score. They can be computed once and reused.
 
@@ -494,7 +490,7 @@ class GileModel(GilePreTrainedModel):
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: Language of the documents to score; only used without `config.share_joint_space`.
             label_language: As in `embed_labels`; by default that of the documents.
-            label_rows: `(L, H + 2)` rows of stored labels, with `config.label_rows`; by default none.
+            label_rows: Rows of stored labels, with `config.label_rows`; by default none.
 
         Returns:
             `(L, J)` label codes. Each depends on its label only.
@@ -522,10 +518,12 @@ class GileModel(GilePreTrainedModel):
         tables = {
             id(module.weight)
             for module in self.modules()
-            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.text_config.vocab_size
+            if isinstance(module, nn.Embedding)
+            and module.num_embeddings == self.config.text_config.vocab_size
+            and module is not self.label_rows
         }
         if parameters is None:
-            parameters = [*self.label_parameters(), *(() if self.label_rows is None else [self.label_rows.weight])]
+            parameters = [*self.label_parameters(), *(() if self.label_rows is None else self.label_rows.parameters())]
         if words is not None:
             return compute_state(*(weight for weight in parameters if id(weight) in tables), rows=words)
         kind, weights = self.device.type, repr(self.config.term_weights)
@@ -547,15 +545,25 @@ class GileModel(GilePreTrainedModel):
         sizes, self.config.row_words = label_indices.bincount(minlength=num_labels), len(ids)
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
-    def with_neighbours(self, lexical_ids: Tensor | None, text_embeds: Tensor) -> Tensor | None:
-        """Appends ids of the stored documents nearest to `(B, H)` document vectors to lexical ids, if stored."""
-        if lexical_ids is None or self.neighbours is None:
-            return lexical_ids
-        return torch.cat([lexical_ids.to(text_embeds.device), self.neighbours(text_embeds)], 1)
+    def lexical_features(self, inputs: Mapping[str, Any], text_embeds: Tensor) -> LexicalFeatures | None:
+        """Reads the lexical features of a processor, if any, and adds the neighbours of `(B, H)` document vectors."""
+        features = LexicalFeatures.of(inputs)
+        if features is None or self.neighbours is None:
+            return features
+        neighbours, shares = self.neighbours(text_embeds)
+        return replace(features.to(text_embeds.device), neighbours=neighbours, shares=shares)
+
+    def add_words(
+        self, scores: Tensor, postings: Postings | None, inputs: Mapping[str, Any], text_embeds: Tensor
+    ) -> Tensor:
+        """Adds the terms of words to `(B, L)` scores, if labels have postings; other arguments as above."""
+        if postings is None:
+            return scores
+        return scores + postings.scores(self.lexical_features(inputs, text_embeds), len(scores)).to(scores)
 
     @torch.no_grad()
     def postings(
-        self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
+        self, labels: Sequence[Label], label_rows: Rows | None = None, columns: Tensor | None = None
     ) -> Postings | None:
         """Builds the postings of L labels for lexical terms; None if these have no weight.
 
@@ -577,7 +585,6 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: Languages = None,
         label_language: Languages = None,
-        lexical_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> GileModelOutput:
         """Scores every document against every label.
@@ -590,16 +597,15 @@ class GileModel(GilePreTrainedModel):
             label_embeds: Label vectors e instead of `label_input_ids`, as in `project_labels`.
             language: Language of all documents or of each; optional if there is only one.
             label_language: Language of all labels or of each, as in `project_labels`.
-            lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; only used with `postings`.
-            kwargs: `postings` of the labels; `output_attentions` and `output_hidden_states`, whether to return those of
-                `GileModelOutput`, by default as in the configuration.
+            kwargs: `postings` of labels, with `lexical_ids` and `lexical_counts` of the documents; whether to return
+                `output_attentions` and `output_hidden_states` of `GileModelOutput`, by default as configured.
 
         Raises:
             ValueError: If arguments are missing or have a wrong shape.
             TypeError: If an argument is unknown.
         """
         returned = _ReturnedParts(self.config, kwargs)
-        for name in kwargs.keys() - {"postings"}:
+        for name in kwargs.keys() - {"postings", "lexical_ids", "lexical_counts"}:
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer, config = self.output_layer, self.config
         uses_trained_labels = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
@@ -622,7 +628,7 @@ class GileModel(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *parts = run_by_language(config, language, documents, score)
-        logits = add_lexical_scores(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
+        logits = self.add_words(logits, kwargs.get("postings"), kwargs, text_embeds)
         return GileModelOutput(
             logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, **returned.split(parts)
         )
@@ -775,25 +781,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return  # the rows are already in this order, as only the number of labels is known
         old = {} if self.label_set is None else {label_id: column for column, label_id in enumerate(self.label_set.ids)}
         columns = torch.tensor([old.get(label_id, -1) for label_id in label_set.ids])
-        new = table.weight.data.new_zeros(len(columns), table.weight.shape[1])
-        new[columns >= 0] = table.weight.data[columns[columns >= 0].to(new.device)]
-        if new.shape == table.weight.shape:
-            table.weight.data.copy_(new)  # in place, so that optimizers keep the parameter
-        else:
-            self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
+        self.gile.label_rows = table.reordered(columns.to(self.device))
         if self.gile.word_rows is not None:
             self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
-    def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
-        """Returns `(C, H + 2)` rows of C labels, zeros for labels without a row; None for a model without rows.
-
-        `language` is the default language of labels.
-        """
+    def get_label_rows(self, labels: Sequence[Label], language: str | None = None) -> Rows | None:
+        """Returns rows of C labels, zeros for labels not stored, None without rows; `language` is their default."""
         table = self.gile.label_rows
         if table is None:
             return None
         columns = self.stored_labels.find_columns(labels, language).to(self.device)
-        return table(columns.clamp(min=0)) * (columns >= 0)[:, None]
+        return table(columns.clamp(min=0)).where(columns >= 0)
 
     def build_postings(self, labels: Sequence[Label], language: str | None = None) -> Postings | None:
         """Builds the postings of any labels, with the word rows of stored labels; see `GileModel.postings`."""
@@ -811,6 +809,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         excluded_columns: Tensor | None = None,
         pooled_embeds: Tensor | None = None,
         lexical_ids: Tensor | None = None,
+        lexical_counts: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
@@ -833,7 +832,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             excluded_columns: `(B, E)` indices of labels that are not candidates of a document, padded with -100; they
                 get minus infinity, like labels of other languages.
             pooled_embeds: Precomputed output of the pretrained encoder, as in `GileModel.embed_texts`.
-            lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; used in evaluation, for lexical terms.
+            lexical_ids: `(B, F)` lexical features of the documents, padded with -1; only used in evaluation.
+            lexical_counts: `(B, F)` how often each occurs in the document.
             use_cache: Refused. Only the built-in pipelines of Transformers pass it, and would answer wrongly.
             kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
                 passed by `Trainer`.
@@ -855,17 +855,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
         postings = None if self.training else self.stored_postings()
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
-            excluded, words = documents.pop("excluded"), documents.pop("words")
+            excluded = documents.pop("excluded")
+            words = {name: documents.pop(name) for name in ("lexical_ids", "lexical_counts")}
             text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
                 return text_codes, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            scores = add_lexical_scores(scores, postings, self.gile.with_neighbours(words, text_embeds))
+            scores = self.gile.add_words(scores, postings, words, text_embeds)
             return self.stored_labels.masked(scores, language, excluded), *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
+        documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
+        documents |= {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
         result, *parts = run_by_language(self.config, language, documents, encode)
         logits, loss = None if loss_of_codes else result, None
         if loss_of_codes is not None:
@@ -934,14 +936,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
         gile, labels, table = self.gile, self.label_set, self.gile.label_rows
         if not gile.output_layer.counts_words:
             return None
-        rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
+        rows = table and table()
         stored = labels or [Label(name, name) for name in self.config.id2label.values()]
         tensors = () if gile.word_rows is None else (x for x in gile.word_rows.parameters() if not x.is_meta)
         state = (labels, *compute_state(gile.output_layer.lexical(), *tensors))
         postings = self.stored_labels.postings(state, partial(gile.postings, stored, columns=torch.arange(len(stored))))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
-    def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
+    def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:
         """Returns the arguments of `GileModel.project_labels` for `(C,)` stored labels, by default all.
 
         Raises:
@@ -955,9 +957,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
             )
         rows = slice(None) if columns is None else columns
-        inputs = {"label_input_ids": self.label_input_ids[rows]}
+        inputs: dict[str, Any] = {"label_input_ids": self.label_input_ids[rows]}
         if self.gile.label_rows is not None:
-            inputs["label_rows"] = self.gile.label_rows.weight if columns is None else self.gile.label_rows(columns)
+            inputs["label_rows"] = self.gile.label_rows(columns)
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
             inputs["label_language"] = self.stored_labels.languages.to(self.label_input_ids.device)[rows]
         return inputs

@@ -28,7 +28,7 @@ from transformers.utils import logging
 from .labels_gile import LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import widened
-from .processing_gile import pad_rows
+from .processing_gile import LexicalFeatures, pad_features
 from .scoring_gile import Postings
 from .search_gile import Bias, Choice, TopLabels, best_labels, get_bias, project_label_set
 from .stored_labels_gile import compute_state
@@ -267,7 +267,7 @@ class LabelScoringPipeline(Pipeline):
         if options.return_evidence:
             _check_attends(self.model.config)
         inputs = processor(texts, language=language)
-        documents, words = inputs["input_ids"], inputs.get("lexical_ids")
+        documents = inputs["input_ids"]
         codes, attentions, text_embeds = self._encode_batch(documents, options)
         attention: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
         known = list(map(processor.knows, documents))
@@ -294,8 +294,9 @@ class LabelScoringPipeline(Pipeline):
             written = processor.pieces(texts, language, whole=whole, written=True)
             evidence = [_build_evidence(*pair) for pair in zip(written, attention, strict=True)]
         stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
-        words = words and self.model.gile.with_neighbours(pad_rows(words, -1), text_embeds)
-        return _EncodedTexts(codes, stacked, words, evidence, known)
+        words = pad_features(inputs) if "lexical_ids" in inputs else {}
+        lexical = self.model.gile.lexical_features(words, text_embeds)
+        return _EncodedTexts(codes, stacked, lexical, evidence, known)
 
     def _encode_batch(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]], Tensor]:
         """Returns `(B, J)` text codes of documents of ids, their attention if requested, and `(B, H)` vectors."""
@@ -310,7 +311,7 @@ class LabelScoringPipeline(Pipeline):
         self, labels: object, read: "_EncodedTexts", positions: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
         """Selects the labels of the texts at some positions, which are scored against the same labels."""
-        config, words = self.model.config, read.lexical_ids
+        config = self.model.config
         codes, bias, first = self._cached_codes(labels, options, state)
         multi_label, top_k, threshold = options.multi_label, options.shortlist or options.top_k, options.threshold
         if multi_label is None:
@@ -328,7 +329,10 @@ class LabelScoringPipeline(Pipeline):
         postings = self._cached_postings(labels, options, state)
 
         def addend(texts: list[int]) -> Bias:
-            return bias if postings is None else lambda rows: bias + postings.scores(words[texts][rows])[:, columns]
+            if postings is None:
+                return bias
+            words = read.lexical and read.lexical.take(texts)
+            return lambda rows: bias + postings.scores(words and words.take(rows))[:, columns]
 
         long = [row for row in positions if row in read.pieces]
         if len(long) < len(positions):  # so that scores of short texts do not depend on long_texts
@@ -585,7 +589,7 @@ class _EncodedTexts(NamedTuple):
 
     codes: Tensor  # (B, J), codes of the truncated texts
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
-    lexical_ids: Any  # (B, F) for whole texts, or None
+    lexical: LexicalFeatures | None  # of whole texts
     evidence: list[Any]  # evidence for each text, or None
     known: list[bool]  # whether the encoded part of each text has a known word
 

@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from itertools import accumulate, chain, count
 from os import PathLike
@@ -71,7 +72,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         max_sentence_words: Maximum number of words of a sentence, or tokens of a window.
         max_label_words: Maximum number of words of a label.
         languages: Languages of the model.
-        lexical: Whether to return `lexical_ids` of documents.
+        lexical: Whether to return `lexical_ids` and `lexical_counts` of documents.
         text_prompt: Prompt of the pretrained encoder for texts, such as `"query: "`.
         label_prompt: Prompt of the pretrained encoder for labels.
 
@@ -267,9 +268,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             kwargs: Not supported; options of other processors are refused.
 
         Returns:
-            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; with `lexical`, `lexical_ids` `(B,
-            F)` of whole documents, padded with -1; for a multilingual model, `language`, the language of all documents
-            or `(B,)` indices into `languages`; `label_input_ids` `(L, T)` for labels.
+            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; with `lexical`, `lexical_ids` and
+            `lexical_counts` `(B, F)` of whole documents, as in `LexicalFeatures`; for a multilingual model, `language`,
+            the language of all documents or `(B,)` indices into `languages`; `label_input_ids` `(L, T)` for labels.
 
         Raises:
             ValueError: If no texts are passed, a value is not a text (the message names its position), a label is
@@ -292,8 +293,10 @@ class GileProcessor(SavedTogether, ProcessorMixin):
                 data["language"] = self._list_languages(language, len(documents), as_tensor=return_tensors is not None)
             if self.lexical:
                 texts = [text] if isinstance(text, str) else text
-                words = [lexical_ids(row if isinstance(row, str) else " ".join(row)) for row in texts]
-                data["lexical_ids"] = pad_rows(words, -1) if return_tensors else words
+                counted = [count_features(row if isinstance(row, str) else " ".join(row)) for row in texts]
+                data["lexical_ids"] = [list(counts) for counts in counted]
+                data["lexical_counts"] = [list(counts.values()) for counts in counted]
+                data |= pad_features(data) if return_tensors else {}
         if label_text is not None:
             if label_language is None and isinstance(language, str):
                 label_language = language
@@ -784,9 +787,74 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
 LEXICAL_BUCKETS = 1 << 20
 """Upper bound of lexical features, and of their number in a text."""
 
+_HIGHEST_COUNT = 2048
 
-def lexical_ids(text: str) -> list[int]:
-    """Returns the lexical features of a text, ascending, each plus `LEXICAL_BUCKETS` * (count - 1, at most 2,047).
+
+@dataclass(frozen=True, eq=False)
+class LexicalFeatures:
+    """The words and parts of words of B documents, and the stored documents nearest to them.
+
+    Args:
+        ids: `(B, F)` distinct features of each document, in ascending order, padded with -1; see `lexical_features`.
+        counts: `(B, F)` how often each occurs in the document; 0 for padding.
+        neighbours: `(B, K)` numbers of stored documents; K is 0 for a model without.
+        shares: `(B, K)` weights of the neighbours, which add up to 1.
+    """
+
+    ids: Tensor
+    counts: Tensor
+    neighbours: Tensor
+    shares: Tensor
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any]) -> "LexicalFeatures | None":
+        """Reads the tensors `lexical_ids` and `lexical_counts` of a processor or collator; None if they are missing."""
+        ids = inputs.get("lexical_ids")
+        if ids is None:
+            return None
+        counts = inputs["lexical_counts"]
+        return cls(ids, counts, ids.new_zeros(len(ids), 0), torch.zeros(len(ids), 0, device=ids.device))
+
+    @classmethod
+    def count(cls, texts: Iterable[str]) -> "LexicalFeatures":
+        """Counts the features of texts."""
+        counted = [count_features(text) for text in texts]
+        lists = {"lexical_ids": list(map(list, counted)), "lexical_counts": [list(row.values()) for row in counted]}
+        features = cls.of(pad_features(lists))
+        assert features is not None
+        return features
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def mask(self) -> Tensor:
+        """`(B, F)` booleans, false for padding."""
+        return self.ids >= 0
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "LexicalFeatures":
+        """Applies a function to each tensor."""
+        return LexicalFeatures(*(function(getattr(self, item.name)) for item in fields(self)))
+
+    def take(self, rows: Tensor | slice | Sequence[int]) -> "LexicalFeatures":
+        """Selects documents by indices, a mask or a slice."""
+        return self.map(lambda tensor: tensor[rows])
+
+    def to(self, device: torch.device) -> "LexicalFeatures":
+        """Moves all tensors to a device."""
+        return self.map(lambda tensor: tensor.to(device))
+
+
+def pad_features(lists: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, Tensor]:
+    """Pads lists of `lexical_ids` and `lexical_counts` to the longest of B documents, `(B, F)` each."""
+    return {
+        "lexical_ids": pad_rows(lists["lexical_ids"], -1),
+        "lexical_counts": pad_rows(lists["lexical_counts"], 0),
+    }
+
+
+def count_features(text: str) -> dict[int, int]:
+    """Counts the lexical features of a text, in ascending order, up to 2,048 of each.
 
     Words in the title, the first line of a multi-line text, count three times.
     """
@@ -794,7 +862,7 @@ def lexical_ids(text: str) -> list[int]:
     counts: Counter[int] = Counter()
     for part in chain(_parts(text), 2 * list(_parts(title)) if rest else []):
         counts.update(lexical_features(part))
-    return [feature + LEXICAL_BUCKETS * (min(counts[feature], 2048) - 1) for feature in sorted(counts)]
+    return {feature: min(counts[feature], _HIGHEST_COUNT) for feature in sorted(counts)}
 
 
 def lexical_features(text: str) -> list[int]:

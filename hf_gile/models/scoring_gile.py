@@ -16,10 +16,10 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .configuration_gile import TERMS, WEIGHTED
 from .labels_gile import Label
 from .languages_gile import per_language, select_module
-from .processing_gile import LEXICAL_BUCKETS, lexical_features
+from .mixture_gile import WORD_TERMS, Mixture, Rows
+from .processing_gile import LEXICAL_BUCKETS, LexicalFeatures, lexical_features
 from .text_encoders_gile import rms_normalized
 
 _DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE = 64, 1 << 23
@@ -36,18 +36,11 @@ class ZeroEmbedding(nn.Embedding):
 class Neighbours(ZeroEmbedding):
     """Centred unit vectors of N training documents, and their mean in the last row: `(N + 1, H)`."""
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Returns the 50 nearest documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), share ~ cos^6."""
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Returns the numbers of the 50 nearest documents and their shares ~ cos^6, `(B, 50)` each."""
         h = functional.normalize(functional.normalize(h.to(self.weight), dim=-1) - self.weight[-1], dim=-1)
         cosines, nearest = (h @ self.weight[:-1].T).topk(min(50, len(self.weight) - 1))
-        shares = functional.normalize(cosines.clamp(min=0).pow(6), p=1, dim=1)
-        return -2 - (4096 * nearest + (4095 * shares).round().long())
-
-    @staticmethod
-    def decode(ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the numbers n and the shares of the documents of ids."""
-        numbers = -2 - ids
-        return numbers // 4096, (numbers % 4096) / 4095
+        return nearest, functional.normalize(cosines.clamp(min=0).pow(6), p=1, dim=1)
 
 
 class BagEmbedding(nn.Embedding):
@@ -85,9 +78,6 @@ class TokenBag(nn.Module):
 Parts = dict[str, Tensor]
 """Named parts of vectors or codes, which are concatenated."""
 
-WORD_TERMS = ("match", "coverage", "words")
-"""Terms that compare words, in the order of `Postings`."""
-
 CODE_PARTS = ("joint", "encoder", "bag", "constant")
 """Parts of a code, in order."""
 
@@ -96,8 +86,8 @@ class ScoreTerm(nn.Module):
     """A term of the score: the inner product of parts of the text code and parts of the label code.
 
     The inputs are the vectors of documents or labels, "vector", and their parts "encoder" (the output of the encoder)
-    and "bag"; "row" contains the rows of labels, if any. The results are named parts of codes. Parts of a label code
-    with the same name are added.
+    and "bag"; "row" and "row_bias" are r and b_l of labels, if there are rows. The results are named parts of codes.
+    Parts of a label code with the same name are added.
     """
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
@@ -223,40 +213,40 @@ class Postings(NamedTuple):
 
     @torch.compiler.disable
     @torch.no_grad()
-    def scores(self, ids: Tensor | None, number: int | None = None) -> Tensor:
-        """Computes `(B, L)` addends of scores from `(B, F)` lexical ids of documents, padded with -1.
+    def scores(self, features: LexicalFeatures | None, number: int | None = None) -> Tensor:
+        """Computes `(B, L)` addends of scores from the features of B documents.
 
         Raises:
-            ValueError: If `ids` is not a tensor, or `number` is passed and differs from B.
+            ValueError: If `features` is None, or `number` is passed and differs from B.
         """
-        if not torch.is_tensor(ids) or number not in (None, len(ids)):
+        if features is None or number not in (None, len(features)):
             raise ValueError(
-                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor "
-                "returns with return_tensors='pt'; pipeline('text-classification', model=folder, "
-                "trust_remote_code=True) passes them"
+                "scores count words that texts share with labels: pass lexical_ids and lexical_counts, (B, F), which "
+                "the processor returns with return_tensors='pt', or to an index LexicalFeatures.of(inputs); "
+                "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
             )
-        scores = self.values.new_empty(len(ids), self.weights.shape[1])
+        scores = self.values.new_empty(len(features), self.weights.shape[1])
         of_match, of_coverage, of_words = self.weights[..., None]
-        for rows, (match, coverage, words) in self._blocks(ids):
+        for rows, (match, coverage, words) in self._blocks(features):
             sums = match.mul_(of_match).addcmul_(coverage, of_coverage).addcmul_(words, of_words)
             scores[rows] = sums.T
         return scores
 
     @torch.no_grad()
-    def terms(self, ids: Tensor) -> Tensor:
-        """Computes match, coverage and words of documents for all labels, `(3, B, L)`; `ids` as in `scores`."""
-        computed = self.values.new_empty(3, len(ids), self.weights.shape[1])
-        for rows, terms in self._blocks(ids):
+    def terms(self, features: LexicalFeatures) -> Tensor:
+        """Computes match, coverage and words of documents for all labels, `(3, B, L)`."""
+        computed = self.values.new_empty(3, len(features), self.weights.shape[1])
+        for rows, terms in self._blocks(features):
             for number, term in enumerate(terms):
                 computed[number, rows] = term.T
         return computed
 
-    def _blocks(self, ids: Tensor) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
+    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
         """Yields rows of some documents at a time, and their match, coverage and words, `(L, rows)` each."""
         size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
-        for start in range(0, len(ids), size):
+        for start in range(0, len(features), size):
             rows = slice(start, start + size)
-            yield rows, self._terms(_WordCounts.read(ids[rows].to(self.values.device)))
+            yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
 
     def _terms(self, documents: "_WordCounts") -> tuple[Tensor, Tensor, Tensor]:
         """Computes match, coverage and words of a block of B documents for all labels, `(L, B)` each."""
@@ -327,21 +317,20 @@ class _WordCounts(NamedTuple):
     norms: Tensor
 
     @classmethod
-    def read(cls, ids: Tensor) -> "_WordCounts":
-        """Reads `(B, F)` lexical ids, padded with -1."""
-        rows, columns = (ids >= 0).nonzero(as_tuple=True)
-        counts = ids[rows, columns] // LEXICAL_BUCKETS + 1
-        features = ids[rows, columns] % LEXICAL_BUCKETS
+    def read(cls, documents: LexicalFeatures) -> "_WordCounts":
+        """Reads the features and neighbours of B documents."""
+        rows, columns = documents.mask.nonzero(as_tuple=True)
+        features = documents.ids[rows, columns]
+        counts = documents.counts[rows, columns]
         shares = counts / (counts + 1)
-        zeros = shares.new_zeros(len(ids))
+        zeros = shares.new_zeros(len(documents))
         lengths = zeros.index_add(0, rows, (counts * (features % 2 == 0)).to(zeros))
         norms = zeros.index_add(0, rows, shares.square()).sqrt().clamp(min=1e-9)
-        near, columns = (ids < -1).nonzero(as_tuple=True)
-        numbers, shares_of_documents = Neighbours.decode(ids[near, columns])
+        near = torch.arange(len(documents), device=rows.device).repeat_interleave(documents.neighbours.shape[1])
         return cls(
             torch.cat([rows, near]),
-            torch.cat([features, LEXICAL_BUCKETS + numbers]).int(),
-            torch.cat([shares, norms[near] * shares_of_documents]),
+            torch.cat([features, LEXICAL_BUCKETS + documents.neighbours.flatten()]).int(),
+            torch.cat([shares, norms[near] * documents.shares.flatten()]),
             (lengths / 50).clamp(max=1),
             norms,
         )
@@ -361,6 +350,13 @@ def _concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
 def _normalize_parts(text: Parts) -> Parts:
     """Scales the parts of h to a root mean square of 1, for cosines and rows."""
     return {name: rms_normalized(text[name]) for name in ("encoder", "bag")}
+
+
+def _times(code: Tensor, weight: Tensor | float) -> Tensor:
+    """Multiplies `(L, J)` codes with a weight, or with `(L,)` weights."""
+    if isinstance(weight, float):
+        return code if weight == 1 else code * weight
+    return code * weight[:, None]
 
 
 class CosineScale(nn.Module):
@@ -400,7 +396,7 @@ class CosineTerm(ScoreTerm):
 
 
 class RowTerm(ScoreTerm):
-    """r . h + b_l for a label with a row, (r, b_l, rarity); each part of h is scaled to a root mean square of 1."""
+    """r . h + b_l for a label with a row; each part of h is scaled to a root mean square of 1."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -413,10 +409,11 @@ class RowTerm(ScoreTerm):
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """Splits rows into the parts of label codes; zeros for labels without a row."""
         vectors = label["vector"]
-        rows = label["row"][:, :-1] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
-        encoder, bag = self.sizes
-        names = ("encoder", "bag", "constant")
-        return dict(zip(names, rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
+        if "row" not in label:
+            sizes = {"encoder": self.sizes[0], "bag": self.sizes[1], "constant": 1}
+            return {name: vectors.new_zeros(len(vectors), size) for name, size in sizes.items()}
+        encoder, bag = label["row"].split(self.sizes, dim=1)
+        return {"encoder": encoder, "bag": bag, "constant": label["row_bias"][:, None]}
 
 
 class ClassificationUnit(nn.Module):
@@ -544,9 +541,8 @@ class JointInputLabelEmbedding(JointTerm):
     e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1, further layers
     x + act(W x + b) follow U and V.
 
-    If configured, `cosine` and `rows` are further terms. The score is the sum of all terms, each multiplied by its
-    weight in `config.term_weights`: those of "unseen" for labels without a row; for others, the last number of the row
-    mixes "seen" (0) and "rare" (1). Terms that compare words are not inner products, and are added by `Postings`.
+    If configured, `cosine` and `rows` are further terms. The score is the sum of all terms that `config.mixture`
+    weights. Terms that compare words are not inner products, and are added by `Postings`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -563,62 +559,54 @@ class JointInputLabelEmbedding(JointTerm):
         terms = {"joint": self, "cosine": self.cosine, "rows": self.rows}
         return {name: term for name, term in terms.items() if term is not None}
 
-    def weights(self, term: str, label: Parts) -> Tensor | float:
-        """Returns the weights of a term, `(L, 1)`, or a number if all labels have the same weight."""
-        weights = self.config.term_weights
-        seen, unseen = (weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for group in ("seen", "unseen"))
-        rare = weights.get("rare", {}).get(term, seen)
-        if "row" not in label or (seen == rare and (term == "rows" or seen == unseen)):
-            return float(seen if term == "rows" else unseen)
-        row = label["row"].detach()
-        return torch.where(row.any(-1, keepdim=True), seen + (rare - seen) * row[:, -1:], unseen)
+    @property
+    def mixture(self) -> Mixture:
+        """The weights of the terms."""
+        return self.config.mixture
 
     @property
     def counts_words(self) -> bool:
         """Whether any term that compares words has a weight other than zero."""
-        groups, weights = WEIGHTED if self.rows is not None else ("unseen",), self.config.term_weights
-        terms = [(term, group) for term in WORD_TERMS for group in groups]
-        return self.lexical is not None and any(
-            weights.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for term, group in terms
-        )
+        return self.mixture.uses(*WORD_TERMS)
 
-    def word_weights(self, number: int, label_rows: Tensor | None = None) -> Tensor:
+    def word_weights(self, number: int, rows: Rows | None = None) -> Tensor:
         """Returns `(3, L)` weights of match, coverage and words for a `number` L of labels, with or without rows."""
         assert self.lexical is not None
-        zeros = torch.zeros(number, 1, device=self.lexical().device)
-        label = {"vector": zeros} if label_rows is None else {"vector": zeros, "row": label_rows}
-        columns = [zeros + self.weights(term, label) for term in WORD_TERMS]
-        return torch.cat(columns, 1).T.contiguous()
+        zeros = torch.zeros(number, device=self.lexical().device)
+        return torch.stack([zeros + self.mixture.of_rows(term, rows) for term in WORD_TERMS])
 
     @property
     def _has_constant(self) -> bool:
         """Whether label codes include an additive constant."""
-        return self.rows is not None or any("offset" in weights for weights in self.config.term_weights.values())
+        return self.rows is not None or self.mixture.sets("offset")
 
     def project_labels(
-        self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
+        self, label_embeds: Tensor, language: str | None = None, label_rows: Rows | None = None
     ) -> Tensor:
         """Computes `(L, J)` codes of `(L, D)` label vectors, Eq. 7, for documents of a language.
 
-        A code is act(U e + b_u), followed by the parts of the other terms; `label_rows` are `(L, H + 2)`.
+        A code is act(U e + b_u), followed by the parts of the other terms, each times the weight of its term.
         """
         codes: Parts = {}
+        mixture = self.mixture
         label = self.split_parts(label_embeds, label_rows)
+        ones = label_embeds.new_ones(len(label_embeds), 1)
         for name, term in self.terms.items():
-            weight = self.weights(name, label)
+            weight = mixture.of_rows(name, label_rows)
             for part, code in term.label_part(label, language).items():
-                weighted = code if isinstance(weight, float) and weight == 1 else code * weight
+                weighted = _times(code, weight)
                 codes[part] = codes[part] + weighted if part in codes else weighted
         if self._has_constant:
-            offset = self.weights("offset", label) + label["vector"].new_zeros(len(label["vector"]), 1)
-            codes["constant"] = codes.get("constant", 0) + offset
+            codes["constant"] = codes.get("constant", 0) + _times(ones, mixture.of_rows("offset", label_rows))
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
-    def split_parts(self, vectors: Tensor, label_rows: Tensor | None = None) -> Parts:
+    def split_parts(self, vectors: Tensor, label_rows: Rows | None = None) -> Parts:
         """Returns vectors h or e, their parts, and the rows of labels, if any, as inputs of the terms."""
         encoder = vectors.shape[1] - self.bag_size
         parts = {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
-        return parts if label_rows is None else parts | {"row": label_rows}
+        if label_rows is not None:
+            parts |= {"row": label_rows.weight, "row_bias": label_rows.bias}
+        return parts
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """Computes `(B, J)` codes of `(B, H)` document vectors, Eq. 8.

@@ -3,6 +3,7 @@
 Shapes: B documents, P pieces of a document, L labels, C labels of a batch, J joint size, K labels returned.
 """
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ def select_best(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
     return TopLabels(best, columns.gather(1, order.gather(1, ranking)))
 
 
-def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> Tensor:
+def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any], num_unseen: int | None = None) -> Tensor:
     """Calibrates logits, so that `sigmoid` (or `softmax` for single-label problems) gives reliable probabilities.
 
     Minus infinity is unchanged: the label is not a candidate. The logit x of a label is mapped by its group's method:
@@ -190,11 +191,14 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         spline    the line through the points (logits[k], values[k]); beyond the first and last point x plus a constant
 
     Both are increasing, so the order within a group does not change. A missing group is calibrated like the other.
+    Beside seen labels, unseen ones lose log(k / m) if there are k, more than the m they were fitted with: however many
+    compete, about as many rank above a seen label.
 
     Args:
         logits: `(..., C)` logits of a model; half precision is converted to float32.
         seen: `(C,)` bool, whether each label was trained on: `StoredLabels.seen`.
         calibration: As in `GileConfig.calibration`, fitted by `hf_gile.training.calibrate`.
+        num_unseen: k, if these are only the best of all candidates; by default the unseen labels of `seen`.
 
     Raises:
         ValueError: If `seen` does not have an entry for each label.
@@ -211,7 +215,9 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
     if len(calibration) == 1 or bool(seen.all()) or not bool(seen.any()):
         group = "seen" if bool(seen.any()) else "unseen"
         return _apply(logits, calibration.get(group) or next(iter(calibration.values())))
-    return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, calibration["unseen"]))
+    number = int((~seen).sum()) if num_unseen is None else num_unseen
+    crowding = math.log(max(1.0, number / calibration["unseen"].get("labels", number)))
+    return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, calibration["unseen"]) - crowding)
 
 
 def _apply(logits: Tensor, method: Mapping[str, Any]) -> Tensor:
@@ -292,7 +298,7 @@ def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choic
         # Calibration does not change the order within a group, so the best are among the best of both groups.
         raw = torch.cat([group.scores for group in groups], dim=-1)
         is_seen = torch.arange(raw.shape[1]) < groups[0].scores.shape[1]
-        logits = calibrated(raw, is_seen, choice.calibration)
+        logits = calibrated(raw, is_seen, choice.calibration, int((~seen).sum()))
         columns = torch.cat([group.columns for group in groups], dim=-1)
         order = columns.argsort(dim=-1)
         order = order.gather(1, raw.gather(1, order).argsort(dim=-1, descending=True, stable=True))

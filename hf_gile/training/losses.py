@@ -35,6 +35,7 @@ from ..models.losses_gile import (
     scale_to_step,
     without_infinities,
 )
+from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .kept_labels import label_vectors, pool_labels, project_kept
@@ -222,7 +223,9 @@ class GileLoss:
         return self.loss if callable(self.loss) else LOSSES[name]
 
     def _at_once(self, step: "_Step") -> Tensor:
-        model, config, columns = step.model, step.model.config, step.columns
+        model = step.model
+        config = step.model.config
+        columns = step.columns
         label_codes = cache(partial(self._label_codes, model, columns))
 
         def score(language: str | None, text_codes: Tensor, excluded_columns: Tensor | None) -> tuple[Tensor]:
@@ -249,9 +252,11 @@ class GileLoss:
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         is_linear = step.model.config.output_layer == "linear"
-        shared_weights, document_weights = None, step.column_weights
+        shared_weights = None
+        document_weights = step.column_weights
         if document_weights is not None and (document_weights.dim() == 1 or len(document_weights) == 1):
-            shared_weights, document_weights = document_weights.flatten(), None
+            shared_weights = document_weights.flatten()
+            document_weights = None
 
         def compute_loss(
             language: str | None,
@@ -260,7 +265,8 @@ class GileLoss:
             excluded_columns: Tensor | None,
             column_weights: Tensor | None,
         ) -> tuple[Tensor]:
-            columns, weights = step.columns, shared_weights if column_weights is None else column_weights
+            columns = step.columns
+            weights = shared_weights if column_weights is None else column_weights
             if step.model.config.language_labels:
                 columns, weights = step.select_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
@@ -312,17 +318,22 @@ class GileLoss:
             codes = model.project_stored_labels(columns)  # codes are weights
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         space = label_space(model.config, language)
-        rows = self._label_inputs(model, columns)
+        inputs = self._label_inputs(model, columns)
+        rows = inputs.pop("label_rows", None)
+        tensors = [] if rows is None else [rows.weight, rows.bias, rows.rarity]
         tables = _trained_token_tables(model.gile)
 
         def encode(*chunk: Tensor) -> Tensor:
+            arguments: dict[str, Any] = dict(zip(inputs, chunk, strict=False))
+            if rows is not None:
+                arguments["label_rows"] = Rows(*chunk[len(inputs) :])
             with sparse_gradients(tables):
-                return project_kept(model.gile, dict(zip(rows, chunk, strict=True)), space)
+                return project_kept(model.gile, arguments, space)
 
-        parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in rows)
-        return LabelChunks(encode, list(rows.values()), parameters, checksum)
+        parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in inputs)
+        return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
 
-    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Tensor]:
+    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
         """Returns the inputs of stored labels: arguments of `GileModel.project_labels`."""
         if not torch.is_grad_enabled():
             return model.stored_inputs(columns)
@@ -336,12 +347,13 @@ class GileLoss:
             inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         if self.row_dropout > 0:
             rows = inputs["label_rows"]
-            inputs["label_rows"] = rows * (torch.rand(len(rows), 1, device=rows.device) >= self.row_dropout)
+            inputs["label_rows"] = rows.where(torch.rand_like(rows.bias) >= self.row_dropout)
         return inputs
 
     def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:
         """Returns the last encoding of labels by the pretrained encoder."""
-        words, period = model.label_input_ids, (self._steps - 1) // self.refresh_steps
+        words = model.label_input_ids
+        period = (self._steps - 1) // self.refresh_steps
         if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
             languages = model.stored_labels.languages if model.config.language_labels else None
             self._refreshed = (period, words, pool_labels(model.gile, words, languages))
@@ -397,7 +409,8 @@ class _Step:
 
     def gold_columns(self) -> Tensor:
         """Checks labels for a chunked loss; returns `(B, P)` gold label indices."""
-        config, excluded = self.model.config, self.excluded_columns
+        config = self.model.config
+        excluded = self.excluded_columns
         if not is_columns(self.labels):
             raise ValueError(
                 "with chunk_size, labels must be label indices (integers padded with -100), got zeros and ones "

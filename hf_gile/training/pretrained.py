@@ -44,7 +44,8 @@ def log_idf(
         >>> log_idf([[3, 2], [2, 2, 1]], vocab_size=4, special_ids=[0]).round(2)
         array([-inf, 0.34, 0.  , 0.34], dtype=float32)
     """
-    number, counts = 0, np.zeros(vocab_size, np.int64)
+    number = 0
+    counts = np.zeros(vocab_size, np.int64)
     for document in documents:
         number += 1
         windows = document if len(document) and not np.isscalar(document[0]) else [document]

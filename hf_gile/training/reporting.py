@@ -4,16 +4,27 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import yaml
 from transformers import TrainingArguments
 
+from ..masking import is_secret, masked_in
 from ..writing import whole_file
 from .experiment import short_name
+from .options import STEPS
 
-AMONG_ALL, AMONG_ALL_METRIC = "unseen among all", "average_precision"
-"""Group of unseen labels that are ranked among all labels, and its only metric."""
+AMONG_ALL = "unseen among all"
+"""Group of unseen labels that are ranked among all labels."""
+
+AMONG_ALL_METRIC = "average_precision"
+"""The only metric of this group."""
+
+SETTINGS_FILE = "settings.yaml"
+"""File of the settings of a run in its output_dir."""
 
 
 def printer(args: TrainingArguments) -> Callable[..., None]:
@@ -85,6 +96,41 @@ def _plot_curves(path: Path, losses: Mapping[str, Any], points: Mapping[str, Any
     with whole_file(path) as staged:
         figure.savefig(staged, dpi=120)
     pyplot.close(figure)
+
+
+@contextmanager
+def saved_settings(settings: object, args: TrainingArguments) -> Iterator[None]:
+    """Writes OUTPUT_DIR/settings.yaml, for use with `--config`, after the files that the settings belong to.
+
+    The settings of an earlier run are removed first, so a run that is killed never leaves them beside another model.
+
+    Args:
+        settings: Settings of the recipe, saved without secrets.
+        args: Training arguments; those in `STEPS` and those that differ from their defaults are saved.
+    """
+    file = Path(args.output_dir) / SETTINGS_FILE
+    if args.process_index == 0:
+        file.unlink(missing_ok=True)
+    yield
+    if args.process_index == 0:
+        with whole_file(file) as staged:
+            staged.write_text(_format_settings(settings, args), encoding="utf-8")
+
+
+def _format_settings(settings: object, args: TrainingArguments) -> str:
+    """Returns the settings of the recipe and the training arguments, without secrets."""
+    saved = {"output_dir": args.output_dir}
+    saved |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
+    for field in fields(args):
+        value = getattr(args, field.name)
+        value = value.value if isinstance(value, Enum) else value
+        is_setting = (
+            field.init and isinstance(value, (str, int, float)) and field.name not in ("local_rank", "run_name")
+        )
+        if is_setting and (value != field.default or field.name in STEPS):
+            saved[field.name] = value
+    saved = {name: value for name, value in saved.items() if not is_secret(name)}
+    return yaml.safe_dump(masked_in(saved), sort_keys=False, allow_unicode=True)
 
 
 def without_nan(value: object) -> Any:

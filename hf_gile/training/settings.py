@@ -1,30 +1,16 @@
-"""Declares the settings of a run as fields of a dataclass, to be set by flags or in a YAML file, see `flags`.
-
-    @dataclass
-    @add_settings(GileConfig, ["joint_size", "label_rows"])
-    class MySettings(Settings):
-        units: list[str] = setting(["gile"], "Output layers to train.", choices=("linear", "gile"))
-
-Fields of configurations and arguments of classes are not declared twice: `add_settings` reads their type, default and
-description from the class.
-"""
+"""Checks the settings of a run: choices and files."""
 
 import difflib
-import inspect
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, fields
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
 from ..data.files import find_files
 
-Kind = TypeVar("Kind", bound=type)
-
 
 class Settings:
-    """Base class of settings, which checks choices.
+    """Base class of dataclasses of settings, which checks choices: fields of a `Literal` type, or with `choices`.
 
     Attributes:
         GROUPS: Headings of the help, by the first setting of each.
@@ -40,68 +26,31 @@ class Settings:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Declares settings added by `add_settings` for type checkers."""
+            """Declares settings that are fields of other classes for type checkers."""
 
     def __post_init__(self) -> None:
         for declared in fields(self):  # type: ignore[arg-type]
+            choices = declared.metadata.get("choices") or choices_of(declared.type)
             value = getattr(self, declared.name)
             for item in value if isinstance(value, list) else [value]:
-                if item is not None and "choices" in declared.metadata:
-                    check_choice(declared.name, item, declared.metadata["choices"])
+                if item is not None and choices:
+                    check_choice(declared.name, item, choices)
 
 
-def setting(default: object, help: str, choices: Iterable[str] = ()) -> Any:
-    """Declares a setting: a field of a dataclass.
-
-    Args:
-        default: The default, possibly a list; `dataclasses.MISSING` for a required setting.
-        help: Description.
-        choices: Allowed values, or allowed elements of a list.
-    """
-    metadata: dict[str, Any] = {"help": help.replace("%", "%%")}
-    if choices:
-        metadata["choices"] = tuple(choices)
-    if isinstance(default, list):
-        return field(default_factory=partial(list, default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def add_settings(source: type, names: Sequence[str], prefix: str = "", **defaults: Any) -> Callable[[Kind], Kind]:
-    """Decorates a class of settings: adds arguments of another class, with descriptions from its docstring.
+def choices_of(kind: object) -> tuple[Any, ...]:
+    """Returns the values that a type allows; empty if it is not a `Literal`.
 
     Args:
-        source: The class, such as `GileConfig`.
-        names: Names of the arguments.
-        prefix: Prefix of the names of settings.
-        defaults: Different defaults; None to use the default of the class.
+        kind: A type, or an optional type.
+
+    Example:
+        >>> choices_of(Literal["raise", "skip"] | None), choices_of(str)
+        (('raise', 'skip'), ())
     """
-    parameters, descriptions = inspect.signature(source).parameters, documented_arguments(source)
-
-    def add(settings: Kind) -> Kind:
-        for name in names:
-            kind, default = parameters[name].annotation, defaults.get(name, parameters[name].default)
-            if get_origin(kind) is list:  # dataclasses use default_factory for lists
-                default = {declared.name: declared for declared in fields(source)}[name].default_factory()  # type: ignore
-            choices = get_args(kind) if get_origin(kind) is Literal else ()
-            kind = str if choices else float if float in get_args(kind) else kind
-            settings.__annotations__[prefix + name] = kind if default is not None else kind | None
-            setattr(settings, prefix + name, setting(default, descriptions.get(name, ""), choices))
-        return settings
-
-    return add
-
-
-def documented_arguments(source: type) -> dict[str, str]:
-    """Returns the descriptions of arguments in the docstring of a class.
-
-    Args:
-        source: The class.
-    """
-    section = (inspect.getdoc(source) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    return {
-        name: " ".join(text.split())
-        for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", section, flags=re.MULTILINE)
-    }
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    literals = [choices_of(part) for part in get_args(kind) if get_origin(part) is Literal]
+    return literals[0] if literals else ()
 
 
 def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:

@@ -228,7 +228,8 @@ def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
     bag = get_towers(model).bag
     if bag is None:
         raise ValueError("token weights need a bag, but config.bag_size is 0")
-    numbers, size = torch.as_tensor(log_weights, dtype=torch.float32), model.config.text_config.vocab_size
+    numbers = torch.as_tensor(log_weights, dtype=torch.float32)
+    size = model.config.text_config.vocab_size
     if numbers.shape != (size,) or bool((numbers.isnan() | numbers.isposinf()).any()):
         raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(numbers.shape)}")
     bag.log_weights.weight.copy_(numbers.clamp(min=-20)[:, None])
@@ -248,9 +249,10 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
     lexical = getattr(get_towers(model).output_layer, "lexical", None)
     if lexical is None:
         raise ValueError("the model has no lexical terms: create it with config.lexical=True")
-    counts, number = np.zeros(LEXICAL_BUCKETS), 0
+    counts = np.zeros(LEXICAL_BUCKETS)
+    number = 0
     for ids in documents:
-        counts[np.asarray(ids, np.int64) % LEXICAL_BUCKETS] += 1
+        counts[np.asarray(ids, np.int64)] += 1
         number += 1
     lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
 

@@ -50,7 +50,8 @@ class TextTask:
             part: The part.
             number: Number of documents; by default all.
         """
-        rows, text = self.parts[part], self.text
+        rows = self.parts[part]
+        text = self.text
         rows = rows if number is None else rows.select(range(min(number, len(rows))))
         return rows[text] if isinstance(text, str) else (text(row) for row in rows)
 
@@ -140,7 +141,11 @@ def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
 
 
 def words_of(
-    texts: Iterable[str], label_texts: Iterable[str], min_count: int, word_vectors: str | None, keep_vectors: bool
+    texts: Iterable[str],
+    label_texts: Iterable[str],
+    min_count: int,
+    word_vectors: str | None = None,
+    keep_vectors: bool = False,
 ) -> tuple[PreTrainedTokenizerFast, NDArray[np.float32] | None]:
     """Builds the tokenizer, and initial word vectors if `word_vectors` is set.
 
@@ -156,10 +161,12 @@ def words_of(
         return tokenizer, None
     words, vectors = load_word_vectors(word_vectors).normalized().table()
     if not keep_vectors:
-        with_vectors, rows = set(words), tokenizer.get_vocab()
+        with_vectors = set(words)
+        rows = tokenizer.get_vocab()
         without_vectors = [word for word in sorted(rows, key=rows.__getitem__) if word not in with_vectors]
         initial = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(without_vectors), vectors.shape[1]))
-        words, vectors = [*words, *without_vectors], np.concatenate([vectors, initial.astype(np.float32)])
+        words = [*words, *without_vectors]
+        vectors = np.concatenate([vectors, initial.astype(np.float32)])
     return build_tokenizer(vocabulary=words), vectors
 
 

@@ -1,8 +1,9 @@
-"""Defines the baselines in the paper's tables, in addition to the units of `hf_gile.training.units`."""
+"""Defines the baselines in the paper's tables, in addition to the units of `papers.units`."""
+
+from papers.units import Unit
 
 from baselines.learned_labels import AiTextML, LearnedLabels
 from baselines.ranking_losses import hinge, warp
-from hf_gile.training.units import Unit
 
 _WORDS = {"text_encoder_type": "nn", "output_layer": "bilinear"}
 

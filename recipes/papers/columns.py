@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hf_gile.data.records import record_features
 from hf_gile.data.schema import Record
+from papers.records import record_features
 
 if TYPE_CHECKING:
     from datasets import Dataset

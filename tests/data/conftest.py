@@ -1,17 +1,7 @@
 """Shared fixtures and helpers of the reader tests."""
 
-from itertools import islice
-
 import pytest
 from written_tables import content
-
-from hf_gile.data import demo_file, read_medline
-
-
-@pytest.fixture(scope="session")
-def first_citations():
-    """Reads the first citations of the demo file."""
-    return list(islice(read_medline(demo_file()), 509))
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import gzip
 
 import pyarrow as pa
 import pytest
+from papers.records import read_records
 from pyarrow import parquet
 
 from hf_gile.data import ReadReport, load_mesh, load_skos, load_table, read_bioasq
 from hf_gile.data.json_text import check_parts
-from hf_gile.data.records import read_records
 from hf_gile.data.sniffing import Format
 from hf_gile.data.table_files import parse_csv
 

@@ -22,6 +22,7 @@ from mutations import mutated
 from papers import xmc
 from papers.binary_vectors import load_binary_vectors
 from papers.pickled_vectors import load_pickled_vectors
+from papers.records import read_records
 from papers.safe_pickle import load_pickle
 
 from hf_gile import Label, LabelSet
@@ -37,7 +38,6 @@ from hf_gile.data import (
     read_bioasq,
     read_documents,
     read_label_file,
-    read_records,
     save_labels,
 )
 from hf_gile.data.files import read_yaml

@@ -31,6 +31,29 @@ WEIGHTS: list[tuple[str, str]] = [
 """Regular expressions for stored names of weights and their replacements, applied in this order."""
 
 
+ROWS = "gile.label_rows.weight"
+"""A stored row is r, b_l and rarity of a label, which today are the tensors of a `RowTable`."""
+
+
+def today_weights(stored: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns stored weights as they are called and divided today."""
+    weights = {weight_name(name): tensor for name, tensor in stored.items()}
+    if ROWS in weights:
+        row = weights.pop(ROWS)
+        parts = {"weight": row[:, :-2], "bias": row[:, -2], "rarity": row[:, -1]}
+        weights |= {f"gile.label_rows.{name}": part for name, part in parts.items()}
+    return weights
+
+
+def gradient_of(model: GileForSequenceClassification, stored: str) -> Tensor:
+    """Returns the gradient of a stored weight."""
+    if stored == ROWS:
+        table = model.gile.label_rows
+        return torch.cat([table.weight.grad, table.bias.grad[:, None], torch.zeros_like(table.rarity)[:, None]], 1)
+    gradient = model.get_parameter(weight_name(stored)).grad
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
 def weight_name(stored: str) -> str:
     """Returns the current name of a weight."""
     for pattern, name in WEIGHTS:
@@ -59,7 +82,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
     if loss != "cross_entropy" or chunk_size:
         model.loss_function = GileLoss(loss, chunk_size=chunk_size)
     if weights is not None:
-        model.load_state_dict({weight_name(stored): tensor for stored, tensor in weights.items()})
+        model.load_state_dict(today_weights(weights))
     return model
 
 
@@ -137,6 +160,5 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
             if output.logits is not None:
                 torch.testing.assert_close(output.logits, logits)
         for stored in gradients or []:
-            gradient = model.get_parameter(weight_name(stored)).grad
-            outputs[f"gradient.{stored}"] = gradient.to_dense() if gradient.is_sparse else gradient
+            outputs[f"gradient.{stored}"] = gradient_of(model, stored)
     return outputs

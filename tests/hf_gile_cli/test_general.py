@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast, pipeline
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.default_pipeline import DefaultPipeline
-from hf_gile.models.processing_gile import lexical_features
+from hf_gile.models.processing_gile import LexicalFeatures, lexical_features
 from hf_gile.training import encoders, general
 from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
 
@@ -48,7 +48,7 @@ def test_the_score_is_the_sum_of_its_terms(encoder, documents):
         of_documents = [model.gile.embed_texts(**ids_of(processor, text))[0][0] for text in documents]
         common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
         postings = model.gile.postings(labels)
-        match, coverage, _ = postings.terms(inputs["lexical_ids"])
+        match, coverage, _ = postings.terms(LexicalFeatures.of(inputs))
         scores = model.gile(**inputs, label_input_ids=words, postings=postings).logits
     weights = CHOSEN[NAME]
     cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)

@@ -266,7 +266,18 @@ def test_a_second_training_killed_at_any_operation_leaves_the_old_or_the_new_mod
     rows[7]["text"] += " rare"
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["train", "--train_files", tmp_path / "rows.jsonl", "--labels", "tags", "--units", "gile", "--use_cpu"]
-    command += ["--embedding_size", 7, "--joint_size", 5, "--num_train_epochs", 1, "--output_dir", tmp_path / "out"]
+    command += [
+        "--recipe",
+        "units",
+        "--embedding_size",
+        7,
+        "--joint_size",
+        5,
+        "--num_train_epochs",
+        1,
+        "--output_dir",
+        tmp_path / "out",
+    ]
     command += ["--text_encoder", "words"]
     run(*command, "--min_count", 1)
     model, settings = tmp_path / "out" / "gile" / "model", tmp_path / "out" / "settings.yaml"

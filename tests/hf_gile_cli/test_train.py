@@ -16,7 +16,7 @@ pytest.importorskip("datasets")
 WORDS = {"heart": "heart failing cardiac ventricle", "milk": "milk breast feeding", "iron": "iron anemia ferritin"}
 
 
-@pytest.mark.parametrize("name", ["table", "bioasq", "dw", "xmc"])
+@pytest.mark.parametrize("name", ["table", "units", "bioasq", "dw", "xmc"])
 def test_the_path_of_each_recipe_is_shown(run, name):
     assert run("train", "--recipe", name, "--where").stdout == f"{resource(f'recipes/train_{name}.py')}\n"
 
@@ -28,6 +28,7 @@ def test_the_path_of_each_recipe_is_shown(run, name):
         ("bioasq", "--train_until"),
         ("dw", "--languages"),
         ("xmc", "--encoding"),
+        ("units", "--joint_size"),
     ],
 )
 def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
@@ -44,7 +45,7 @@ def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
 @pytest.mark.parametrize(
     ("arguments", "ends", "message"),
     [
-        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, got 'bio'"),
+        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, units, got 'bio'"),
         (["--no_such_flag", "1"], 2, "error: --no_such_flag: unknown flag"),
         (
             ["--label", "tags"],
@@ -73,9 +74,9 @@ def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch
         for _ in range(200):
             gold = draw.choice(list(WORDS))
             writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=7)), gold])
-    sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
-    steps = ["--num_train_epochs", "6", "--per_device_train_batch_size", "5", "--units", "gile", "--use_cpu"]
-    arguments = ["--train_files", "notes.csv", "--labels", "tags", *sizes, *steps, "--output_dir", "runs/notes"]
+    steps = ["--lexical", "false", "--num_train_epochs", "6", "--per_device_train_batch_size", "5", "--use_cpu"]
+    arguments = ["--train_files", "notes.csv", "--labels", "tags", *steps, "--text_encoder", "words"]
+    arguments += ["--output_dir", "runs/notes"]
     secret = ["--hub-token", "and-enter"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
@@ -83,7 +84,7 @@ def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch
     written = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     for content in [*written, result.output.encode(), *map(str.encode, capfd.readouterr())]:
         assert b"and-enter" not in content
-    scored = run("score", tmp_path / "runs/notes/gile/model", input="cardiac ventricle\nferritin\n")
+    scored = run("score", tmp_path / "runs/notes/auto/model", input="cardiac ventricle\nferritin\n")
     assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]
 
 

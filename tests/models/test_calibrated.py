@@ -48,6 +48,25 @@ def test_each_group_is_calibrated_by_a_separate_formula(seen, unseen):
         torch.testing.assert_close(calibrated(logits[..., group], SEEN[group], calibration), ours[..., group])
 
 
+@pytest.mark.parametrize(("number", "loss"), [(1, 0.0), (8, 0.0), (16, np.log(2)), (800, np.log(100))])
+def test_many_unseen_labels_are_lowered_beside_seen_ones(number, loss):
+    calibration = {"seen": PLATT, "unseen": {**PLATT, "labels": 8}}
+    seen = torch.arange(number + 3) < 3
+    logits = torch.randn(2, number + 3, generator=torch.Generator().manual_seed(1))
+    expected = PLATT["scale"] * logits + PLATT["offset"] - loss * ~seen
+    torch.testing.assert_close(calibrated(logits, seen, calibration), expected, check_dtype=False)
+    best = calibrated(logits[:, :4], seen[:4], calibration, num_unseen=number)
+    torch.testing.assert_close(best, expected[:, :4], check_dtype=False)
+    alone = calibrated(logits, torch.zeros_like(seen), calibration)
+    torch.testing.assert_close(alone, PLATT["scale"] * logits + PLATT["offset"])
+
+
+@pytest.mark.parametrize("labels", [0, -1, 2.5, True, "9", None])
+def test_a_number_of_unseen_labels_that_is_none_is_refused(labels):
+    with pytest.raises(ValueError, match="labels must be a positive number of unseen labels"):
+        check_calibration({"unseen": {**PLATT, "labels": labels}})
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 def test_calibration_keeps_the_order_within_a_group(method, dtype):

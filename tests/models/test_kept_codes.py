@@ -141,7 +141,7 @@ def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, m
     model.train()
     inputs = processor(TEXT, return_tensors="pt")
     model(**inputs, labels=torch.tensor([[1]]))
-    monkeypatch.setattr(model.gile, "label_state", None)
+    monkeypatch.setattr("hf_gile.models.label_embeds_gile.compute_encoder_state", None)
     model(**inputs, labels=torch.tensor([[1]]))
     with torch.no_grad():
         model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight += 1

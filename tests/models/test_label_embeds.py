@@ -1,13 +1,15 @@
 """Vectors of stored labels, saved with the model, so that a loaded model does not encode its labels again."""
 
+import inspect
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from hf_gile import GileForSequenceClassification, LabelSet
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE
-from hf_gile.models.modeling_gile import GileModel
 from hf_gile.models.saving_gile import MANIFESTS
+from hf_gile.models.text_encoders_gile import TransformerEncoder
 
 NAMES = ["Heart", "Milk", "Iron in blood", "Breast milk", "Infants"]
 
@@ -16,13 +18,14 @@ NAMES = ["Heart", "Milk", "Iron in blood", "Breast milk", "Infants"]
 def encoded(monkeypatch):
     """Numbers of labels encoded by each call."""
     numbers = []
-    embed = GileModel.embed_labels
+    pool = TransformerEncoder.pool
 
-    def count(gile, label_input_ids, *arguments):
-        numbers.append(len(label_input_ids))
-        return embed(gile, label_input_ids, *arguments)
+    def count(encoder, input_ids, *arguments, **options):
+        if inspect.currentframe().f_back.f_code.co_name == "pool_stored_labels":
+            numbers.append(len(input_ids))
+        return pool(encoder, input_ids, *arguments, **options)
 
-    monkeypatch.setattr(GileModel, "embed_labels", count)
+    monkeypatch.setattr(TransformerEncoder, "pool", count)
     return numbers
 
 
@@ -129,3 +132,16 @@ def test_a_damaged_file_is_named(saved):
     (folder / EMBEDS_FILE).write_bytes(b"x" * 99)
     with pytest.raises(ValueError, match=f"{EMBEDS_FILE} is damaged .*: save the model again, or remove the file"):
         GileForSequenceClassification.from_pretrained(folder)
+
+
+def test_training_over_a_frozen_encoder_uses_the_same_vectors(make_pretrained, encoded):
+    model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
+    model.set_labels(LabelSet.from_names(NAMES), processor)
+    score(model.eval(), processor)
+    batch = processor(["milk and iron"], return_tensors="pt")
+    model.train()(**batch, labels=torch.tensor([[1]])).loss.backward()
+    with torch.no_grad():
+        model.gile.bag.vectors.weight.mul_(1.5)  # is trained, unlike the encoder
+    expected = model.eval().gile(**processor(["milk and iron"], label_text=NAMES, return_tensors="pt")).logits
+    torch.testing.assert_close(score(model, processor), expected)
+    assert encoded == [5]

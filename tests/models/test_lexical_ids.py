@@ -3,10 +3,9 @@
 import zlib
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_features, lexical_ids
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
 
 
 def words_of(text):
@@ -60,20 +59,22 @@ def test_very_long_words_are_cut():
     assert len(words_of("a" * 1000)) == 16
 
 
-def test_an_id_is_a_feature_with_its_count():
+def test_features_are_counted_in_order():
     text = "Iron ore, iron; iron " + "of " * 5000
     counts = Counter(lexical_features(text))
-    ids = np.array(lexical_ids(text), np.int32)
-    features = ids % LEXICAL_BUCKETS
-    assert features.tolist() == sorted(counts)
-    assert (ids // LEXICAL_BUCKETS + 1).tolist() == [min(counts[feature], 2048) for feature in sorted(counts)]
+    assert list(count_features(text).items()) == [(feature, min(counts[feature], 2048)) for feature in sorted(counts)]
 
 
 def test_words_of_a_title_count_three_times():
-    title = [feature + 2 * LEXICAL_BUCKETS for feature in lexical_features("iron")]
-    assert set(lexical_ids("iron\nmilk")) == {*title, *lexical_features("milk")}
-    assert lexical_ids("iron milk\n") == lexical_ids(" \niron milk") == lexical_ids("iron milk")
+    title = dict.fromkeys(lexical_features("iron"), 3)
+    assert count_features("iron\nmilk") == title | dict.fromkeys(lexical_features("milk"), 1)
+    assert count_features("iron milk\n") == count_features(" \niron milk") == count_features("iron milk")
 
 
-def test_repeated_words_share_an_id_with_a_count():
-    assert lexical_ids("iron milk " * 1000) == [number + 999 * LEXICAL_BUCKETS for number in lexical_ids("iron milk")]
+def test_features_of_a_batch_are_padded_to_the_longest_document():
+    features = LexicalFeatures.count(["iron", "", "iron ore, iron"])
+    assert features.mask.sum(1).tolist() == [len(count_features(text)) for text in ("iron", "", "iron ore, iron")]
+    assert features.counts[~features.mask].eq(0).all()
+    for row, text in ((0, "iron"), (2, "iron ore, iron")):
+        one = features.take([row])
+        assert dict(zip(one.ids[one.mask].tolist(), one.counts[one.mask].tolist(), strict=True)) == count_features(text)

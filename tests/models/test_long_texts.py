@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_gile import GileConfig, GileProcessor, build_tokenizer
 from hf_gile.models import processing_gile
-from hf_gile.models.processing_gile import lexical_ids
+from hf_gile.models.processing_gile import count_features
 
 WORDS = ["milk", "iron", "the", "a", "heart.", "Blood", "12", "x-ray", "žižek!", "\u4e2d\u6587"]
 TEXT = " ".join(WORDS[(number * number) % 7 + number % 4] for number in range(600))
@@ -92,11 +92,11 @@ def test_the_end_of_a_long_text_is_not_tokenized(tokenizer, monkeypatch):
     assert max(longest) < 8000
 
 
-def test_lexical_ids_do_not_depend_on_parts(small_parts, monkeypatch):
+def test_lexical_features_do_not_depend_on_parts(small_parts, monkeypatch):
     text = f"A title of words\n{TEXT}\n{TEXT}"
-    parts = lexical_ids(text)
+    parts = count_features(text)
     monkeypatch.undo()
-    assert parts == lexical_ids(text)
+    assert parts == count_features(text)
 
 
 def multiplying(*steps):

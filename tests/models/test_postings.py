@@ -22,7 +22,7 @@ from hf_gile import (
 from hf_gile.label_index import fingerprint
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import scoring_gile, search_gile
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_features, lexical_ids
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
 from hf_gile.models.scoring_gile import Postings
 from hf_gile.training import GileDataCollator, encode_dataset, fit_unseen_weights, set_lexical_weights
 
@@ -74,7 +74,7 @@ def make_lexical(make_model):
         options = {"lexical": True, "term_weights": WEIGHTS} | options
         model, processor = make_model(**options)
         model.set_labels(LABELS, processor)
-        set_lexical_weights(model, map(lexical_ids, TEXTS))
+        set_lexical_weights(model, processor(TEXTS)["lexical_ids"])
         return model, processor
 
     return make
@@ -97,12 +97,12 @@ def test_the_terms_equal_the_formulas_of_the_docstring(make_lexical):
     assert lengths.max() < 50
     full = torch.tensor([[compute_terms(text, label, idf, default) for label in LABELS] for text in TEXTS])
     expected = full * (lengths / 50)[:, None, None]
-    ids = inputs_of(processor)["lexical_ids"]
+    ids = LexicalFeatures.of(inputs_of(processor))
     actual = model.stored_postings().terms(ids)[:2].movedim(0, -1)
     torch.testing.assert_close(actual, expected)
     assert expected[:, :, 1].nonzero().tolist() == [[0, 0], [2, 1]]
     assert full[3, 2, 0] > 0.3  # parts of compounds
-    long = inputs_of(processor, [TEXTS[0] + " x" * 50])["lexical_ids"]
+    long = LexicalFeatures.count([TEXTS[0] + " x" * 50])
     torch.testing.assert_close(model.stored_postings().terms(long)[:2].movedim(0, -1)[0], full[0])
     scores = model.stored_postings().scores(ids)
     torch.testing.assert_close(scores, 1.5 * expected[:, :, 0] + 0.75 * expected[:, :, 1])
@@ -128,14 +128,12 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monke
     word_rows = tuple(map(torch.tensor, zip(*entries, strict=True)))
     texts = [*TEXTS, "heart and milk " * 30]
     near = [{}, {1: 0.5, 3: 0.5}, {3: 1.0}, {}, {1: 1.0}, {}]
-    documents = [
-        lexical_ids(text) + [-2 - (4096 * n + round(4095 * share)) for n, share in some.items()]
-        for text, some in zip(texts, near, strict=True)
-    ]
-    width = max(map(len, documents))
-    ids = torch.tensor([row + [-1] * (width - len(row)) for row in documents])
+    words = LexicalFeatures.count(texts)
+    numbers = torch.tensor([list(some) + [0] * (2 - len(some)) for some in near])
+    shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
+    features = LexicalFeatures(words.ids, words.counts, numbers, shares)
     labels = list(LABELS)
-    actual = Postings.build(labels, idf, torch.ones(3, len(labels)), word_rows).terms(ids)
+    actual = Postings.build(labels, idf, torch.ones(3, len(labels)), word_rows).terms(features)
     assert actual.any(-1).any(-1).all()
     weights = dict(enumerate(idf.tolist()))
     for number, text in enumerate(texts):
@@ -150,20 +148,20 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monke
 
 def test_words_in_most_documents_are_ignored():
     idf = torch.full((LEXICAL_BUCKETS,), 9.0)
-    idf[lexical_ids("of the")] = 1.0
+    idf[lexical_features("of the")] = 1.0
     postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(3, 2))
-    ids = torch.tensor([lexical_ids("heart diseases")])
+    ids = LexicalFeatures.count(["heart diseases"])
     assert postings.terms(ids)[1].bool().tolist() == [[True, False]]
-    assert postings.terms(torch.tensor([lexical_ids("of the")]))[1].bool().tolist() == [[False, True]]
+    assert postings.terms(LexicalFeatures.count(["of the"]))[1].bool().tolist() == [[False, True]]
 
 
 def test_scores_do_not_depend_on_other_texts(make_lexical):
     model, processor = make_lexical()
-    ids, postings = inputs_of(processor)["lexical_ids"], model.stored_postings()
+    ids, postings = LexicalFeatures.of(inputs_of(processor)), model.stored_postings()
     scores = postings.scores(ids)
     for row, text in enumerate(TEXTS):
-        torch.testing.assert_close(postings.scores(inputs_of(processor, [text])["lexical_ids"])[0], scores[row])
-    assert postings.scores(ids[:0]).shape == (0, 5)
+        torch.testing.assert_close(postings.scores(LexicalFeatures.count([text]))[0], scores[row])
+    assert postings.scores(ids.take(slice(0))).shape == (0, 5)
     nothing = Postings.build([Label("n", "☃")], torch.ones(LEXICAL_BUCKETS), torch.ones(3, 1))
     assert nothing.scores(ids).eq(0).all()
 
@@ -174,7 +172,7 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     inputs = inputs_of(processor)
     with torch.no_grad():
         model.gile.label_rows.weight[1] = 1.0
-        logits, (match, coverage, _) = model(**inputs).logits, model.stored_postings().terms(inputs["lexical_ids"])
+        logits, (match, coverage, _) = model(**inputs).logits, model.stored_postings().terms(LexicalFeatures.of(inputs))
         model.config.term_weights = {group: {"match": 0.0, "coverage": 0.0} for group in weights}
         without = model(**inputs).logits
         assert torch.equal(without, model(inputs["input_ids"]).logits)  # and nobody asks for them
@@ -189,7 +187,7 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     assert not reloaded.gile.output_layer.lexical.idf.requires_grad
     with torch.no_grad():
         assert torch.equal(reloaded(**inputs).logits, logits)
-    with pytest.raises(ValueError, match=r"pass lexical_ids, \(B, F\), which the processor"):
+    with pytest.raises(ValueError, match=r"pass lexical_ids and lexical_counts, \(B, F\), which the processor"):
         reloaded(inputs["input_ids"])
     reloaded.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
 
@@ -234,24 +232,24 @@ def test_scores_have_the_precision_of_the_model(make_lexical, dtype):
 def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
     model, processor = make_lexical(label_rows=True)
     inputs = inputs_of(processor)
-    ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
+    ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
     index = LabelIndex.build(model, processor)
     with torch.no_grad():
         expected = model(**inputs).logits
-    torch.testing.assert_close(index.scores(codes, lexical_ids=ids), expected)
+    torch.testing.assert_close(index.scores(codes, lexical=ids), expected)
     index.save_pretrained(tmp_path)
     reloaded = LabelIndex.from_pretrained(tmp_path)
-    assert torch.equal(reloaded.scores(codes, lexical_ids=ids), index.scores(codes, lexical_ids=ids))
+    assert torch.equal(reloaded.scores(codes, lexical=ids), index.scores(codes, lexical=ids))
     columns = torch.tensor([4, 1])
     torch.testing.assert_close(reloaded.scores(codes, columns, ids), expected[:, columns])
     for k in (1, 2, 4):
-        best = reloaded.top_k(codes, k, lexical_ids=ids)
+        best = reloaded.top_k(codes, k, lexical=ids)
         torch.testing.assert_close(best.scores, expected.topk(k).values)
         torch.testing.assert_close(expected.gather(1, best.columns), best.scores)
-    with pytest.raises(ValueError, match="pass lexical_ids"):
+    with pytest.raises(ValueError, match="pass lexical_ids and lexical_counts"):
         reloaded.top_k(codes, 2)
-    with pytest.raises(ValueError, match="pass lexical_ids"):
-        reloaded.scores(codes, lexical_ids=ids[:1])
+    with pytest.raises(ValueError, match="pass lexical_ids and lexical_counts"):
+        reloaded.scores(codes, lexical=ids.take(slice(1)))
 
 
 def test_postings_that_point_outside_the_index_are_refused(make_lexical, tmp_path):
@@ -268,19 +266,17 @@ def test_postings_that_point_outside_the_index_are_refused(make_lexical, tmp_pat
 def test_label_changes_update_the_words_of_an_index(make_lexical):
     model, processor = make_lexical(label_rows=True)
     inputs = inputs_of(processor)
-    ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
+    ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
     index = LabelIndex.build(model, processor, LABELS)
     index.rename("i", "Milk", model, processor)
     index.add([Label("b", "infant blood", synonyms=("blood of infants",)), Label("x", "heart")], model, processor)
     index.remove("h", "n")
     fresh = LabelIndex.build(model, processor, index.label_set)
-    torch.testing.assert_close(index.scores(codes, lexical_ids=ids), fresh.scores(codes, lexical_ids=ids))
+    torch.testing.assert_close(index.scores(codes, lexical=ids), fresh.scores(codes, lexical=ids))
     assert index.label_set.ids == ["i", "g", "d", "b", "x"]
     assert index.postings.terms(ids)[1][0].bool().tolist() == [False, False, False, True, True]
     half = index.to(dtype=torch.float16)
-    torch.testing.assert_close(
-        half.scores(codes, lexical_ids=ids), fresh.scores(codes, lexical_ids=ids), rtol=0.01, atol=0.01
-    )
+    torch.testing.assert_close(half.scores(codes, lexical=ids), fresh.scores(codes, lexical=ids), rtol=0.01, atol=0.01)
 
 
 def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
@@ -293,14 +289,14 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
 
     model, processor = make_lexical()
     inputs = inputs_of(processor)
-    ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
+    ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
     index = LabelIndex.build(model, processor)
     index.search = Search()
-    scores, columns = index.top_k(codes, 2, approximate=True, lexical_ids=ids)
-    torch.testing.assert_close(scores, index.scores(codes, lexical_ids=ids).gather(1, columns))
+    scores, columns = index.top_k(codes, 2, approximate=True, lexical=ids)
+    torch.testing.assert_close(scores, index.scores(codes, lexical=ids).gather(1, columns))
     assert set(columns[3].tolist()) <= {2, 3, 4}
-    exact = index.top_k(codes, 3, approximate=True, lexical_ids=ids)  # two documents have too few candidates
-    torch.testing.assert_close(exact.scores[[1, 4]], index.top_k(codes, 3, lexical_ids=ids).scores[[1, 4]])
+    exact = index.top_k(codes, 3, approximate=True, lexical=ids)  # two documents have too few candidates
+    torch.testing.assert_close(exact.scores[[1, 4]], index.top_k(codes, 3, lexical=ids).scores[[1, 4]])
 
 
 @pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
@@ -311,7 +307,7 @@ def test_the_pipeline_counts_all_words_of_a_text(make_lexical, long_texts):
     candidates = LabelSet([LABELS[4], LABELS[0], Label("new", "infant blood")])
     for labels in (None, LABELS, LabelIndex.build(model, processor), candidates):
         index = LabelIndex.build(model, processor, candidates if labels is candidates else None)
-        expected = index.scores(codes_of(model, inputs), lexical_ids=inputs["lexical_ids"])
+        expected = index.scores(codes_of(model, inputs), lexical=LexicalFeatures.of(inputs))
         for top_k, threshold in ((None, None), (2, None), (None, "stored")):
             options = {"long_texts": long_texts, "multi_label": True, "top_k": top_k, "threshold": threshold}
             for position, answer in enumerate(pipe(TEXTS, labels, **options)):
@@ -338,9 +334,9 @@ def test_few_scores_exist_at_once(make_lexical, monkeypatch):
     model, processor = make_lexical()
     inputs = inputs_of(processor)
     index, codes = LabelIndex.build(model, processor), codes_of(model, inputs)
-    expected = index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"])
+    expected = index.top_k(codes, 2, lexical=LexicalFeatures.of(inputs))
     monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 1)
-    for actual, wanted in zip(index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"]), expected, strict=True):
+    for actual, wanted in zip(index.top_k(codes, 2, lexical=LexicalFeatures.of(inputs)), expected, strict=True):
         torch.testing.assert_close(actual, wanted)
 
 
@@ -348,12 +344,15 @@ def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, t
     model, processor = make_lexical()
     processor.save_pretrained(tmp_path)
     reloaded = GileProcessor.from_pretrained(tmp_path)
-    assert reloaded(iter(TEXTS))["lexical_ids"] == list(map(lexical_ids, TEXTS))
-    padded = reloaded("Iron in milk", return_tensors="pt")["lexical_ids"]
-    assert padded.tolist() == [lexical_ids("Iron in milk")]
+    read = reloaded(iter(TEXTS))
+    pairs = zip(read["lexical_ids"], read["lexical_counts"], strict=True)
+    assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
+    padded = reloaded("Iron in milk", return_tensors="pt")
+    assert padded["lexical_ids"].tolist() == [list(count_features("Iron in milk"))]
+    assert padded["lexical_counts"].eq(1).all()
     assert "lexical_ids" not in reloaded(label_text=["Iron"])
     reloaded.lexical = False
-    assert "lexical_ids" not in reloaded(TEXTS)
+    assert not {"lexical_ids", "lexical_counts"} & {*reloaded(TEXTS)}
     with pytest.raises(ValueError, match="create the processor with lexical=True"):
         reloaded.check_fits(model.config)
 
@@ -362,7 +361,7 @@ def test_encoded_datasets_and_batches_contain_lexical_ids(make_lexical):
     model, processor = make_lexical()
     rows = Dataset.from_dict({"text": TEXTS, "labels": [["h"], [], ["i"], ["g"], []]})
     encoded = encode_dataset(rows, processor, LABELS)
-    assert encoded.features["lexical_ids"].feature.dtype == "int32"
+    assert [encoded.features[f"lexical_{name}"].feature.dtype for name in ("ids", "counts")] == ["int32", "int16"]
     batch = GileDataCollator(processor)([encoded[position] for position in range(5)])
     assert torch.equal(batch["lexical_ids"], inputs_of(processor)["lexical_ids"])
     index, metric = LabelIndex.build(model, processor), LabelMetrics(5)
@@ -376,7 +375,7 @@ def test_encoded_datasets_and_batches_contain_lexical_ids(make_lexical):
 def test_documents_of_sentences_have_the_words_of_all_sentences(make_lexical):
     _, processor = make_lexical(text_encoder_type="han")
     as_text, as_sentences = processor(["Iron. Milk."]), processor([["Iron.", "Milk."]])
-    assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [lexical_ids("iron milk")]
+    assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [list(count_features("iron milk"))]
 
 
 def test_word_weights_change_the_fingerprint(make_lexical):
@@ -395,16 +394,17 @@ def test_lexical_weights_without_lexical_terms_are_refused(make_model, tmp_path)
     model.save_pretrained(tmp_path)
     reloaded = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)  # also for a trained model
     processor.lexical = True
-    set_lexical_weights(reloaded, map(lexical_ids, TEXTS))
+    set_lexical_weights(reloaded, map(list, map(count_features, TEXTS)))
     with torch.no_grad():
         inputs = inputs_of(processor)
         added = reloaded(**inputs).logits - model(**inputs).logits
-    torch.testing.assert_close(added, reloaded.stored_postings().scores(inputs["lexical_ids"]), rtol=1e-4, atol=1e-5)
+    words = reloaded.stored_postings().scores(LexicalFeatures.of(inputs))
+    torch.testing.assert_close(added, words, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_without_a_label_set_use_the_words_of_their_names(make_lexical):
     model, processor = make_lexical()
-    ids = inputs_of(processor)["lexical_ids"]
+    ids = LexicalFeatures.of(inputs_of(processor))
     model.label_set = None
     names = model.gile.postings([Label(name, name) for name in LABELS.names])
     assert torch.equal(model.stored_postings().scores(ids), names.scores(ids))
@@ -414,7 +414,8 @@ def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained)
     torch.manual_seed(3)
     model, processor = make_pretrained(label_rows=True, lexical=True)
     with torch.no_grad():
-        model.gile.label_rows.weight[3:] = 0.0
+        for parameter in model.gile.label_rows.parameters():
+            parameter[3:] = 0.0
     names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
     texts = [f"{first} {second}." for first in names for second in names] * 8
     inputs = processor(texts, return_tensors="pt")

@@ -15,7 +15,7 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label,
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.losses_gile import label_loss
-from hf_gile.training import GileDataCollator, GileLoss, kept_labels, model_from_text_encoder
+from hf_gile.training import GileDataCollator, GileLoss, model_from_text_encoder
 from hf_gile.training.kept_labels import pool_labels, project_kept
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -292,8 +292,15 @@ class TestFrozen:
     def test_labels_are_encoded_once_until_they_or_the_encoder_change(self, make_pretrained, monkeypatch):
         model, processor = make_pretrained(freeze_text_encoder=True)
         calls = []
-        pool = kept_labels.pool_labels
-        monkeypatch.setattr(kept_labels, "pool_labels", lambda *arguments: (calls.append(1), pool(*arguments))[1])
+        encoder = model.gile.text_encoder
+        pool = encoder.pool
+
+        def count(input_ids, *arguments, **options):
+            if len(input_ids) == len(model.label_set) and input_ids.equal(model.label_input_ids):
+                calls.append(1)
+            return pool(input_ids, *arguments, **options)
+
+        monkeypatch.setattr(encoder, "pool", count)
         for _ in range(3):
             step(model, processor)
         model.eval()
@@ -302,9 +309,10 @@ class TestFrozen:
             model(**batch_of(processor))
             model.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
             expected = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+            calls.clear()
             torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
         step(model.train(), processor)
-        assert len(calls) == 2
+        assert len(calls) == 1
         model.eval()
         model.set_labels(LabelSet.from_names(["Iron", "Milk"]), processor)
         with torch.no_grad():
@@ -480,7 +488,7 @@ def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrai
     gold = torch.tensor([[2], [0]])
     model.train()
     model(**inputs, labels=gold).loss.backward()
-    assert all(weight.grad is not None for weight in model.parameters())
+    assert all(weight.grad is not None for weight in model.parameters() if weight.requires_grad)
 
 
 @pytest.mark.parametrize("kind", ["transformer", pytest.param("hierarchical_transformer", marks=pytest.mark.slow)])

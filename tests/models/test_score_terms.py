@@ -19,6 +19,7 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.literal import literal_scores, literal_term
+from hf_gile.models.mixture_gile import Rows
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
 from hf_gile.training import GileLoss, set_token_weights
@@ -41,6 +42,10 @@ def texts_of(processor, texts=TEXTS):
     return processor(texts, return_tensors="pt")
 
 
+def random_rows(number, size, dtype=torch.float):
+    return Rows(*(torch.randn(shape, dtype=dtype) for shape in ((number, size), number, number)))
+
+
 def randomized(layer):
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
@@ -55,12 +60,12 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     layer = randomized(JointInputLabelEmbedding(config).double())
     texts = torch.randn(B, config.document_size, dtype=torch.double, requires_grad=True)
     labels = torch.randn(L, config.label_size, dtype=torch.double, requires_grad=True)
-    rows = torch.randn(L, config.document_size + 2, dtype=torch.double, requires_grad=True)
-    rows = rows if config.label_rows else None
+    row_tensors = [torch.randn(size, dtype=torch.double, requires_grad=True) for size in ((L, config.document_size), L)]
+    rows = Rows(*row_tensors, torch.rand(L, dtype=torch.double)) if config.label_rows else None
     fast = layer.score(layer.project_texts(texts), layer.project_labels(labels, label_rows=rows))
     literal = literal_scores(layer, texts, labels, label_rows=rows)
     torch.testing.assert_close(fast, literal, rtol=1e-10, atol=1e-10)
-    inputs = [tensor for tensor in (texts, labels, rows, *layer.parameters()) if tensor is not None]
+    inputs = [texts, labels, *(row_tensors if config.label_rows else ()), *layer.parameters()]
     upstream = torch.randn(B, L, dtype=torch.double)
     for actual, expected in zip(
         torch.autograd.grad((fast * upstream).sum(), inputs),
@@ -78,8 +83,7 @@ def test_each_term_is_the_inner_product_of_its_parts(name):
     config = GileConfig(embedding_size=7, hidden_size=7, joint_size=5, **terms)
     layer = randomized(JointInputLabelEmbedding(config).double())
     texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
-    rows = torch.randn(L, 7 + 3 + 2, dtype=torch.double)
-    rows[4:] = 0.0  # without a row
+    rows = random_rows(L, 7 + 3, torch.double).where(torch.arange(L) < 4)
     text, label = layer.split_parts(texts), layer.split_parts(labels, rows)
     term = layer if name == "joint" else getattr(layer, name)
     text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
@@ -100,11 +104,11 @@ def test_the_terms_equal_the_formulas_of_the_docstring():
     torch.manual_seed(0)
     config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
     layer = randomized(JointInputLabelEmbedding(config))
-    h, e, r = torch.randn(5), torch.randn(5), torch.randn(7)
-    score = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=r[None]))
+    h, e, rows = torch.randn(5), torch.randn(5), random_rows(1, 5)
+    score = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=rows))
     joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
     scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
-    expected = layer.classifier.weight @ joint + layer.classifier.bias + r[:5] @ scaled + r[5]
+    expected = layer.classifier.weight @ joint + layer.classifier.bias + rows.weight[0] @ scaled + rows.bias[0]
     for index, part in enumerate((slice(0, 2), slice(2, 5))):
         expected += layer.cosine.factors.scale[index] * functional.cosine_similarity(h[part], e[part], dim=0)
     torch.testing.assert_close(score[0], expected)
@@ -206,23 +210,24 @@ class TestLabelRows:
     def test_label_rows_start_at_zero(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         fresh = GileForSequenceClassification(model.config)
-        assert fresh.gile.label_rows.weight.shape == (5, 14)
-        assert fresh.gile.label_rows.weight.eq(0).all()
+        assert fresh.gile.label_rows.weight.shape == (5, 12)
+        assert not fresh.gile.label_rows().seen.any()
         model.set_labels(LabelSet.from_names(["A"]), processor)
-        assert model.gile.label_rows.weight.shape == (1, 14)
-        assert model.gile.label_rows.weight.eq(0).all()
+        assert model.gile.label_rows.weight.shape == (1, 12)
+        assert not model.gile.label_rows().seen.any()
 
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(label_rows=True, bag_size=3, cosine_score=True)
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
-        rows = model.gile.label_rows.weight.detach().clone()
+        before = model.gile.label_rows.state_dict()
         model.save_pretrained(tmp_path / "model")
         model = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
         labels = model.label_set
         changed = LabelSet([Label("new", "pumps"), labels[4], labels[0]])
         model.set_labels(changed, processor)
-        assert torch.equal(model.gile.label_rows.weight, torch.stack([torch.zeros(17), rows[4], rows[0]]))
+        for name, rows in before.items():
+            assert torch.equal(getattr(model.gile.label_rows, name), torch.stack([0 * rows[0], rows[4], rows[0]]))
         assert model.gile.label_rows.weight.requires_grad
         with torch.no_grad():
             actual = model(**texts_of(processor)).logits
@@ -323,10 +328,10 @@ class TestLabelRows:
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
             towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-        rows = model.gile.label_rows.weight
+        table = model.gile.label_rows
         h = model.gile.embed_texts(**texts_of(processor))[0]
         h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
-        torch.testing.assert_close(scores - towers, h @ rows[:, :-2].T + rows[:, -2], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(scores - towers, h @ table.weight.T + table.bias, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
@@ -354,11 +359,13 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
         "unseen": {"joint": 1.5, "cosine": 0.0, "offset": -1.0},
     }
     model, processor = make_pretrained(cosine_score=True, label_rows=True, term_weights=weights)
-    layer, table = model.gile.output_layer, model.gile.label_rows.weight
+    layer, table = model.gile.output_layer, model.gile.label_rows
     with torch.no_grad():
-        table.normal_()[2] = 0.0
+        for parameter in table.parameters():
+            parameter.normal_()[2] = 0.0
+        table.rarity.zero_()
         text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table)
+        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table())
         joint, cosine, rows = (literal_term(term, text, label) for term in (layer, layer.cosine, layer.rows))
         expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
         expected[:, 2] = layer.bias() + 1.5 * joint[:, 2] - 1.0
@@ -368,11 +375,11 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
 def test_weights_of_a_seen_label_lie_between_those_of_rare_and_of_seen_labels(make_pretrained):
     weights = {"seen": {"joint": 0.5, "rows": 3.0}, "rare": {"joint": 1.5, "offset": 2.0}, "unseen": {"joint": 9.0}}
     model, processor = make_pretrained(label_rows=True, term_weights=weights)
-    layer, table = model.gile.output_layer, model.gile.label_rows.weight
+    layer, table = model.gile.output_layer, model.gile.label_rows
     with torch.no_grad():
-        table.normal_()[:, -1] = rarity = torch.linspace(0, 1, len(table))
+        table.rarity[:] = rarity = torch.linspace(0, 1, 5)
         text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table)
+        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table())
         joint, rows = (literal_term(term, text, label) for term in (layer, layer.rows))
         expected = layer.bias() + (0.5 + rarity) * joint + 3.0 * rows + 2.0 * rarity
         torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)

@@ -9,7 +9,7 @@ from transformers import BertConfig, TorchAoConfig, Trainer, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
-from hf_gile.models.processing_gile import lexical_ids
+from hf_gile.models.processing_gile import LexicalFeatures
 from hf_gile.models.stored_labels_gile import compute_state
 from hf_gile.training import GileLoss
 
@@ -71,7 +71,7 @@ def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kin
     model, processor = make_pretrained(kind, languages=["de", "en"], labels=labels)
     texts = ["the heart pumps", "iron. milk and the blood of an infant", ""]
     inputs = processor(texts, language=["en", "de", "en"], return_tensors="pt")
-    inputs = {name: tensor for name, tensor in inputs.items() if name != "lexical_ids"}
+    inputs = {name: tensor for name, tensor in inputs.items() if "lexical" not in name}
     model.config.output_hidden_states = requested_by == "configuration"
     options = {"output_hidden_states": True} if requested_by == "argument" else {}
     transformer, ids, mask = model.gile.text_encoder.transformer, inputs["input_ids"], inputs["attention_mask"]
@@ -344,7 +344,8 @@ def test_adapters_of_the_final_weights_are_refused(make):
 def test_weights_may_be_offloaded_until_modules_are_called(make, kind, fields):
     model, inputs = make(kind, **fields), documents(kind)
     if "lexical" in fields:
-        inputs["lexical_ids"] = torch.tensor([lexical_ids("label")] * len(inputs["input_ids"]))
+        features = LexicalFeatures.count(["label"] * len(inputs["input_ids"]))
+        inputs |= {"lexical_ids": features.ids, "lexical_counts": features.counts}
     with torch.no_grad():
         expected = model(**inputs).logits
         model = accelerate.cpu_offload(model, execution_device=torch.device("cpu"))

@@ -204,5 +204,5 @@ def test_a_model_saved_by_newer_code_is_refused(tmp_path, make_model):
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format_version 99, this code reads 2: upgrade hf-gile"):
+    with pytest.raises(ValueError, match="format_version 99, this code reads 3: upgrade hf-gile"):
         AutoModelForSequenceClassification.from_pretrained(tmp_path)

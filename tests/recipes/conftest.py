@@ -39,7 +39,7 @@ def no_encoder(monkeypatch):
 def _few_numbers_to_choose_from(monkeypatch):
     """Reduces the L2 candidates of convex fits; tests of the fits use all candidates."""
     for grid, few in {"L2_OF_ROWS": (0.1,), "L2_OF_BILINEAR": (0.1,), "L2_OF_WORDS": (0.5,)}.items():
-        monkeypatch.setattr(f"hf_gile.training.convex.{grid}", few)
+        monkeypatch.setattr(f"hf_gile.training.convex.head.{grid}", few)
 
 
 @pytest.fixture

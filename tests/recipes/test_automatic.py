@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoPro
 
 from hf_gile import LabelSet
 from hf_gile.training import automatic
-from hf_gile.training.automatic import choose_encoder, encode, leave_one_out, resolve
+from hf_gile.training.automatic import choose_encoder, choose_start, encode, leave_one_out
 from hf_gile.training.encoders import FoundEncoder
 from hf_gile.training.task import TextTask
 
@@ -62,11 +62,10 @@ def run(tmp_path, run_recipe):
         write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number)
     write_rows(tmp_path / "test.jsonl", 30, list(WORDS), seed=3)
 
-    def run_table(*arguments):
+    def run_table(*arguments, recipe="train_table"):
         files = ["--train_files", "train.jsonl", "--validation_files", "dev.jsonl", "--test_files", "test.jsonl"]
         files += ["--label_file", "labels.csv", "--output_dir", "out", "--use_cpu", "--no_baselines"]
-        small = ["--embedding_size", "7", "--joint_size", "11", "--num_train_epochs", "1", "--min_count", "1"]
-        done = run_recipe("train_table", [*files, *small, *arguments])
+        done = run_recipe(recipe, [*files, "--num_train_epochs", "1", *arguments])
         path = tmp_path / "out" / "results.json"
         return done, json.loads(path.read_text()) if path.is_file() else None
 
@@ -201,7 +200,7 @@ def test_an_encoder_is_measured_by_vectors_of_length_one(encoder):
 def test_flags_of_training_steps_are_called_ignored_if_they_were_set(available_encoder, changed):
     settings, lines = TableRecipe(train_files=["train.jsonl"]), []
     settings.changed_steps = changed
-    resolve(settings, task_of(["a"] * 60, ["iron"] * 60), 5, lines.append)
+    choose_start(task_of(["a"] * 60, ["iron"] * 60), 5, settings, lines.append)
     ignored = [line for line in lines if "ignored" in line]
     assert ignored == ["  ignored, as nothing is trained in steps: --num_train_epochs, --optim"] * bool(changed)
 
@@ -248,7 +247,7 @@ def test_words_without_lexical_terms_are_trained_in_steps(run, tmp_path):
 @pytest.mark.slow
 def test_on_large_data_the_encoder_reads_a_sample(run, available_encoder, monkeypatch, tmp_path):
     sizes = []
-    for module in ("automatic", "study"):
+    for module in ("automatic", "fit"):
         monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *size: sizes.append(size))
         monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
     done, results = run("--make_cards", "false", "--neighbours", "false")
@@ -257,13 +256,13 @@ def test_on_large_data_the_encoder_reads_a_sample(run, available_encoder, monkey
     assert "It reads 128 subwords of 20 of 60 documents; word rows are fitted on all documents." in done.stdout
     assert results["auto"]["chosen"]["words_l2"] > 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
-    assert not model.gile.label_rows.weight[:, :-2].any()
+    assert not model.gile.label_rows.weight.any()
     assert (model.gile.word_rows.sizes[:5] > 0).all()
 
 
 @pytest.mark.parametrize(("most", "stored"), [(60, 60), (59, 0)])
 def test_large_data_of_few_documents_store_neighbours(run, available_encoder, monkeypatch, tmp_path, most, stored):
-    for module in ("automatic", "study"):
+    for module in ("automatic", "fit"):
         monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *sizes: False)
         monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
     monkeypatch.setattr("hf_gile.training.automatic._MOST_STORED", most)
@@ -301,14 +300,14 @@ def test_neighbours_are_stored_on_request_and_mentioned_on_the_card(run, encoder
 
 
 def test_units_that_store_no_neighbours_refuse_them(run):
-    done, _ = run("--units", "gile", "--neighbours", "--make_cards", "false")
+    done, _ = run("--units", "gile", "--neighbours", "--make_cards", "false", recipe="train_units")
     assert done.returncode != 0
     assert "leave out --neighbours" in done.stderr
 
 
 @pytest.mark.slow
 def test_named_units_beside_auto_are_trained_over_words(run, quick, available_encoder, tmp_path):
-    done, results = run("--units", "gile", "auto", "--make_cards", "false")
+    done, results = run("--units", "gile", "auto", "--make_cards", "false", recipe="train_units")
     assert done.returncode == 0, done.stderr[-3000:]
     assert set(results) == {"gile", "auto"}
     kinds = {unit: AutoConfig.from_pretrained(tmp_path / f"out/{unit}/model").text_config for unit in results}
@@ -367,20 +366,19 @@ def test_further_training_does_not_add_lexical_terms(run, make_model, tmp_path):
     model, processor = make_model(output_layer="gile")
     for part in (model, processor):
         part.save_pretrained(tmp_path / "start")
-    done, _ = run("--start_from", "start", "--units", "gile", "--make_cards", "false")
+    done, _ = run("--start_from", "start", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert not AutoConfig.from_pretrained(tmp_path / "out/gile/model").lexical
-    assert not AutoProcessor.from_pretrained(tmp_path / "out/gile/model").lexical
+    assert not AutoConfig.from_pretrained(tmp_path / "out/auto/model").lexical
+    assert not AutoProcessor.from_pretrained(tmp_path / "out/auto/model").lexical
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--text_encoder", "absent"], "text_encoder: cannot load absent"),
-        (["--bag_size", "8"], "unit auto does not support bag_size: choose a unit, such as --units gile_rows"),
+        (["--bag_size", "8"], "--bag_size: unknown flag"),
         (["--text_prompt", "query: "], "text_prompt needs a pretrained encoder: set --text_encoder"),
-        (["--hierarchical"], "hierarchical needs a pretrained encoder: set --text_encoder"),
-        (["--units", "automatic"], "got 'automatic'; did you mean auto?"),
+        (["--label_texts", "names"], "got 'names'; did you mean name?"),
     ],
 )
 def test_options_incompatible_with_auto_are_named(run, arguments, message):
@@ -388,3 +386,26 @@ def test_options_incompatible_with_auto_are_named(run, arguments, message):
     assert done.returncode != 0
     assert results is None
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--units", "auto", "--bag_size", "8"], "unit auto does not support bag_size: choose a unit, such as"),
+        (["--hierarchical"], "hierarchical needs a pretrained encoder: set --text_encoder"),
+        (["--units", "automatic"], "got 'automatic'; did you mean auto?"),
+    ],
+)
+def test_settings_incompatible_with_units_are_named(run, arguments, message):
+    done, results = run(*arguments, recipe="train_units")
+    assert done.returncode != 0
+    assert results is None
+    assert message in done.stderr
+
+
+def test_a_saved_encoder_stays_frozen_unless_it_is_released(run, encoder, tmp_path):
+    done, _ = run("--text_encoder", encoder, "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    done, _ = run("--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert AutoConfig.from_pretrained(tmp_path / "tuned/auto/model").text_config.freeze_text_encoder

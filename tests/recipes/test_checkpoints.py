@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import GileDataCollator, encode_dataset
 from hf_gile.training.checkpoints import checkpoint_to_resume
-from hf_gile.training.experiment import fit
-from hf_gile.training.flags import DEFAULTS
+from hf_gile.training.experiment import train
+from hf_gile.training.options import STEPS
 
 READ = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 
@@ -31,7 +31,7 @@ def make_trainer(tmp_path, make_model, label_set):
         settings |= {"use_cpu": True, "seed": 3, "per_device_train_batch_size": 5, "disable_tqdm": True}
         return Trainer(
             model,
-            TrainingArguments(output_dir=str(tmp_path / folder), **(DEFAULTS | settings | options)),
+            TrainingArguments(output_dir=str(tmp_path / folder), **(STEPS | settings | options)),
             data_collator=GileDataCollator(processor),
             train_dataset=dataset,
             eval_dataset=dataset,
@@ -42,7 +42,7 @@ def make_trainer(tmp_path, make_model, label_set):
 
 
 def weights_of(trainer):
-    fit(trainer, patience=9)
+    train(trainer, patience=9)
     return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
 
 
@@ -76,7 +76,7 @@ def test_a_run_killed_while_saving_resumes_from_the_previous_checkpoint(make_tra
 
     monkeypatch.setattr(trainer, "_save_rng_state", save)
     with pytest.raises(Ended):
-        fit(trainer, patience=9)
+        train(trainer, patience=9)
     assert checkpoints(tmp_path / "run") == ["checkpoint-4", "checkpoint-8"]  # despite save_total_limit=1
     capsys.readouterr()
     assert are_equal(weights_of(make_trainer(resume_from_checkpoint="true")), expected)
@@ -149,7 +149,7 @@ def test_training_killed_at_any_checkpoint_operation_reaches_the_same_weights(ma
                         os.kill(os.getpid(), signal.SIGKILL)
 
             sys.addaudithook(count)
-            fit(make_trainer(folder), patience=9)
+            train(make_trainer(folder), patience=9)
 
         return is_killed(act)
 

@@ -9,20 +9,21 @@ import pytest
 import train_bioasq
 import train_dw
 import train_table
+import train_units
 from transformers import TrainingArguments
 
 from hf_gile import GileConfig
-from hf_gile.training.flags import FlagParser, nearest, parse_settings
+from hf_gile_cli.flags import FlagParser, nearest, parse_settings
 
 
 @pytest.fixture
 def parse(monkeypatch, tmp_path):
     """Parses a command line of the recipe for tables."""
 
-    def parse_line(*words, check=None):
+    def parse_line(*words, check=None, recipe=train_table.Recipe):
         arguments = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *map(str, words)]
         monkeypatch.setattr(sys, "argv", ["train_table.py", *arguments])
-        return parse_settings(train_table.Recipe, {}, check)
+        return parse_settings(recipe, {}, check)
 
     return parse_line
 
@@ -69,12 +70,12 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
 def test_the_help_of_a_negated_flag_says_what_it_switches_off():
     help = {flag: action.help for flag, action in FlagParser(train_table.Recipe)._option_string_actions.items()}
     assert help["--no_baselines"] == "Do not evaluate TF-IDF baselines."
-    assert help["--no-make-cards"] == "Do not write a card for each saved model."
+    assert help["--no-make-cards"] == "Do not write a card for the saved model."
     assert help["--no_dataloader_pin_memory"] == "Set dataloader_pin_memory to false."
     assert help["--baselines"].startswith("Also evaluate TF-IDF baselines")
 
 
-@pytest.mark.parametrize("module", [train_table, train_bioasq, train_dw])
+@pytest.mark.parametrize("module", [train_table, train_units, train_bioasq, train_dw])
 @pytest.mark.parametrize("columns", [80, 200])
 def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
@@ -97,16 +98,17 @@ def test_help_goes_to_standard_output_and_full_help_is_separate(parse, capsys):
 
 
 def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
-    declared = train_table.Recipe.__dataclass_fields__
+    declared = train_units.Recipe.__dataclass_fields__
     assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)
     assert declared["word_dropout"].type is float
     assert declared["pooling"].metadata["choices"] == ("attention", "mean", "sum", "cls")
-    assert all(field.metadata["help"] for field in fields(train_table.Recipe))
+    actions = FlagParser(train_units.Recipe)._actions
+    assert all(action.help for action in actions)
     assert declared["joint_size"].metadata["help"].startswith("Size J of the joint space")
-    recipe, _ = parse("--train_files", "a.csv", "--label_rows", "--word_dropout", "0.25", "--pooling", "sum")
+    recipe, _ = parse("--label_rows", "--word_dropout", "0.25", "--pooling", "sum", recipe=train_units.Recipe)
     assert (recipe.label_rows, recipe.word_dropout, recipe.pooling, recipe.max_words) == (True, 0.25, "sum", None)
     with pytest.raises(SystemExit):
-        parse("--pooling", "men")
+        parse("--pooling", "men", recipe=train_units.Recipe)
 
 
 def test_an_optional_boolean_flag_may_stand_alone(parse):
@@ -180,7 +182,7 @@ def test_files_and_columns_are_checked_before_reading_data(settings, message, sa
     settings = {"train_files": [str(tmp_path / "a.csv")], **settings}
     settings = {name: save_text_encoder(texts=["a"]) if x == "ENCODER" else x for name, x in settings.items()}
     with pytest.raises((ValueError, OSError), match=message):
-        train_table.check_recipe(train_table.Recipe(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
+        train_table.check_recipe(train_units.Recipe(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from transformers import TrainingArguments
 
 from hf_gile import Label, LabelSet
 from hf_gile.training import obvious_rows
-from hf_gile.training.model_settings import ModelSettings
+from hf_gile.training.options import Options
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
 
@@ -30,8 +30,8 @@ def study_of(tmp_path, test, gold=GOLD, labels=(), lines=None, **settings):
     """Creates the study of a unit: labels in `WORDS` are seen, other labels unseen."""
     known = [Label(name, name.title(), seen=True, count=sum(name in row for row in gold)) for name in WORDS]
     parts = {"train": documents(TEXTS, gold), "validation": documents(TEXTS[:9], GOLD[:9]), "test": test}
-    recipe = ModelSettings(min_count=1, **settings)
-    study = Study(recipe, TrainingArguments(str(tmp_path), use_cpu=True), TextTask(parts, LabelSet([*known, *labels])))
+    options = Options(**settings)
+    study = Study(options, TrainingArguments(str(tmp_path), use_cpu=True), TextTask(parts, LabelSet([*known, *labels])))
     study.say = print if lines is None else lines.append
     return study
 

@@ -10,10 +10,17 @@ import train_bioasq
 import train_dw
 import train_nmt
 import train_table
+import train_units
 from transformers import TrainingArguments
 
 ROOT = Path(__file__).parents[2]
-RECIPES = {"train_table": train_table, "train_bioasq": train_bioasq, "train_dw": train_dw, "train_nmt": train_nmt}
+RECIPES = {
+    "train_table": train_table,
+    "train_units": train_units,
+    "train_bioasq": train_bioasq,
+    "train_dw": train_dw,
+    "train_nmt": train_nmt,
+}
 OF_ALL = {field.name for field in fields(TrainingArguments)} | {"config", "recipe", "where"}
 COMMANDS = [
     pytest.param(words, id=f"{page.name}: {line[:60]}")

@@ -12,25 +12,25 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from hf_gile.resources import resource
+
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 @pytest.fixture
 def train(tmp_path, save_text_encoder):
     """Trains a unit on notes with a launcher; returns its standard output and the folder of the run."""
-    recipe = subprocess.run(
-        [sys.executable, "-m", "hf_gile_cli", "train", "--where"], capture_output=True, text=True, check=True
-    ).stdout.strip()
     words = ("milk", "iron", "heart", "blood")
     rows = [f"{word} {word} notes {number},{word.title()}" for number in range(20) for word in words]
     (tmp_path / "notes.csv").write_text("\n".join(["text,labels", *rows]) + "\n")
 
     def run(launcher, flags, unit):
-        settings = {"train_files": ["notes.csv"], "output_dir": "out", "num_train_epochs": 1, "min_count": 1}
-        settings |= {"text_encoder": save_text_encoder()} if unit == "auto" else {}
-        settings |= {"units": [unit], "per_device_train_batch_size": 7, "make_cards": False}
+        recipe = resource(f"recipes/train_{'table' if unit == 'auto' else 'units'}.py")
+        settings = {"train_files": ["notes.csv"], "output_dir": "out", "num_train_epochs": 1}
+        settings |= {"text_encoder": save_text_encoder()} if unit == "auto" else {"units": [unit], "min_count": 1}
+        settings |= {"per_device_train_batch_size": 7, "make_cards": False}
         (tmp_path / "mine.yaml").write_text(json.dumps(settings))
-        command = [sys.executable, "-m", *launcher, recipe, *flags, "--config", "mine.yaml"]
+        command = [sys.executable, "-m", *launcher, str(recipe), *flags, "--config", "mine.yaml"]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]

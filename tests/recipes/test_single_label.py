@@ -14,11 +14,11 @@ from transformers import TrainingArguments
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-import train_table
+import train_units
+from papers.unit_settings import UnitSettings
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
-from hf_gile.training.model_settings import ModelSettings
-from hf_gile.training.settings_checks import check_settings
+from hf_gile.training.options import Options
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
 
@@ -34,7 +34,7 @@ def study_of(folder, parts):
     gold = {part: [[name] for name in names] for part, (_, names) in parts.items()}
     rows = {part: Dataset.from_dict({"text": texts, "labels": gold[part]}) for part, (texts, _) in parts.items()}
     labels = LabelSet.from_names(list(WORDS)).with_counts(Counter(parts["train"][1]))
-    return Study(ModelSettings(), TrainingArguments(str(folder), use_cpu=True), TextTask(rows, labels))
+    return Study(Options(), TrainingArguments(str(folder), use_cpu=True), TextTask(rows, labels))
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def trained(tmp_path_factory):
     arguments = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
     printed = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["train_table.py", *arguments])
+        patch.setattr(sys, "argv", ["train_units.py", *arguments])
         patch.setattr("builtins.print", lambda *words, **_: printed.append(" ".join(map(str, words))))
-        train_table.main()
+        train_units.main()
     return "\n".join(printed), folder / "out"
 
 
@@ -137,7 +137,7 @@ def test_the_card_of_a_single_label_model_shows_accuracy_without_a_threshold(tra
 )
 def test_settings_incompatible_with_softmax_are_refused(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        check_settings(ModelSettings(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
+        UnitSettings(**settings).check(TrainingArguments(str(tmp_path), use_cpu=True))
 
 
 def test_the_card_names_the_test_documents_with_their_metrics(trained):
@@ -150,6 +150,6 @@ def test_the_card_names_the_test_documents_with_their_metrics(trained):
 def test_documents_that_all_have_the_same_label_are_refused(tmp_path, run_recipe):
     rows = "".join(f"text {row},milk\n" for row in range(60))
     (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
-    done = run_recipe("train_table", ["--train_files", "a.csv", "--use_cpu", "--units", "gile"])
+    done = run_recipe("train_table", ["--train_files", "a.csv", "--use_cpu"])
     assert done.returncode == 1
     assert "all documents have the same label, 'milk', so there is nothing to learn: add documents with" in done.stderr

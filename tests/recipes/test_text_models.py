@@ -16,7 +16,6 @@ from hf_gile.metrics import LabelMetrics
 from hf_gile.metrics.on_columns import OnColumns
 from hf_gile.training import tune_threshold
 from hf_gile.training.experiment import label_metrics
-from hf_gile.training.settings_checks import check_settings
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -65,7 +64,7 @@ def run(tmp_path, save_text_encoder, run_recipe):
             "output_dir": str(tmp_path / "out"),
         }
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
-        done = run_recipe("train_table", ["--config", "mine.yaml", *arguments])
+        done = run_recipe("train_units", ["--config", "mine.yaml", *arguments])
         path = tmp_path / "out" / "results.json"
         return done, json.loads(path.read_text()) if path.is_file() else None
 
@@ -135,14 +134,14 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie support word models only"),
+        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "unit wsabie supports word models only"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
         ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
     ],
 )
 def test_incompatible_settings_are_named(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
-        check_settings(Recipe(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
+        Recipe(**settings).check(TrainingArguments(str(tmp_path), use_cpu=True))
 
 
 def test_a_metric_of_unseen_labels_needs_held_out_labels(run):
@@ -192,16 +191,11 @@ def test_unseen_labels_default_to_the_seen_threshold():
 
 def test_the_page_on_pretrained_encoders_names_existing_flags_and_tools():
     import train_bioasq
-    import train_table
 
     import hf_gile.training
 
     page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text()
-    fields = {
-        name
-        for kind in (train_bioasq.Recipe, train_table.Recipe, TrainingArguments)
-        for name in kind.__dataclass_fields__
-    }
+    fields = {name for kind in (train_bioasq.Recipe, TrainingArguments) for name in kind.__dataclass_fields__}
     flags = set(re.findall(r"--(\w+)", re.sub(r"python benchmarks/[^`]*", "", page)))
     assert flags
     older = {"activation_checkpointing": "gradient_checkpointing"}  # called by Transformers 5.14

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from papers.news import count_labels, low_resource
+from papers.units import UNITS
 from train_dw import Recipe, model_fields
 
 from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.training.experiment import count_parameters
-from hf_gile.training.units import UNITS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = {

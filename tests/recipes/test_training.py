@@ -14,8 +14,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from hf_gile.training.flags import parse_settings, saved_settings
-from hf_gile.training.reporting import write_results
+from hf_gile.training.reporting import saved_settings, write_results
+from hf_gile_cli.flags import parse_settings
 
 
 @dataclass

@@ -11,30 +11,27 @@ from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures
+from hf_gile.models.scoring_gile import Postings
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
-    convex,
     encode_dataset,
     model_from_text_encoder,
     processor_from_text_encoder,
 )
-from hf_gile.training.convex import (
-    Documents,
-    Example,
-    binary_loss,
-    fit_bilinear,
-    fit_convex,
-    fit_head,
-    fit_rows,
-    fit_term_weights,
-    is_feasible,
-    listwise_loss,
-    raise_unseen,
-    scaled_loss,
-)
+from hf_gile.training.convex import documents as documents_module
+from hf_gile.training.convex import fit_convex, fit_head, fitting, is_feasible
+from hf_gile.training.convex import head as head_module
+from hf_gile.training.convex import rows as rows_module
+from hf_gile.training.convex.documents import Documents
+from hf_gile.training.convex.folds import spread
+from hf_gile.training.convex.label_side import fit_bilinear
+from hf_gile.training.convex.losses import binary_loss, listwise_loss, scaled_loss
+from hf_gile.training.convex.rows import CONSTANT, fit_rows, score_rows
+from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
+from hf_gile.training.convex.word_rows import WordRegression, feature_counts, named_labels
 from hf_gile.training.experiment import _some_pooled
-from hf_gile.training.word_rows import WordRegression
 
 LABELS, SIZE = 6, 5
 
@@ -61,28 +58,25 @@ def tags(number, seed=3):
     return Documents(h, order.masked_fill(order == LABELS, -100))
 
 
-def scores_of(rows, h):
-    return h @ rows[:, :-1].T + rows[:, -1]
-
-
 def test_rows_equal_logistic_regressions_of_scikit_learn():
     documents = tags(80)
     rows = fit_rows(documents, LABELS, l2=0.5, max_iter=500)
-    x = np.concatenate([documents.vectors.numpy(), np.full((80, 1), convex.CONSTANT)], axis=1)
+    x = np.concatenate([documents.vectors.numpy(), np.full((80, 1), CONSTANT)], axis=1)
     for label in range(LABELS):
         y = (documents.gold == label).any(1).numpy()
         regression = LogisticRegression(C=1 / 0.5, fit_intercept=False, tol=1e-8, max_iter=1000).fit(x, y)
-        expected = np.append(regression.coef_[0, :-1], regression.coef_[0, -1] * convex.CONSTANT)
-        np.testing.assert_allclose(rows[label].numpy(), expected, atol=1e-2)
+        expected = np.append(regression.coef_[0, :-1], regression.coef_[0, -1] * CONSTANT)
+        np.testing.assert_allclose(torch.cat([rows.weight[label], rows.bias[label, None]]), expected, atol=1e-2)
 
 
 def test_the_bilinear_form_equals_a_softmax_regression_on_products():
     documents, e = topics(60)
-    matrix, factor = fit_bilinear(documents, e, l2=0.3, max_iter=500)
-    scores = documents.vectors @ (factor * torch.eye(SIZE) + matrix) @ e.T
+    form = fit_bilinear(documents, e, l2=0.3, max_iter=500)
+    scores = documents.vectors @ (form.factor * torch.eye(SIZE) + form.matrix) @ e.T
+    torch.testing.assert_close(sum(form.terms(documents.vectors, e).values()), scores)
     wrong = torch.softmax(scores, 1) - functional.one_hot(documents.gold[:, 0], LABELS)
     gradient = documents.vectors.T @ wrong @ e  # of M, without L2; that of the factor is its trace
-    torch.testing.assert_close(gradient, -0.3 * matrix, atol=2e-3, rtol=0)
+    torch.testing.assert_close(gradient, -0.3 * form.matrix, atol=2e-3, rtol=0)
     assert abs(gradient.trace()) < 2e-3
 
 
@@ -119,31 +113,30 @@ def test_columns_are_renumbered_among_chosen_labels():
 def test_labels_without_documents_have_no_row():
     documents, _ = topics(30, labels=3)
     rows = fit_rows(documents, LABELS, l2=0.1)
-    assert rows[:3].any(1).all()
-    assert not rows[3:].any()
+    assert rows.seen.tolist() == [True] * 3 + [False] * 3
     few = Documents(documents.vectors[:0], documents.gold[:0])
-    assert not fit_rows(few, LABELS, l2=0.1).any()
+    assert not fit_rows(few, LABELS, l2=0.1).seen.any()
 
 
 def test_a_single_document_is_enough_for_a_row():
     documents, _ = topics(LABELS)
-    scores = scores_of(fit_rows(documents, LABELS, l2=0.01), documents.vectors)
+    scores = score_rows(fit_rows(documents, LABELS, l2=0.01), documents.vectors)
     assert scores.argmax(1).tolist() == list(range(LABELS))
 
 
 def test_the_fit_does_not_depend_on_the_block_size(monkeypatch):
     documents, e = topics(40)
-    rows, matrix = fit_rows(documents, LABELS, 0.1), fit_bilinear(documents, e, 0.1)[0]
+    rows, matrix = fit_rows(documents, LABELS, 0.1).weight, fit_bilinear(documents, e, 0.1).matrix
     sizes = []
 
     def loss(scores, block):
         sizes.append(scores.numel())
         return binary_loss(scores, block)
 
-    monkeypatch.setattr(convex, "binary_loss", loss)
-    monkeypatch.setattr(convex, "_BLOCK", 7 * LABELS)
-    torch.testing.assert_close(fit_rows(documents, LABELS, 0.1), rows, atol=1e-2, rtol=0)
-    torch.testing.assert_close(fit_bilinear(documents, e, 0.1)[0], matrix, atol=1e-2, rtol=0)
+    monkeypatch.setattr(rows_module, "binary_loss", loss)
+    monkeypatch.setattr(documents_module, "_BLOCK", 7 * LABELS)
+    torch.testing.assert_close(fit_rows(documents, LABELS, 0.1).weight, rows, atol=1e-2, rtol=0)
+    torch.testing.assert_close(fit_bilinear(documents, e, 0.1).matrix, matrix, atol=1e-2, rtol=0)
     assert max(sizes) <= 7 * LABELS
 
 
@@ -205,10 +198,10 @@ def test_cosines_in_a_narrow_range_weigh_as_much_as_centred_ones():
 def test_words_get_weight_only_if_they_are_informative(tells):
     train, e = topics(120, noise=3)
     validation = topics(60, seed=11, noise=3)[0]
-    train, validation = (Documents(one.vectors, one.gold, words=one.gold) for one in (train, validation))
+    train, validation = (Documents(one.vectors, one.gold, numbers=one.gold[:, 0]) for one in (train, validation))
 
-    def compare(words):
-        match = functional.one_hot(words[:, 0] if tells else (words[:, 0] + 1) % LABELS, LABELS).float()
+    def compare(numbers):
+        match = functional.one_hot(numbers if tells else (numbers + 1) % LABELS, LABELS).float()
         return {"match": match, "coverage": torch.zeros_like(match)}
 
     weights = fit_head(train, validation, e, one_label=True, compare=compare).term_weights
@@ -235,18 +228,18 @@ def test_an_offset_corrects_scores_that_are_too_high():
     assert fixed["seen"] == prior["seen"]
 
 
-@pytest.mark.parametrize(("lead", "offset"), [(3.0, 2.75), (1.0, 0.75), (9.0, 4.5)])
+@pytest.mark.parametrize(("lead", "offset"), [(3.0, 2.75), (1.0, 0.75), (9.0, 8.5)])
 def test_unseen_labels_are_raised_up_to_seen_gold_labels(lead, offset):
     documents, _ = topics(60)
     scores = lead * documents.targets(LABELS)[0]
     weights = {"seen": {"joint": 1.0}, "unseen": {"joint": 1.0, "offset": 0.5}}
-    assert raise_unseen([Example({"joint": scores}, documents, torch.arange(LABELS) < 3)], weights) == offset
+    assert raise_unseen([Example({"joint": scores}, documents, torch.arange(LABELS) < 3)], weights, False) == offset
 
 
 def test_without_seen_labels_the_offset_stays():
     documents, _ = topics(60)
     example = Example({"joint": documents.targets(LABELS)[0]}, documents, torch.zeros(LABELS, dtype=torch.bool))
-    assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}) == 0.5
+    assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}, True) == 0.5
 
 
 @pytest.mark.usefixtures("short_search")
@@ -260,11 +253,11 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
     scores = head.scores(test.vectors, e)
     correct = scores.argmax(1) == test.gold[:, 0]
     assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
-    assert not head.rows[0].any()
+    assert not head.rows.seen[0]
     assert scores.dtype == torch.float32
     if number == 24:
         again = fit_head(train, validation, e, one_label=True)
-        assert torch.equal(again.rows, head.rows)
+        assert torch.equal(again.rows.weight, head.rows.weight)
         assert again.term_weights == head.term_weights
 
 
@@ -285,7 +278,7 @@ def test_few_documents_are_enough_for_a_head(number):
     head = fit_head(train, topics(0)[0], e, one_label=True)
     scores = head.scores(train.vectors, e)
     assert scores.isfinite().all()
-    assert int(head.rows.any(1).sum()) == min(number, LABELS)
+    assert int(head.rows.seen.sum()) == min(number, LABELS)
 
 
 def near_labels(number, labels=40, size=24, seed=5):
@@ -320,7 +313,7 @@ def test_a_hundred_documents_left_out_are_enough_to_choose_on():
 
 def test_each_fold_leaves_out_a_document_of_each_label():
     gold = torch.tensor([0, 1, 0, 2, 1, 0, 0, 1, 0])
-    folds = convex._spread(Documents(unit(9, SIZE), gold[:, None]), 4)
+    folds = spread(Documents(unit(9, SIZE), gold[:, None]), 4)
     assert folds.tolist() == [0, 0, 1, -1, 1, 2, 3, 2, 0]
 
 
@@ -383,7 +376,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
         heads.append((fit_head(*arguments), *arguments))
         return heads[0][0]
 
-    monkeypatch.setattr(convex, "fit_head", fit)
+    monkeypatch.setattr(fitting, "fit_head", fit)
     result = fit_convex(model, parts)
     with torch.no_grad():
         with monkeypatch.context() as context:
@@ -395,9 +388,8 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     every = torch.ones(len(NAMES), dtype=torch.bool)
     words = None
     if lexical:
-        words = compare(train.words) | {"words": regression.scores(train.words[:, 0], head.words, every)}
+        words = compare(train.numbers) | {"words": regression.scores(train.numbers, head.words, every)}
         assert (head.words.getnnz(1) > 0).all()  # of "heart", by the documents that name it
-    assert not lexical or train.words.shape == (len(parts["train"]), 1)  # whatever the longest document
     expected = head.scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
@@ -449,7 +441,7 @@ def test_word_rows_follow_their_labels(make, tmp_path):
         torch.testing.assert_close(again(**batch).logits, logits)
         index = LabelIndex.build(again, processor)
         codes = again.gile.project_texts(**{name: batch[name] for name in ("input_ids", "attention_mask")})
-        torch.testing.assert_close(index.scores(codes, lexical_ids=batch["lexical_ids"]), logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(index.scores(codes, lexical=LexicalFeatures.of(batch)), logits, atol=1e-4, rtol=1e-4)
         again.set_labels(LabelSet([*list(again.label_set)[::-1], Label("new", "breast")]), processor)
         torch.testing.assert_close(again(**batch).logits[:, :4], logits.flip(1))
         again.gile.word_rows.weight.zero_()  # postings follow
@@ -468,15 +460,15 @@ def test_on_large_data_some_documents_are_encoded_and_all_have_words(make):
     )
     result = fit_convex(model, {**parts, "train": some})
     assert result["term_weights"]["seen"]["words"] >= 0
-    assert not model.gile.label_rows.weight[:, :-2].any()
-    assert model.gile.label_rows.weight[:, -2].bool().tolist() == [True, True, True, False]
+    assert not model.gile.label_rows.weight.any()
+    assert model.gile.label_rows.bias.bool().tolist() == [True, True, True, False]
     assert (model.gile.word_rows.sizes > 0).all()
 
 
 def test_on_large_data_the_l2_of_words_is_chosen_on_sampled_labels(make, monkeypatch):
     model, _, parts = make("multi_label_classification", lexical=True)
-    monkeypatch.setattr(convex, "_FEW_DOCUMENTS", 5)
-    monkeypatch.setattr(convex, "_SAMPLED_LABELS", 1)
+    monkeypatch.setattr(head_module, "_FEW_DOCUMENTS", 5)
+    monkeypatch.setattr(head_module, "_SAMPLED_LABELS", 1)
     tried, fitted = set(), set()
 
     def fit(regression, rows, targets, l2):
@@ -532,3 +524,22 @@ def test_labels_of_nearby_training_documents_count(make, tmp_path):
     with_metric.reset()
     with_metric.update(logits, batch["labels"])
     assert measured == pytest.approx(with_metric.compute(), nan_ok=True)
+
+
+def test_documents_name_a_label_if_they_contain_all_words_of_a_name():
+    labels = LabelSet(
+        [Label("a", "heart failure", synonyms=("cardiac",)), Label("b", "of the"), Label("c", "iron ore")]
+    )
+    texts = ["The heart: failure", "cardiac iron of the", "ore, of iron", "", "failures of hearts"]
+    features = LexicalFeatures.count(texts)
+    postings = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), torch.zeros(3, 3))
+    rows = [
+        {"lexical_ids": row.ids[row.mask], "lexical_counts": row.counts[row.mask]}
+        for row in map(features.take, range(5))
+    ]
+    counts = feature_counts(rows)
+    expected = (postings.terms(features)[1] > 0).float()
+    assert expected.sum() == 4
+    assert named_labels(postings, counts, torch.ones(3, dtype=torch.bool)).toarray().tolist() == expected.tolist()
+    only = torch.tensor([True, False, False])
+    assert named_labels(postings, counts, only).toarray().tolist() == (expected * only).tolist()

@@ -27,6 +27,7 @@ from hf_gile.training.experiment import (
     with_a_label,
 )
 from hf_gile.training.reporting import say_calibration
+from hf_gile.training.task import TextTask
 
 WORDS = {"red": "crimson", "blue": "navy", "green": "olive", "grey": "ash"}
 
@@ -68,7 +69,7 @@ def make(args, tmp_path):
             )
             for part, chosen in rows.items()
         }
-        encoded = encode_parts(parts, model, processor, labels, "text", "labels", args)
+        encoded = encode_parts(TextTask(parts, labels), model, processor, labels, args)
         run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
         sampler = LabelSampler(4, num_negatives=2, columns=range(3))
         options = {"held_out": {"grey"}, "num_documents": 60, "top_k": (2,)} | options
@@ -136,16 +137,8 @@ def test_the_test_part_is_evaluated_each_epoch_on_request(make):
 def test_sampled_encoding_also_samples_validation_documents_evenly(make, args):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
-    encoded = encode_parts(
-        {"validation": rows, "test": rows},
-        experiment.model,
-        experiment.processor,
-        experiment.labels,
-        "text",
-        "labels",
-        args,
-        most=4,
-    )
+    task = TextTask({"validation": rows, "test": rows}, experiment.labels)
+    encoded = encode_parts(task, experiment.model, experiment.processor, task.labels, args, most=4)
     assert len(encoded["test"]) == 12
     assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # rows 0, 3, 6 and 9
 

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
 from torch import nn
 from transformers import EvalPrediction, Trainer, TrainingArguments
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
+from hf_gile.training.calibration import fit
+from hf_gile.training.calibration.score_counts import ScoreCounts
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD
 
 FEW = np.array([-3.0, -0.5, -0.0, 0.0, 0.5, 4.0], dtype=np.float32)
@@ -27,15 +28,14 @@ def sparse(gold):
 
 
 def brute_force(scores, gold):
-    """Tries all distinct probabilities, highest first."""
-    probabilities = torch.tensor(scores).sigmoid().numpy()
-    tried = []
-    for threshold in np.unique(probabilities):
-        predicted = probabilities >= threshold
-        tried.append((2 * (predicted & gold).sum() / (predicted.sum() + gold.sum()), threshold))
-    micro_f1, threshold = max(tried)
-    assert micro_f1 == pytest.approx(f1_score(gold, probabilities >= threshold, average="micro"), abs=1e-12)
-    return micro_f1, threshold
+    """Returns the best micro-F1 of all thresholds, by `LabelMetrics`."""
+    return max(micro_f1_at(threshold, scores, gold) for threshold in np.unique(torch.tensor(scores).sigmoid().numpy()))
+
+
+def micro_f1_at(threshold, scores, gold):
+    metrics = LabelMetrics(scores.shape[1], threshold=float(threshold))
+    metrics.update(scores, gold)
+    return metrics.compute()["micro_f1"]
 
 
 def tuned(scores, labels, batch_size=None, **options):
@@ -48,75 +48,39 @@ def tuned(scores, labels, batch_size=None, **options):
 
 @pytest.mark.parametrize("ties", [True, False])
 @pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95, 1.0])
-def test_the_threshold_is_the_best_of_all_distinct_scores(gold_share, ties):
+def test_no_other_threshold_is_better(gold_share, ties):
     for seed in range(3):
         scores, gold = batch(seed, documents=11, gold_share=gold_share, ties=ties)
-        micro_f1, threshold = brute_force(scores, gold)
+        scores = scores.astype(np.float16).astype(np.float32)
         for labels in (gold, sparse(gold)):
-            result = tuned(scores, labels, batch_size=7, chunk_size=3)
-            assert result["tuned_micro_f1"] == pytest.approx(micro_f1, abs=1e-12)
-            assert result["threshold"] == tune_threshold(scores, labels) == threshold
-            assert result["threshold_resolution"] == 0
+            result = tuned(scores, labels, batch_size=7)
+            assert result["tuned_micro_f1"] == pytest.approx(brute_force(scores, gold), abs=1e-12)
+            assert result["tuned_micro_f1"] == pytest.approx(micro_f1_at(result["threshold"], scores, gold), abs=1e-12)
+            assert result["threshold"] == tune_threshold(scores, labels)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_label_metrics_find_no_better_threshold_nearby(dtype):
-    scores, gold = batch(seed=1, documents=5, ties=False)
-    scores = torch.tensor(scores, dtype=dtype)
-
-    def micro_f1(threshold):
-        metrics = LabelMetrics(17, threshold=threshold)
-        metrics.update(scores, gold)
-        return metrics.compute()["micro_f1"]
-
-    best = tune_threshold(scores, gold)
-    assert micro_f1(best) == tuned(scores, gold)["tuned_micro_f1"]
-    wide = scores if dtype == torch.float64 else scores.float()
-    candidates = [*wide.sigmoid().unique().tolist(), *np.linspace(0.0, 1.0, 37)]
-    assert micro_f1(best) == max(micro_f1(other) for other in candidates)
-    assert micro_f1(best + 1e-6) < micro_f1(best)  # the probability of a gold label
-    assert max(micro_f1(other) for other in candidates if other > best) < micro_f1(best)  # ties: the highest
+def test_the_threshold_is_halfway_to_the_highest_refused_score():
+    scores, gold = torch.tensor([[3.0, 1.0, -1.0, -2.0]]), torch.tensor([[0, 1]])
+    assert tune_threshold(scores, gold) == 0.5
 
 
-@pytest.mark.parametrize("max_cells", [1, 200, 1 << 22])
-def test_the_threshold_does_not_depend_on_batches_or_order(max_cells):
+def test_the_threshold_does_not_depend_on_batches_or_order():
     scores, gold = batch(seed=2, ties=False)
-    expected = tuned(scores, gold, max_cells=max_cells)
-    assert (expected["threshold_resolution"] > 0) == (max_cells < scores.size)
+    expected = tuned(scores, gold)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(len(scores))
-        options = {"batch_size": 2 * seed + 1, "chunk_size": seed + 1, "max_cells": max_cells}
-        assert tuned(scores[order], gold[order], **options) == expected
+        assert tuned(scores[order], gold[order], batch_size=2 * seed + 1) == expected
 
 
-def test_no_other_bin_edge_gives_a_better_threshold():
-    for seed in range(7):
-        scores, gold = batch(seed, documents=307, ties=False, gold_share=0.1)
-        scores[gold] += 2
-        result, exact = tuned(scores, gold, max_cells=1), tuned(scores, gold)
-
-        def micro_f1(threshold, scores=scores, gold=gold):
-            metrics = LabelMetrics(17, threshold=threshold)
-            metrics.update(scores, gold)
-            return metrics.compute()["micro_f1"]
-
-        width = result["threshold_resolution"]
-        assert result["tuned_micro_f1"] == micro_f1(result["threshold"])
-        mantissa, exponent = np.frexp(exact["threshold"])
-        begins = np.ldexp(np.floor(mantissa * 2 / width) * width / 2, exponent)  # the bin of the best threshold
-        assert begins <= exact["threshold"] < begins * (1 + width)
-        assert micro_f1(begins) <= result["tuned_micro_f1"] <= exact["tuned_micro_f1"]
-
-
-def test_bins_cover_tiny_probabilities_up_to_one():
-    scores = np.array([[np.inf, 30.0, -86.0, -87.3, -120.0]])
-    gold = np.ones((1, 5), bool)
-    exact = tuned(scores, gold)
-    assert exact["threshold"] == torch.tensor(-87.3, dtype=torch.float64).sigmoid().item()
-    assert exact["tuned_micro_f1"] == 2 * 4 / (4 + 5)
-    binned = tuned(scores, gold, max_cells=1)
-    assert binned["threshold"] == pytest.approx(exact["threshold"], rel=binned["threshold_resolution"])
-    assert binned["tuned_micro_f1"] == exact["tuned_micro_f1"]
+def test_calibration_and_tuning_find_the_same_numbers():
+    scores, gold, seen = groups(documents=MIN_GOLD + 5)
+    counts = ScoreCounts(torch.tensor(seen))
+    counts.update(torch.tensor(scores), torch.tensor(sparse(gold)))
+    fitted, found = fit(counts, method=None), tuned(scores, gold, batch_size=7, seen=seen)
+    assert fitted.thresholds == {"seen": found["threshold"], "unseen": found["unseen_threshold"]}
+    assert fitted.figures["seen_threshold"] == found["threshold"]
+    assert fitted.figures["seen_micro_f1"] == found["tuned_micro_f1"]
+    assert fitted.figures["unseen_micro_f1"] == found["unseen_tuned_micro_f1"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -126,9 +90,9 @@ def test_excluded_labels_are_never_predicted(dtype):
     gold &= candidates
     for lowest in (-torch.inf, torch.finfo(dtype).min):
         masked = torch.tensor(scores, dtype=dtype).masked_fill(torch.tensor(~candidates), lowest)
-        micro_f1, threshold = brute_force(scores[candidates][None], gold[candidates][None])
-        assert tune_threshold(masked, gold) == pytest.approx(float(threshold), rel=1e-6)
-        assert tuned(masked, gold, max_cells=1)["tuned_micro_f1"] == pytest.approx(micro_f1, abs=1e-12)
+        expected = tuned(scores[candidates][None], gold[candidates][None])
+        assert tuned(masked, gold) == expected
+        assert tune_threshold(masked, gold) == expected["threshold"]
 
 
 def test_an_excluded_gold_label_counts_as_missed():
@@ -138,7 +102,6 @@ def test_an_excluded_gold_label_counts_as_missed():
     assert metrics.compute()["micro_f1"] == tuned(scores, gold)["tuned_micro_f1"] == 2 / 3
 
 
-@pytest.mark.parametrize("max_cells", [1, 1 << 22])
 @pytest.mark.parametrize(
     ("scores", "gold"),
     [
@@ -147,9 +110,9 @@ def test_an_excluded_gold_label_counts_as_missed():
         (torch.tensor([[1.0, -torch.inf]]), torch.tensor([[1]])),
     ],
 )
-def test_tuning_without_reachable_gold_labels_is_refused(scores, gold, max_cells):
-    with pytest.raises(ValueError, match="needs a gold label with a probability above zero, got none among"):
-        tuned(scores, gold, max_cells=max_cells)
+def test_tuning_without_reachable_gold_labels_is_refused(scores, gold):
+    with pytest.raises(ValueError, match="needs a gold label that is a candidate, got none"):
+        tuned(scores, gold)
 
 
 def test_documents_and_labels_are_required():
@@ -157,9 +120,8 @@ def test_documents_and_labels_are_required():
         ThresholdTuner(3).compute()
     with pytest.raises(ValueError, match="at least one document"):
         tune_threshold(torch.zeros(0, 3), torch.zeros(0, 1, dtype=torch.long))
-    for name in ("num_labels", "max_cells", "chunk_size"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
-            ThresholdTuner(**{"num_labels": 3, name: 0})
+    with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
+        ThresholdTuner(0)
 
 
 def test_nan_scores_are_refused_and_add_nothing():
@@ -196,11 +158,10 @@ class TinyModel(nn.Module):
         return {"loss": logits.square().mean(), "logits": logits}
 
 
-@pytest.mark.parametrize("limits", [(1 << 22, 1 << 22, 1 << 22), (50, 50, 50), (50, 1 << 22, 50), (1 << 22, 50, 50)])
-def test_merged_tuners_equal_a_single_tuner(limits):
+def test_merged_tuners_equal_a_single_tuner():
     torch.manual_seed(0)
     scores, labels = torch.randn(20, 13), torch.randint(13, (20, 1))
-    first, second, single = (ThresholdTuner(13, max_cells=limit) for limit in limits)
+    first, second, single = (ThresholdTuner(13) for _ in range(3))
     first.update(scores[:8], labels[:8])
     second.update(scores[8:], labels[8:])
     single.update(scores, labels)

@@ -6,10 +6,10 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.linear_model import Ridge
 
 from hf_gile import Label
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features
 from hf_gile.models.scoring_gile import Postings, WordRows
-from hf_gile.training import word_rows
-from hf_gile.training.word_rows import WordRegression, gold_matrix
+from hf_gile.training.convex import word_rows
+from hf_gile.training.convex.word_rows import WordRegression, feature_counts, gold_matrix
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -19,12 +19,18 @@ def documents(number=40, seed=0):
     return [" ".join(rng.choice(WORDS, 12)) for _ in range(number)]
 
 
+def regression_of(texts):
+    counted = map(count_features, texts)
+    return WordRegression(
+        feature_counts({"lexical_ids": list(row), "lexical_counts": list(row.values())} for row in counted)
+    )
+
+
 def weigh_counts(text):
     """Computes x without its idf, by the formula."""
     x = np.zeros(LEXICAL_BUCKETS)
-    for number in lexical_ids(text):
-        count = number // LEXICAL_BUCKETS + 1
-        x[number % LEXICAL_BUCKETS] = count / (count + 1)
+    for feature, count in count_features(text).items():
+        x[feature] = count / (count + 1)
     return x / np.linalg.norm(x)
 
 
@@ -41,7 +47,7 @@ def test_word_rows_equal_a_ridge_regression(monkeypatch, solved_at_once):
     monkeypatch.setattr(word_rows, "_MARGIN_STEPS", 1)
     texts = documents()
     gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
-    regression = WordRegression(map(lexical_ids, texts))
+    regression = regression_of(texts)
     rows = regression.fit(torch.arange(40), gold_matrix(gold, 4), l2=0.5)
     x, used = features(texts)
     has = np.zeros((40, 4))
@@ -78,11 +84,11 @@ def test_steps_minimize_the_squared_hinge_loss(monkeypatch, solved_at_once):
 def test_rows_keep_the_words_with_the_largest_weights(monkeypatch):
     texts = documents()
     gold = torch.tensor([[int("w3 " in text)] for text in texts])
-    regression = WordRegression(map(lexical_ids, texts))
+    regression = regression_of(texts)
     full = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)
     monkeypatch.setattr(word_rows, "_ROW_WORDS", 1)
     pruned = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)[1]
-    word = lexical_ids("w3")[0]
+    word = next(iter(count_features("w3")))
     assert pruned.indices.tolist() == [word]
     assert pruned[0, word] == pytest.approx(full[1, word], rel=1e-4)
 
@@ -90,7 +96,7 @@ def test_rows_keep_the_words_with_the_largest_weights(monkeypatch):
 def test_rare_labels_have_shorter_rows(monkeypatch):
     monkeypatch.setattr(word_rows, "_MARGIN_STEPS", 1)
     texts = documents()
-    regression = WordRegression(map(lexical_ids, texts))
+    regression = regression_of(texts)
     targets = gold_matrix(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
     full = regression.fit(torch.arange(40), targets, 1.0)
     monkeypatch.setattr(word_rows, "_ALL_WORDS", 20)
@@ -107,9 +113,9 @@ def test_rare_labels_have_shorter_rows(monkeypatch):
 def test_parts_of_words_weigh_half_as_much(monkeypatch):
     monkeypatch.setattr(word_rows, "_MARGIN_STEPS", 1)
     texts = ["abcde", "abcde", "vwxyz", "vwxyz"]
-    regression = WordRegression(map(lexical_ids, texts))
+    regression = regression_of(texts)
     row = regression.fit(torch.arange(4), gold_matrix(torch.tensor([[0], [0], [1], [1]]), 2), 0.1)[0].toarray()[0]
-    word, *parts = lexical_ids("abcde")
+    word, *parts = count_features("abcde")
     word, parts = (word, parts) if word % 2 == 0 else (parts[-1], [word, *parts[:-1]])
     assert len(parts) == 2
     assert row[parts] == pytest.approx(row[word] / 4, rel=1e-3)
@@ -119,7 +125,7 @@ def test_large_sets_are_fitted_on_whole_words_only(monkeypatch):
     texts = [text.replace("w", "steamboat") for text in documents()]
     monkeypatch.setattr(word_rows, "_COSTLY", 0)
     targets = gold_matrix(torch.zeros(40, 1).long(), 1)
-    rows = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), targets, 1.0)
+    rows = regression_of(texts).fit(torch.arange(40), targets, 1.0)
     assert rows.nnz
     assert not (rows.indices % 2).any()
 
@@ -147,7 +153,7 @@ def test_rows_with_damaged_sizes_are_refused(sizes):
 
 def test_postings_add_word_rows_by_the_formula():
     texts = documents(5)
-    regression = WordRegression(map(lexical_ids, texts))
+    regression = regression_of(texts)
     rows = regression.fit(torch.arange(5), gold_matrix(torch.tensor([[0], [1], [0], [1], [0]]), 3), 1.0)
     labels = [Label("a", "w1"), Label("b", "w2 w3"), Label("c", "w4")]
     weights = torch.tensor([[0.0] * 3, [0.0] * 3, [2.0, 1.0, 1.0]])
@@ -155,16 +161,14 @@ def test_postings_add_word_rows_by_the_formula():
     entries = rows.tocoo()
     word_rows = tuple(map(torch.from_numpy, (entries.col, entries.row, entries.data)))
     postings = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights, word_rows)
-    ids = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(lexical_ids(text)) for text in texts], batch_first=True, padding_value=-1
-    )
+    counted = LexicalFeatures.count(texts)
     expected = torch.zeros(5, 3)
     for row, text in enumerate(texts):
         x = torch.from_numpy(weigh_counts(text)).float()
         for column in range(3):
             share = (x[rows[column].indices] * torch.from_numpy(rows[column].data)).sum()
             expected[row, column] = (1 + 200 * share.clamp(min=0)).log()
-    match, coverage, words = postings.terms(ids)
+    match, coverage, words = postings.terms(counted)
     torch.testing.assert_close(words, expected)
-    torch.testing.assert_close(torch.stack((match, coverage)), plain.terms(ids)[:2])
-    torch.testing.assert_close(postings.scores(ids), expected * weights[2])
+    torch.testing.assert_close(torch.stack((match, coverage)), plain.terms(counted)[:2])
+    torch.testing.assert_close(postings.scores(counted), expected * weights[2])

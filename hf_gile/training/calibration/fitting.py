@@ -18,9 +18,9 @@ from ...models.search_gile import calibrated
 from .curves import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
 from .promised_recall import GoldLogits, guaranteed_recall, promised_threshold
-from .raising import SharedRanking, lift, lift_calibration
+from .raising import PRICE, SharedRanking, lift, lift_calibration
 from .score_counts import VALUES, ScoreCounts, above_edges
-from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
+from .thresholds import MIN_DOCUMENTS, MIN_GOLD, best_threshold, rounded, tells_enough
 
 _BINS = 15
 _MAX_LOGITS = 1 << 25
@@ -194,10 +194,10 @@ def fit_promise(
             return calibrated(logits, torch.full((len(logits),), group == "seen"), fitted.calibration).sigmoid()
 
         thresholds[group] = promised_threshold([probabilities(logits) for logits in gold.by_group[group]], recall)
-        index, assigned = int(group == "seen"), probabilities(VALUES) >= thresholds[group]
-        num_assigned = counts.cells.sum(0)[index][assigned].sum()
-        num_gold = int(counts.num_gold[:, seen == (group == "seen")].sum())
-        figures[f"{group}_recall"] = _recall(assigned, counts.gold.sum(0)[index], num_gold)
+        assigned = probabilities(VALUES) >= thresholds[group]
+        cells, gold_cells = counts.of_group(group)
+        num_assigned = cells[assigned].sum()
+        figures[f"{group}_recall"] = _recall(assigned, gold_cells, counts.evidence(group)[1])
         figures[f"{group}_threshold"], figures[f"{group}_promised_recall"] = thresholds[group], recall
         figures[f"{group}_labels_per_document"] = float(num_assigned) / counts.documents
         figures.pop(f"{group}_micro_f1")
@@ -244,10 +244,10 @@ def fit(
     for group in GROUPS:
         index, labels = int(group == "seen"), counts.seen == (group == "seen")
         cells, gold = counts.cells[:, index], counts.gold[:, index]
-        num_gold = counts.num_gold[:, labels]
         if not gold.any():
             continue
-        evidence = int(counts.gold_documents[index]), int(num_gold.sum())
+        evidence = counts.evidence(group)
+        num_gold = evidence[1]
         if group == "unseen" and not tells_enough(*evidence):
             shared = "keep theirs" if "unseen" in stored[1] else "use the calibration and the threshold of seen labels"
             figures["note"] = _note(*evidence, shared)
@@ -263,12 +263,12 @@ def fit(
         def probabilities(logits: Tensor, group: str = group) -> Tensor:
             return calibrated(logits, torch.full((len(logits),), group == "seen"), calibration).sigmoid()
 
-        common, micro_f1 = group_threshold(cells.sum(0), gold.sum(0), int(num_gold.sum()))
-        thresholds[group] = _round(probabilities(torch.tensor([common])).item())
+        common, micro_f1 = best_threshold(counts, group)
+        thresholds[group] = rounded(probabilities(torch.tensor([common])).item())
         figures[f"{group}_threshold"] = thresholds[group]
         figures[f"{group}_micro_f1"] = micro_f1
-        figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), int(num_gold.sum()))
-        compared = _compare(counts, group, int(num_gold.sum()), stored, probabilities(VALUES))
+        figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), num_gold)
+        compared = _compare(counts, group, stored, probabilities(VALUES))
         figures |= {f"{group}_{name}": value for name, value in compared.items()}
         if label_thresholds and gold.any(1).all():
             parts = _parts(counts, labels)
@@ -288,11 +288,11 @@ def fit(
     return Calibration(calibration, thresholds, thresholds_by_label, figures)
 
 
-def _compare(counts: ScoreCounts, group: str, num_gold: int, stored: Stored, after: Tensor) -> dict[str, float]:
+def _compare(counts: ScoreCounts, group: str, stored: Stored, after: Tensor) -> dict[str, float]:
     """Measures a group with what was stored, and its calibration errors `after` the fit, probabilities of `VALUES`."""
     index = int(group == "seen")
-    cells = counts.cells.sum(0)[index]
-    gold = counts.gold.sum(0)[index]
+    cells, gold = counts.of_group(group)
+    _, num_gold = counts.evidence(group)
     before = calibrated(VALUES, torch.full((len(VALUES),), group == "seen"), stored[0]).sigmoid()
     reached = before >= stored[1].get(group, stored[1].get("seen", 0.5))
     figures = {
@@ -312,9 +312,10 @@ def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float
     def mapped(logits: Tensor, seen: bool) -> Tensor:
         return calibrated(logits, torch.full(logits.shape[-1:], seen), calibration)
 
-    return ranking.best_raise(
-        lambda logits: mapped(logits, True), lambda logits, raised: lift(mapped(logits, False), raised)
+    raised = ranking.best_raise(
+        PRICE, lambda logits: mapped(logits, True), lambda logits, raised: lift(mapped(logits, False), raised)
     )
+    return max(0.0, raised)
 
 
 def _note(documents: int, gold: int, outcome: str) -> str:
@@ -513,6 +514,12 @@ def _is_multi_hot(gold: Tensor) -> bool:
     return gold.is_floating_point() or gold.dtype == torch.bool
 
 
+def with_number(calibration: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Notes the number of unseen labels that their calibration was fitted with, see `calibrated`."""
+    seen = calibration.get("seen", _IDENTITY)
+    return {"seen": seen, "unseen": {**calibration.get("unseen", seen), "labels": number}}
+
+
 def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibration) -> None:
     """Stores the result in the model; on invalid values, the model stays unchanged."""
     config, before = model.config, (model.config.calibration, model.config.thresholds)
@@ -521,7 +528,7 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
         changed = list(labels)
         for column, threshold in zip(chosen.tolist(), fitted.label_thresholds.tolist(), strict=True):
             if single or ("seen" if labels[column].seen else "unseen") in fitted.thresholds:
-                threshold = None if math.isnan(threshold) else _round(threshold)
+                threshold = None if math.isnan(threshold) else rounded(threshold)
                 changed[column] = replace(changed[column], threshold=threshold)
         labels = LabelSet(changed)
     config.calibration, config.thresholds = fitted.calibration or before[0], fitted.thresholds
@@ -530,14 +537,14 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
         config.calibration, config.thresholds = others | fitted.calibration, before[1] | fitted.thresholds
         if all(entry == _IDENTITY for entry in config.calibration.values()):
             config.calibration = {}
+    number = before[0].get("unseen", {}).get("labels")
+    if "unseen" in fitted.calibration:
+        number = int((~model.stored_labels.seen()[chosen]).sum())
+    if number:
+        config.calibration = with_number(config.calibration, number)
     try:
         config.validate_calibration()
     except ValueError:
         config.calibration, config.thresholds = before
         raise
     model.label_set = labels
-
-
-def _round(probability: float) -> float:
-    """Rounds to six significant digits; near 1 rounds the difference from 1, since no probability reaches 1."""
-    return 1 - _round(1 - probability) if probability > 0.999 else float(f"{probability:.6g}")

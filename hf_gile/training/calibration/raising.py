@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...models.losses_gile import IGNORE, widened
+from ...models.losses_gile import IGNORE, multi_hot, widened
 
-_LOST, _STEP, _MAX_STEPS = 0.03, 0.25, 16
-"""Allowed relative loss in average precision, step of the raise, and maximum number of steps."""
+PRICE_ONE_LABEL, PRICE = 0.03, 0.05
+"""Relative loss in average precision of seen labels that unseen labels may cost, with one or several labels."""
+
+_STEP, _MAX_STEPS = 0.25, 32
+"""Step of the raise, and maximum number of steps."""
 
 _CENTRE = -1.386
 """Calibrated logit of a probability of 0.2: labels below are raised."""
@@ -30,19 +33,19 @@ def _identity(logits: Tensor) -> Tensor:
 
 
 class SharedRanking:
-    """The ranking of seen and unseen labels of documents, for any raise of the unseen ones.
+    """The ranking of seen gold labels among all candidates but unseen gold labels, for any raise of the unseen ones.
 
-    Labels of the other group with an equal score count as ranked higher.
+    Unseen labels with the score of a gold label count as ranked higher.
 
     Example:
         >>> ranking = SharedRanking()
-        >>> ranking.update(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 2]]), torch.tensor([True, True, False]))
-        >>> round(ranking.average_precision(), 2), ranking.average_precision(unseen=lambda logits: logits + 1.5)
-        (0.83, 1.0)
+        >>> ranking.update(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1]]), torch.tensor([True, True, False]))
+        >>> ranking.average_precision(), round(ranking.average_precision(unseen=lambda logits: logits + 1.5), 2)
+        (0.5, 0.33)
     """
 
     def __init__(self) -> None:
-        self._batches: list[tuple[Tensor, ...]] = []
+        self._batches: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         self._left = _MAX_STORED // _STORED
 
     def collect(self, documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -59,58 +62,67 @@ class SharedRanking:
             gold: `(B, P)` indices of gold labels, padded with -100.
             seen: `(C,)` booleans, whether each candidate label is seen.
         """
-        with_gold = (gold != IGNORE).any(1).cpu()
-        logits, gold = widened(logits).cpu()[with_gold][: self._left], gold.cpu()[with_gold][: self._left]
-        if not len(logits):
+        seen = seen.cpu()
+        gold = gold.cpu()
+        is_gold = (gold != IGNORE) & seen[gold.clamp(min=0)]
+        counted = is_gold.any(1).nonzero()[: self._left, 0]
+        if not len(counted):
             return
-        self._left -= len(logits)
-        seen, columns = seen.cpu(), gold.clamp(min=0)
-        values, of_seen = logits.gather(1, columns), seen[columns]
-        best, above = [], torch.zeros_like(columns)
-        for group in (True, False):
-            ordered = logits[:, seen == group].sort(1).values
-            higher = ordered.shape[1] - torch.searchsorted(ordered, values, right=True)
-            above = torch.where(of_seen == group, higher, above)
-            best.append(ordered[:, -_STORED:].clone())
-        self._batches.append((values, gold != IGNORE, of_seen, above, *best))
+        self._left -= len(counted)
+        gold = gold[counted]
+        is_gold = is_gold[counted]
+        ranked = widened(logits).cpu()[counted]
+        values = ranked.gather(1, gold.clamp(min=0))
+        of_seen = ranked[:, seen].sort(1).values
+        above = of_seen.shape[1] - torch.searchsorted(of_seen, values, right=True)
+        is_unseen_gold = multi_hot(gold, ranked.shape[1]).bool() & ~seen
+        of_unseen = ranked.masked_fill(is_unseen_gold, -torch.inf)[:, ~seen].sort(1).values
+        self._batches.append((values, is_gold, above, of_unseen[:, -_STORED:].clone()))
 
     def average_precision(self, seen: Map = _identity, unseen: Map = _identity) -> float:
-        """Returns the mean average precision of the gold labels among all candidates.
+        """Returns the mean average precision of the seen gold labels.
 
         Args:
             seen: Increasing function of the logits of seen labels.
             unseen: Increasing function of the logits of unseen labels.
         """
-        total, number = 0.0, 0
-        for values, is_gold, of_seen, above, best_seen, best_unseen in self._batches:
-            scores = torch.where(of_seen, seen(values), unseen(values))
-            others = torch.zeros_like(above)
-            for group, best in ((True, unseen(best_unseen)), (False, seen(best_seen))):
-                higher = best.shape[1] - torch.searchsorted(best.contiguous(), scores)
-                others = torch.where(of_seen == group, higher, others)
-            ranks = (1 + above + others).masked_fill(~is_gold, torch.iinfo(torch.long).max).sort(1).values
+        total = 0.0
+        number = 0
+        for values, is_gold, above, best_unseen in self._batches:
+            competing = unseen(best_unseen)
+            above_unseen = competing.shape[1] - torch.searchsorted(competing.contiguous(), seen(values))
+            ranks = (1 + above + above_unseen).masked_fill(~is_gold, torch.iinfo(torch.long).max).sort(1).values
             hits = torch.arange(1, ranks.shape[1] + 1)
             precision = (hits / ranks).masked_fill(hits > is_gold.sum(1, keepdim=True), 0)
             total += float((precision.sum(1) / is_gold.sum(1)).sum())
             number += len(values)
         return total / max(1, number)
 
-    def best_raise(self, seen: Map = _identity, unseen: Callable[[Tensor, float], Tensor] = torch.add) -> float:
-        """Returns the highest raise that costs at most `_LOST` of the average precision, 0 if a group is missing.
+    def best_raise(
+        self, price: float, seen: Map = _identity, unseen: Callable[[Tensor, float], Tensor] = torch.add
+    ) -> float:
+        """Returns the highest raise at which unseen labels cost at most this price; 0 if a group is missing.
+
+        The price is the relative loss in average precision, compared to the ranking without unseen labels. It is
+        negative where unseen labels rank too high.
 
         Args:
+            price: The share that may be lost.
             seen: As in `average_precision`.
             unseen: Returns the scores of unseen labels, from their logits and the raise.
         """
-        if not any(best.shape[1] and others.shape[1] for *_, best, others in self._batches):
+        if not any(best_unseen.shape[1] for *_, best_unseen in self._batches):
             return 0.0
+        lowest = (1 - price) * self.average_precision(seen, lambda logits: torch.full_like(logits, -torch.inf))
 
-        def precision(raised: float) -> float:
-            return self.average_precision(seen, lambda logits: unseen(logits, raised))
+        def is_affordable(steps: int) -> bool:
+            return self.average_precision(seen, lambda logits: unseen(logits, steps * _STEP)) >= lowest
 
-        steps, least = 0, (1 - _LOST) * precision(0.0)
-        while steps < _MAX_STEPS and precision((steps + 1) * _STEP) >= least:
+        steps = 0
+        while steps < _MAX_STEPS and is_affordable(steps + 1):
             steps += 1
+        while steps > -_MAX_STEPS and steps <= 0 and not is_affordable(steps):
+            steps -= 1
         return steps * _STEP
 
 

@@ -113,6 +113,23 @@ class ScoreCounts:
         for start in range(0, len(logits), self.chunk_size):
             self._add(logits[start : start + self.chunk_size], gold[start : start + self.chunk_size])
 
+    def of_group(self, group: str) -> tuple[Tensor, Tensor]:
+        """Returns the `(BINS,)` cells and gold labels of seen or unseen labels."""
+        index = int(group == "seen")
+        return self.cells[:, index].sum(0), self.gold[:, index].sum(0)
+
+    def evidence(self, group: str) -> tuple[int, int]:
+        """Returns the number of documents with gold labels of a group, and of these labels."""
+        labels = self.seen == (group == "seen")
+        return int(self.gold_documents[int(group == "seen")]), int(self.num_gold[:, labels].sum())
+
+    def merge(self, other: "ScoreCounts") -> None:
+        """Adds the counts of other documents with the same labels."""
+        self.documents += other.documents
+        for name, value in vars(self).items():
+            if torch.is_tensor(value) and name != "seen":
+                value += getattr(other, name)
+
     def _add(self, logits: Tensor, gold: Tensor) -> None:
         candidate = (logits > torch.finfo(logits.dtype).min).cpu()
         bins, gold = round_to_bins(logits), gold.cpu()

@@ -1,13 +1,18 @@
 """Fits the weights of score terms for unseen labels on held-out labels."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...models import GileForSequenceClassification, get_towers
-from ...models.configuration_gile import TERMS
-from ..convex import PADDING, Documents, Example, fit_term_weights, stacked
+from ...models import GileForSequenceClassification, Label, get_towers
+from ...models.languages_gile import label_space, run_by_language
+from ...models.mixture_gile import TERMS
+from ...models.processing_gile import LexicalFeatures
+from ...models.scoring_gile import Postings
+from ..convex.documents import Documents, stacked
+from ..convex.term_weights import Example, fit_term_weights
 from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 
 
@@ -42,7 +47,7 @@ def fit_unseen_weights(
         raise ValueError("weights of unseen labels need a model that distinguishes seen labels, by label_rows")
     chosen = torch.zeros(model.config.num_labels, dtype=torch.bool)
     chosen[list(columns)] = True
-    if bool(gile.label_rows.weight[chosen.to(model.device)].any()):
+    if bool(gile.label_rows().seen[chosen.to(model.device)].any()):
         raise ValueError("columns contains a label with a row: it was seen in training, so it is not held out")
     example = _compute_terms(model, batches, chosen, bf16)
     is_gold = example.documents.gold >= 0
@@ -63,29 +68,59 @@ def fit_unseen_weights(
 def _compute_terms(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Tensor]], chosen: Tensor, bf16: bool
 ) -> Example:
-    """Computes each term for selected labels, a `(L,)` mask, without the bias, and their gold labels."""
+    """Computes each term for selected labels, a `(L,)` mask, as labels without rows, and the gold labels among them."""
     config, was_training = model.config, model.training
-    term_weights, bias = config.term_weights, float(get_towers(model).output_layer.bias())
-    available = {"joint": True, "cosine": config.cosine_score, "match": config.lexical, "coverage": config.lexical}
-    zero_weights = {name: 0.0 for name, is_available in available.items() if is_available}
-    number = int(chosen.sum())
-    terms = {name: [torch.empty(0, number)] for name in zero_weights}
-    tables = {name: [torch.empty(0, 0, dtype=torch.long)] for name in ("labels", "excluded_columns")}
+    columns = chosen.nonzero()[:, 0]
+    terms: dict[str, list[Tensor]] = {}
+    gold = [torch.empty(0, 0, dtype=torch.long)]
+    excluded = [torch.empty(0, 0, dtype=torch.long)]
     model.eval()
     try:
+        inputs = model.stored_inputs(columns.to(model.device))
+        e = model.gile.embed_labels(inputs["label_input_ids"], inputs.get("label_language"))
+        postings = None
+        if config.lexical:
+            idf = model.gile.output_layer.lexical()
+            stored = model.label_set or [Label(name, name) for name in config.id2label.values()]
+            labels = [stored[column] for column in columns.tolist()]
+            postings = Postings.build(labels, idf, torch.zeros(3, len(columns), device=idf.device))
         for batch in batches:
-            inputs = {name: value.to(model.device) for name, value in batch.items() if name not in tables}
-            for name, parts in terms.items():
-                config.term_weights = {"unseen": {**zero_weights, name: 1.0}}
-                with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                    logits = model(**inputs).logits.float().cpu()
-                parts.append(logits[:, chosen] - bias)
-            for name, rows in tables.items():
-                rows.append(batch.get(name, torch.empty(len(logits), 0, dtype=torch.long)).reshape(len(logits), -1))
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+                scores = _score_terms(model, batch, e)
+            features = LexicalFeatures.of(batch)
+            if postings is not None and features is not None:
+                scores["match"], scores["coverage"], _ = postings.terms(features.to(idf.device))
+            for name, values in scores.items():
+                terms.setdefault(name, []).append(values.float().cpu())
+            number = len(batch["labels"])
+            gold.append(batch["labels"].reshape(number, -1))
+            excluded.append(batch.get("excluded_columns", gold[0].new_empty(number, 0)))
     finally:
         model.train(was_training)
-        config.term_weights = term_weights
-    gold, excluded = (stacked(*rows, padding=PADDING).cpu() for rows in tables.values())
-    documents = Documents(torch.empty(len(gold), 0), gold, excluded).among(chosen)
-    concatenated = {name: torch.cat(parts) for name, parts in terms.items()}
-    return Example(concatenated, documents, torch.zeros(number, dtype=torch.bool))
+    joined = {name: torch.cat(parts) for name, parts in terms.items()}
+    number = sum(map(len, gold))
+    documents = Documents(torch.empty(number, 0), stacked(*gold).cpu(), stacked(*excluded).cpu()).among(chosen)
+    return Example(joined, documents, torch.zeros(len(columns), dtype=torch.bool))
+
+
+def _score_terms(model: GileForSequenceClassification, batch: dict[str, Tensor], e: Tensor) -> dict[str, Tensor]:
+    """Computes the terms that are inner products, of documents and `(C, D)` label vectors, `(B, C)` each."""
+    layer = model.gile.output_layer
+    label = layer.split_parts(e)
+    terms = {name: term for name, term in layer.terms.items() if name != "rows"}
+
+    def score(language: str | None, **documents: Any) -> tuple[Tensor, ...]:
+        h, _ = model.gile.embed_texts(**documents, language=language)
+        text = layer.split_parts(h)
+        space = label_space(model.config, language)
+        scores = []
+        for term in terms.values():
+            codes = term.label_part(label, space)
+            parts = term.text_part(text, language).items()
+            scores.append(torch.stack([part @ codes[name].T for name, part in parts]).sum(0))
+        return tuple(scores)
+
+    names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
+    documents: dict[str, Tensor | None] = {name: batch[name].to(model.device) for name in names if name in batch}
+    scores = run_by_language(model.config, batch.get("language"), documents, score)
+    return dict(zip(terms, scores, strict=True))

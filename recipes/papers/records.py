@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .bioasq import cut, read_piece
-from .files import Paths, data_suffix, find_files
-from .loading import Piece, load_pieces
-from .medline import import_lxml, read_citations
-from .report import ReadReport
-from .revisions import Revisions, load_revisions, missing_files, read_revisions
-from .schema import Record
+from hf_gile.data.bioasq import cut, read_piece
+from hf_gile.data.files import Paths, data_suffix, find_files
+from hf_gile.data.loading import Piece, load_pieces
+from hf_gile.data.medline import import_lxml, read_citations
+from hf_gile.data.report import ReadReport
+from hf_gile.data.schema import Record
+from papers.revisions import Revisions, load_revisions, missing_files, read_revisions
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset

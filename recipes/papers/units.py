@@ -1,4 +1,4 @@
-"""Defines units, named output layers: those in the tables of the papers, and those used by `auto`.
+"""Defines units, named output layers: those in the tables of the papers, and further ones.
 
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
 The baselines in that table that are not GILE models are also units, in recipes/baselines.
@@ -10,8 +10,8 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
-from ..models import GileConfig, GileForSequenceClassification
-from ..settings import only_read
+from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile.settings import only_read
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ UNITS: dict[str, Unit] = {
     "label_encoder": Unit({"output_layer": "gile", "label_encoder_type": "text_encoder"}),
     # Scores by label texts, plus a row for each label with training documents; for pretrained encoders.
     "gile_rows": Unit({"output_layer": "gile", "cosine_score": True, "label_rows": True}),
-    # The same with a bilinear form, which is fitted as a convex problem; used by `auto`, see automatic.py.
+    # The same with a bilinear form, trained in steps; the default of `hf-gile train` is a convex fit of these terms.
     "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": True}),
     # Not in the paper, which uses ReLU everywhere.
     "linear_tanh": Unit({"output_layer": "linear", "hidden_act": "tanh"}),

@@ -3,46 +3,28 @@
 import argparse
 import difflib
 import errno
+import inspect
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from enum import Enum
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any, NoReturn, TypeVar
 
-import torch
-import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
-from ..data.files import read_yaml
-from ..masking import is_secret, masked, masked_in
-from ..writing import whole_file
-from .checkpoints import resumes
+from hf_gile.data.files import read_yaml
+from hf_gile.masking import masked, masked_in
+from hf_gile.training.checkpoints import resumes
+from hf_gile.training.options import STEPS
+from hf_gile.training.reporting import SETTINGS_FILE
 
 Recipe = TypeVar("Recipe")
 Arguments = TypeVar("Arguments", bound=TrainingArguments)
-
-DEFAULTS = {
-    "per_device_eval_batch_size": 256,
-    "lr_scheduler_type": "linear",
-    "max_grad_norm": 0.0,
-    "eval_strategy": "epoch",
-    "save_strategy": "epoch",
-    "save_total_limit": 1,
-    "load_best_model_at_end": True,
-    "batch_eval_metrics": True,  # metrics are accumulated by batch, without a (documents, labels) matrix
-    "logging_steps": 20,
-    "dataloader_pin_memory": torch.cuda.is_available(),
-    "report_to": "none",
-}
-"""Default training arguments of all recipes."""
-
 
 COMMON = (
     "output_dir",
@@ -58,7 +40,7 @@ COMMON = (
 )
 """Training arguments in the short help."""
 
-STEPS = (
+ONLY_STEPS = (
     "num_train_epochs",
     "max_steps",
     "per_device_train_batch_size",
@@ -92,10 +74,8 @@ ALIASES = {
 }
 """Names used by other tools, with the corresponding settings."""
 
-SETTINGS_FILE = "settings.yaml"
-"""File of the settings of a run in its output_dir."""
-
-_NARROW, _WIDE = 80, 120
+_NARROW = 80
+_WIDE = 120
 
 
 def parse_settings(
@@ -124,8 +104,8 @@ def parse_settings(
             invalid; or output_dir holds a run or cannot be written.
     """
     parser = FlagParser(recipe, arguments)
-    parser.set_defaults(**{**DEFAULTS, **defaults})
-    usual = {name: parser.get_default(name) for name in STEPS}
+    parser.set_defaults(**{**STEPS, **defaults})
+    usual = {name: parser.get_default(name) for name in ONLY_STEPS}
     words = parser.canonical(sys.argv[1:])
     if {"-h", "--help"} & set(words):
         sys.stdout.write(parser.short_help())
@@ -139,9 +119,10 @@ def parse_settings(
             path = value or (words[position + 1] if position + 1 < len(words) else "")
             _set_defaults(parser, Path(path))
     settings, args = parser.parse(words)
-    settings.changed_steps = [name for name in STEPS if getattr(args, name) != usual[name]]
+    settings.changed_steps = [name for name in ONLY_STEPS if getattr(args, name) != usual[name]]
     if args.hub_token:  # huggingface_hub reads HF_TOKEN
-        os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
+        os.environ["HF_TOKEN"] = args.hub_token
+        args.hub_token = None
     _mask_texts(args)
     try:
         if not str(args.output_dir or "").strip():
@@ -167,11 +148,15 @@ class FlagParser(HfArgumentParser):
     def __init__(self, recipe: type[Any], arguments: type[TrainingArguments] = TrainingArguments) -> None:
         super().__init__((recipe, arguments), add_help=False, allow_abbrev=False)
         self.recipe = recipe
+        descriptions = documented_arguments(recipe)
         for action in self._actions:
             if action.dest in recipe.__dataclass_fields__:
                 action.choices = None  # checked by `Settings`, for flags and files
+                action.help = action.help or descriptions.get(action.dest, "").replace("%", "%%")
                 if recipe.__dataclass_fields__[action.dest].type == bool | None:
-                    action.nargs, action.const = "?", True  # the flag alone means true
+                    # the flag alone means true
+                    action.nargs = "?"
+                    action.const = True
                 if action.const is False:
                     action.help = _negated(action.help or "")
             elif action.const is False:
@@ -265,6 +250,20 @@ class FlagParser(HfArgumentParser):
         )
 
 
+def documented_arguments(source: type) -> dict[str, str]:
+    """Returns the descriptions of arguments in the docstrings of a class and of its bases.
+
+    Args:
+        source: The class.
+    """
+    descriptions: dict[str, str] = {}
+    for kind in reversed(source.__mro__):
+        section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+        for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", section, flags=re.MULTILINE):
+            descriptions[name] = " ".join(text.split())
+    return descriptions
+
+
 def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list[str]:
     """Returns names similar to an unknown name, most similar first.
 
@@ -312,15 +311,18 @@ def _first_sentence(text: str) -> str:
 
 
 def _format_flag(action: argparse.Action, width: int) -> str:
-    default, value = action.default, " N" if action.type is int else " X" if action.type is float else " TEXT"
+    default = action.default
+    value = " N" if action.type is int else " X" if action.type is float else " TEXT"
     if action.nargs == "?":
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
-        value, default = f"{value} ...", " ".join(map(str, default or []))
+        value = f"{value} ..."
+        default = " ".join(map(str, default or []))
     shown_default = "" if default in (None, "", False, True) else f"  [{default}]"
     room = width - 36 - len(shown_default)
     if room < 20:
-        shown_default, room = "", width - 36
+        shown_default = ""
+        room = width - 36
     head = f"  --{action.dest}{value}"
     text = " ".join((action.help or "").replace("%%", "%").split())
     return f"{head:34}  {textwrap.shorten(text, room, placeholder=' ...')}{shown_default}"
@@ -396,38 +398,3 @@ def _prepare_output_dir(folder: Path, overwrites: bool) -> None:
                 shutil.rmtree(checkpoint)
     except OSError as error:
         raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None
-
-
-@contextmanager
-def saved_settings(settings: object, args: TrainingArguments) -> Iterator[None]:
-    """Writes OUTPUT_DIR/settings.yaml, for use with `--config`, after the files that the settings belong to.
-
-    The settings of an earlier run are removed first, so a run that is killed never leaves them beside another model.
-
-    Args:
-        settings: Settings of the recipe, saved without secrets.
-        args: Training arguments; those that differ from the defaults are saved.
-    """
-    file = Path(args.output_dir) / SETTINGS_FILE
-    if args.process_index == 0:
-        file.unlink(missing_ok=True)
-    yield
-    if args.process_index == 0:
-        with whole_file(file) as staged:
-            staged.write_text(_format_settings(settings, args), encoding="utf-8")
-
-
-def _format_settings(settings: object, args: TrainingArguments) -> str:
-    """Returns the settings of the recipe, without secrets, and training arguments that differ from the defaults."""
-    saved = {"output_dir": args.output_dir}
-    saved |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
-    for field in fields(args):
-        value = getattr(args, field.name)
-        value = value.value if isinstance(value, Enum) else value
-        is_setting = (
-            field.init and isinstance(value, (str, int, float)) and field.name not in ("local_rank", "run_name")
-        )
-        if is_setting and value != field.default:
-            saved[field.name] = value
-    saved = {name: value for name, value in saved.items() if not is_secret(name)}
-    return yaml.safe_dump(masked_in(saved), sort_keys=False, allow_unicode=True)

@@ -5,7 +5,7 @@ All labels share the inverse of a least-squares fit, so that tens of thousands o
 Shapes: N documents, F words, L labels.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ..models.processing_gile import LEXICAL_BUCKETS
-from ..models.scoring_gile import Neighbours, word_evidence
+from ...models.processing_gile import LEXICAL_BUCKETS
+from ...models.scoring_gile import Neighbours, Postings, word_evidence
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
-"""Up to this many documents equations are solved directly; above it, at this rank, and by steps for the rest."""
+"""Maximum N for a direct solve; beyond it, rank of the preconditioner and number of conjugate gradient steps."""
 
 _MARGIN_STEPS, _EXACT_STEPS, _COSTLY_MARGINS = 15, 8, 300_000_000
 """Steps of `fit_margins`, and of each of its solutions; words of all documents times labels above which it takes a
@@ -39,30 +39,39 @@ _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
 _COMPARED_AT_ONCE = 512
 """Documents compared with all stored documents at once."""
 
+_NAMED_AT_ONCE = 256
+"""Documents whose words are compared with all names at once."""
+
 _ROW_WORDS, _ALL_WORDS = 1024, 4_000_000
-"""Words of a row at most, and of all rows; where these would be more, a label of n documents has some sqrt(n)."""
+"""Limits per row and in total; above the total, rows are cut in proportion to sqrt(n) of n documents."""
 
 
 class WordRegression:
     """The words of documents, some for fitting rows and others for scoring with them.
 
     Args:
-        documents: N documents as lexical ids, with their counts.
+        counts: `(N, LEXICAL_BUCKETS)` counts of lexical features; see `feature_counts`.
         vectors: `(N, H)` document vectors, if the labels of similar documents count.
         num_stored: Number M of documents that are stored as neighbours, the first ones.
+        named: `(D, L)` ones where one of the first D documents names a label, see `named_labels`; optional.
     """
 
-    def __init__(self, documents: Iterable[Sequence[int]], vectors: Tensor | None = None, num_stored: int = 0) -> None:
-        from scipy.sparse import csr_matrix, diags
+    def __init__(
+        self,
+        counts: "csr_matrix",
+        vectors: Tensor | None = None,
+        num_stored: int = 0,
+        named: "csr_matrix | None" = None,
+    ) -> None:
+        from scipy.sparse import diags
 
-        ids = [np.asarray(one, np.int64) for one in documents]
-        every, ends = np.concatenate([*ids, np.zeros(0, np.int64)]), np.cumsum([0, *map(len, ids)])
-        counts, columns = every // LEXICAL_BUCKETS + 1, (every % LEXICAL_BUCKETS).astype(np.int32)
-        shape = len(ids), LEXICAL_BUCKETS
-        filled = csr_matrix(((counts / (counts + 1)).astype(np.float32), columns, ends), shape=shape)
+        filled = counts.copy()
+        filled.data = (counts.data / (counts.data + 1)).astype(np.float32)
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
         self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
-        self.vectors, self.num_stored = vectors, num_stored
+        self.vectors = vectors
+        self.num_stored = num_stored
+        self.named = named
         self.neighbours = None if vectors is None else table_of_neighbours(vectors[:num_stored])
 
     def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> "csr_matrix":
@@ -124,13 +133,63 @@ class WordRegression:
         return hstack([of_words, of_documents]).tocsr()
 
     def scores(self, rows: Tensor, fitted: "csr_matrix", chosen: Tensor) -> Tensor:
-        """The term "words" of documents by their numbers, and of the labels chosen, a `(L,)` mask."""
+        """Computes the term "words" of documents by their numbers, for the labels of an `(L,)` mask."""
         chosen_rows, read = fitted[chosen.numpy()], rows.numpy()
         shares = self.words[read] @ chosen_rows[:, :LEXICAL_BUCKETS].T
         if self.neighbours is not None and self.vectors is not None:
             near = shares_of_neighbours(self.neighbours, self.vectors[rows], rows)
             shares = shares + near @ chosen_rows[:, LEXICAL_BUCKETS:].T
         return word_evidence(torch.from_numpy(shares.toarray()))
+
+
+def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> "csr_matrix":
+    """Returns the `(N, LEXICAL_BUCKETS)` counts of documents with `lexical_ids` and `lexical_counts`."""
+    from scipy.sparse import csr_matrix
+
+    ids = [np.zeros(0, np.int32)]
+    counts = [np.zeros(0, np.int16)]
+    sizes = [0]
+    for document in documents:
+        ids.append(np.asarray(document["lexical_ids"], np.int32))
+        counts.append(np.asarray(document["lexical_counts"], np.int16))
+        sizes.append(len(ids[-1]))
+    entries = np.concatenate(counts), np.concatenate(ids), np.cumsum(sizes)
+    return csr_matrix(entries, (len(sizes) - 1, LEXICAL_BUCKETS))
+
+
+def named_labels(postings: Postings, counts: "csr_matrix", wanted: Tensor) -> "csr_matrix":
+    """Returns which documents contain all words of a name of a label: those with a "coverage" above 0.
+
+    Args:
+        postings: Postings of L labels, which say by `words` how many words of a name are required.
+        counts: `(N, LEXICAL_BUCKETS)` counts of lexical features.
+        wanted: `(L,)` booleans; other labels count as not named.
+
+    Returns:
+        `(N, L)` zeros and ones.
+    """
+    from scipy.sparse import csr_matrix, vstack
+
+    features = postings.expand_features()
+    texts = torch.arange(len(postings.labels)).repeat_interleave(postings.starts.diff())
+    is_name = (postings.words > 0) & wanted[postings.labels]
+    is_word = is_name[texts] & (features % 2 == 0)  # even for words
+    entries = features[is_word].numpy(), texts[is_word].numpy()
+    shape = LEXICAL_BUCKETS, len(postings.words)
+    has_word = csr_matrix((np.ones(len(entries[0]), np.int16), entries), shape)
+    required = postings.words.numpy()
+    labels = postings.labels.numpy()
+    parts = [csr_matrix((0, len(wanted)), dtype=np.float32)]
+    for start in range(0, counts.shape[0], _NAMED_AT_ONCE):
+        block = counts[start : start + _NAMED_AT_ONCE]
+        contains = csr_matrix((np.ones(block.nnz, np.int16), block.indices, block.indptr), block.shape)
+        shared = (contains @ has_word).tocoo()
+        complete = shared.data == required[shared.col]
+        rows, columns = shared.row[complete], labels[shared.col[complete]]
+        part = csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (block.shape[0], len(wanted)))
+        part.data[:] = 1  # a label may have several names
+        parts.append(part)
+    return vstack(parts).tocsr()
 
 
 def table_of_neighbours(h: Tensor) -> Neighbours:
@@ -152,11 +211,11 @@ def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> "csr_
     """
     from scipy.sparse import csr_matrix
 
-    ids = torch.cat([table(some) for some in h.split(_COMPARED_AT_ONCE)])
-    documents, shares = table.decode(ids)
+    parts = [table(part) for part in h.split(_COMPARED_AT_ONCE)]
+    documents, shares = map(torch.cat, zip(*parts, strict=True))
     shares[documents == numbers[:, None]] = 0
     shares /= shares.sum(1, keepdim=True).clamp(min=1e-9)
-    ends = np.arange(len(h) + 1) * ids.shape[1]
+    ends = np.arange(len(h) + 1) * documents.shape[1]
     near = csr_matrix((shares.numpy().ravel(), documents.numpy().ravel(), ends), (len(h), table.num_embeddings - 1))
     near.sum_duplicates()
     near.eliminate_zeros()
@@ -227,7 +286,7 @@ def fit_margins(
 
 
 def _solver(x: "csr_matrix", l2: float, steps: int = _STEPS) -> Any:
-    """What multiplies `(N, L)` numbers with the inverse of X X' + l2."""
+    """Returns a function that solves (X X' + l2 I) z = y for `(N, L)` numbers y."""
     back = x.T.tocsr()
     if x.shape[0] <= _SOLVED_AT_ONCE:
         matrix = torch.from_numpy((x @ back).toarray())

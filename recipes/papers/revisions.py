@@ -22,10 +22,10 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .files import open_binary
-from .loading import Piece, load_pieces
-from .medline import DELETED, SUPERSEDED, elements
-from .report import ReadReport
+from hf_gile.data.files import open_binary
+from hf_gile.data.loading import Piece, load_pieces
+from hf_gile.data.medline import DELETED, SUPERSEDED, elements
+from hf_gile.data.report import ReadReport
 
 if TYPE_CHECKING:
     from datasets import Features

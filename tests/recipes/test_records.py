@@ -7,10 +7,10 @@ import sys
 from functools import partial
 
 import pytest
+from papers.records import SUFFIXES, load_records, read_records
 
-from hf_gile.data import ReadReport, load_records, read_records
+from hf_gile.data import ReadReport
 from hf_gile.data.files import find_files
-from hf_gile.data.records import SUFFIXES
 
 CITATION = """<PubmedArticle><MedlineCitation><PMID Version="1">{pmid}</PMID><Article>
 <Journal><JournalIssue><PubDate><Year>1976</Year></PubDate></JournalIssue></Journal>
@@ -183,7 +183,7 @@ def test_loaded_records_equal_read_records(write, load):
 def test_the_cache_returns_the_same_records_and_report(write, load, monkeypatch):
     path = write("a.jsonl", raw(3), raw(5, abstractText=""), {"pmid": "7"})
     first, report = load(path, on_error="skip")
-    monkeypatch.setattr("hf_gile.data.records._read_piece", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("papers.records._read_piece", lambda *_, **__: 1 / 0)
     cached, cached_report = load(path, on_error="skip")
     assert list(cached) == list(first)
     assert cached._fingerprint == first._fingerprint

@@ -1,0 +1,220 @@
+"""Fits the head over a frozen encoder as convex problems: rows of labels, a bilinear form, and weights of terms.
+
+Vectors of documents and labels are computed once, with length 1. No fit stores more than a block of N x L numbers.
+
+Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ...models import GileConfig
+from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
+from ...models.processing_gile import LexicalFeatures, pad_features
+from ...models.scoring_gile import Postings
+from ..calibration.fitting import with_number
+from ..starting import set_lexical_weights
+from .documents import PADDING, Documents
+from .folds import may_be_held_out
+from .head import LARGEST, CompareWords, Head, fit_head
+from .word_rows import WordRegression, feature_counts, named_labels
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from ...models import GileForSequenceClassification
+
+_DOCUMENTS_AT_ONCE = 1024
+
+_COMPARED_AT_ONCE = 64
+
+
+def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
+    """Returns whether `fit_convex` takes only minutes with the vectors of all documents; larger sets use a part.
+
+    Args:
+        num_documents: N.
+        num_labels: L that training documents have.
+        size: P, `config.text_config.pooled_size`.
+
+    Example:
+        >>> is_feasible(15_000, 150, 384), is_feasible(23_000, 26_000, 384)
+        (True, False)
+    """
+    return num_documents * num_labels * size <= LARGEST
+
+
+@torch.no_grad()
+def fit_convex(
+    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", neighbours: bool = False
+) -> dict[str, Any]:
+    """Fits the head over the frozen encoder of a model by `fit_head`, instead of training.
+
+    It sets the rows of labels, V of the bilinear unit, the factor of the cosine and `config.term_weights`. Seen labels
+    are those with training documents. It runs on the CPU and is deterministic.
+
+    Args:
+        model: A model with stored labels, a frozen encoder, `output_layer="bilinear"`, `cosine_score` and `label_rows`;
+            its `problem_type` says whether each document has one label.
+        parts: Encoded documents with `pooled_embeds`: `train`, and `validation` to choose on.
+        neighbours: Whether to store the vectors of training documents: the labels of the 50 nearest count in the term
+            "words".
+
+    Returns:
+        `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
+        what was `chosen`, whether it `fits_validation` documents, too, and the `term_weights`.
+
+    Raises:
+        ValueError: A model or documents that do not fit, or no training document with a label.
+    """
+    start, cpu = time.perf_counter(), time.process_time()
+    gile, config = model.gile, model.config
+    if not can_be_fitted(config):
+        raise ValueError(
+            "a convex fit needs text_encoder_type 'nn', or a frozen encoder with a pooling without weights; and "
+            "output_layer='bilinear', cosine_score, label_rows, bag_size 0 and no languages; "
+            f"got output_layer {config.output_layer!r}, "
+            f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, bag_size {config.bag_size}, "
+            f"languages {config.languages}, text_config {config.text_config}"
+        )
+    model.eval()
+    e = embed_stored_labels(model) if keeps_label_embeds(gile) else gile.embed_labels(model.label_input_ids)
+    train = _documents(model, parts, "train")
+    validation = _documents(model, parts, "validation", len(train))
+    compare = regression = None
+    if config.lexical:
+        set_lexical_weights(model, parts["train"]["lexical_ids"])
+        compare, regression = _words(model, parts, train, validation, neighbours)
+    one_label = config.problem_type == "single_label_classification"
+    head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
+    _store(model, head, e)
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - cpu,
+        "parameters": head.rows.weight.numel() + head.rows.bias.numel() + head.bilinear.matrix.numel() + 1,
+        "history": [],
+        "losses": [],
+        "chosen": head.chosen,
+        "fits_validation": head.fits_validation,
+        "term_weights": head.term_weights,
+    }
+
+
+def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> None:
+    """Sets the weights of a model with `(L, P)` vectors of labels, and caches the codes of the labels."""
+    gile, config = model.gile, model.config
+    size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
+    gile.label_rows.weight.copy_(head.rows.weight / size**0.5)
+    gile.label_rows.bias.copy_(head.rows.bias)
+    gile.label_rows.rarity.copy_(head.rows.rarity)
+    gile.output_layer.input_projection.weight.copy_(head.bilinear.matrix.T / size)
+    gile.output_layer.classifier.bias.zero_()
+    gile.output_layer.cosine.factors.scale[0] = head.bilinear.factor
+    config.term_weights = head.term_weights
+    if head.num_unseen:
+        config.calibration = with_number(config.calibration, head.num_unseen)
+    if head.words is not None:
+        rows = head.words.tocoo()
+        ids, columns, weights = (torch.from_numpy(numbers) for numbers in (rows.col, rows.row, rows.data))
+        gile.set_word_rows(config.num_labels, ids, columns, weights)
+
+    def project_labels() -> Tensor:  # their vectors are unchanged: the encoder is frozen
+        return gile.project_labels(label_embeds=e, label_rows=gile.label_rows())
+
+    model.stored_labels.get_or_compute(("codes", None), model.label_input_ids, gile.label_state, project_labels)
+
+
+def can_be_fitted(config: GileConfig) -> bool:
+    """Returns whether `fit_convex` supports a model with this configuration.
+
+    Args:
+        config: The configuration.
+    """
+    text = config.text_config
+    is_fixed = text.text_encoder_type == "nn" or (not text.reads_sentences and text.has_fixed_pooling)
+    return bool(
+        is_fixed
+        and config.output_layer == "bilinear"
+        and config.cosine_score
+        and config.label_rows
+        and not config.bag_size
+        and not config.languages
+        and config.label_size == config.document_size
+    )
+
+
+def _documents(
+    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str, first: int = 0
+) -> Documents:
+    """Returns the documents of a part for convex fits, with numbers from `first` on if words are compared."""
+    rows, gile, text = parts[part], model.gile, model.config.text_config
+    vectors_from = "pooled_embeds" if text.reads_pretrained else "input_ids"
+    wanted = {vectors_from: "use add_pooled_embeds" if text.reads_pretrained else "use encode_dataset"}
+    if model.config.lexical:
+        wanted["lexical_ids"] = "encode them with the processor of the model, which compares words (config.lexical)"
+    for name, how in wanted.items():
+        if name not in rows.column_names:
+            raise ValueError(f"documents of {part} have no {name}: {how}")
+    vectors = [torch.zeros(0, model.config.document_size)]
+    inputs = rows.select_columns([vectors_from])
+    for batch in (inputs.with_format("torch") if text.reads_pretrained else inputs).iter(_DOCUMENTS_AT_ONCE):
+        if text.reads_pretrained:
+            h, _ = gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))
+        else:
+            h, _ = gile.embed_texts(_padded(batch["input_ids"], text.pad_token_id).to(model.device))
+        vectors.append(h.cpu())
+    excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
+    numbers = torch.arange(first, first + len(rows)) if model.config.lexical else None
+    return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded, numbers)
+
+
+def _words(
+    model: "GileForSequenceClassification",
+    parts: "Mapping[str, Dataset]",
+    train: Documents,
+    validation: Documents,
+    neighbours: bool,
+) -> tuple[CompareWords, WordRegression]:
+    """Returns what compares words of documents and labels, and what fits rows of words; stores neighbours, if any."""
+    from datasets import concatenate_datasets
+
+    config, gile, labels = model.config, model.gile, model.label_set
+    if labels is None:
+        raise ValueError("the model stores no labels: call set_labels first")
+    names = ["lexical_ids", "lexical_counts"]
+    rows = concatenate_datasets([parts[part].select_columns(names) for part in ("train", "validation")])
+    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), torch.zeros(3, len(labels)))
+
+    def compare(numbers: Tensor) -> dict[str, Tensor]:
+        # In blocks: padded to the longest document, all words could exceed memory.
+        blocks = (rows[block.tolist()] for block in numbers.split(_COMPARED_AT_ONCE) if len(block))
+        features = (LexicalFeatures.of(pad_features(block)) for block in blocks)
+        terms = [postings.terms(block)[:2] for block in features if block is not None]
+        match, coverage = torch.cat(terms, 1) if terms else torch.zeros(2, 0, len(labels))
+        return {"match": match, "coverage": coverage}
+
+    counts = feature_counts(rows)
+    of_labels = train.counts(len(labels))
+    fits_by_name = (of_labels == 0) | may_be_held_out(of_labels)
+    named = named_labels(postings, counts[: len(train)], fits_by_name)
+    vectors = torch.cat([train.vectors, validation.vectors]) if neighbours else None
+    regression = WordRegression(counts, vectors, len(train) if neighbours else 0, named)
+    if regression.neighbours is not None:
+        config.neighbours, gile.neighbours = len(train), regression.neighbours.to(model.device)
+    return compare, regression
+
+
+def _of_length_1(vectors: Tensor) -> Tensor:
+    return functional.normalize(vectors.cpu().float(), dim=-1)
+
+
+def _padded(columns: Iterable[Any], padding: int = PADDING) -> Tensor:
+    """Converts lists of integers, or single integers, to a padded `(N, G)` tensor."""
+    lists = [numbers if isinstance(numbers, list) else [numbers] for numbers in columns]
+    width = max(map(len, lists), default=0)
+    return torch.tensor([[*numbers, *[padding] * (width - len(numbers))] for numbers in lists]).view(len(lists), width)

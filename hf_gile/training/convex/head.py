@@ -1,0 +1,405 @@
+"""Fits the head over vectors of documents and labels, stage by stage: rows, words, bilinear form, weights of terms.
+
+Shapes: N documents, L labels, P size of a vector.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ...metrics import ranking_metrics
+from ...models.mixture_gile import Mixture, Rows
+from ..calibration.thresholds import tells_enough
+from .documents import PADDING, Documents
+from .folds import EXAMPLE_SCORES, FEW, FOLDS, Fold, folds_of_documents, folds_of_labels
+from .label_side import Bilinear, fit_bilinear
+from .losses import scaled_loss
+from .rows import fit_rows, rarity_of, score_rows
+from .term_weights import Example, TermWeights, fit_term_weights, prior_of, raise_unseen
+from .word_rows import WordRegression, gold_matrix
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
+L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
+
+READ_OF_MANY = 1000
+"""Number of documents with vectors in larger training sets; only rows of words are fitted on all documents."""
+
+_BILINEAR_DOCUMENTS = 4000
+"""Maximum number of documents that a bilinear form is fitted on."""
+
+_COSTLY = 2_000_000_000
+"""Size of N x L x P above which there is a single fold."""
+
+LARGEST = 20_000_000_000
+"""Size of N x L x P that is fitted within minutes."""
+
+_FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 2048
+"""With more documents than this, the L2 of rows of words is chosen on a sample of labels."""
+
+_FEWEST = 100
+"""With fewer documents left out, each with one label, nothing is chosen."""
+
+_L2_WITHOUT_CHOICE = 0.1  # of rows
+
+CompareWords = Callable[[Tensor], dict[str, Tensor]]
+"""Function from `(N,)` numbers of documents to the terms "match" and "coverage", `(N, L)` each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Result of `fit_head`.
+
+    Args:
+        rows: The rows of L labels.
+        bilinear: The bilinear form.
+        term_weights: Weights of the terms, by group.
+        chosen: The chosen settings, for a report.
+        words: `(L, F)` rows of words, if words are compared.
+        fits_validation: Whether validation documents were fitted on, too.
+        num_unseen: Number of unseen labels that the offset of unseen labels was chosen with; 0 without a choice.
+    """
+
+    rows: Rows
+    bilinear: Bilinear
+    term_weights: TermWeights
+    chosen: dict[str, float]
+    words: "csr_matrix | None" = None
+    fits_validation: bool = False
+    num_unseen: int = 0
+
+    def scores(self, vectors: Tensor, labels: Tensor, words: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `words` are terms of words."""
+        terms = {"rows": score_rows(self.rows, vectors), **self.bilinear.terms(vectors, labels), **(words or {})}
+        return Mixture(list(terms), self.term_weights).add(terms, self.rows.seen, self.rows.rarity)
+
+
+def fit_head(
+    train: Documents,
+    validation: Documents,
+    labels: Tensor,
+    one_label: bool,
+    compare: CompareWords | None = None,
+    regression: WordRegression | None = None,
+) -> Head:
+    """Fits rows of labels, a bilinear form and the weights of terms, and chooses the regularisation on the data.
+
+    | stage | convex | chosen | on |
+    | --- | --- | --- | --- |
+    | rows | yes | L2 | `scaled_loss` of documents left out |
+    | rows of words | yes | L2 | average precision of documents left out |
+    | bilinear form | yes | L2 | loss of the weights of terms, labels held out |
+    | weights of terms | yes | - | documents left out, seen and held-out labels |
+    | offset of unseen labels | no, a search | - | average precision of seen gold labels, all labels competing |
+
+    Seen labels are those with training documents. Documents left out are those for validation, and if there are few,
+    quarters of the training documents as well. In each fold of labels a quarter of the seen labels is held out, with
+    the documents that have no other labels. Validation documents with labels that no training document has count as
+    well. If some labels are unseen, weights of seen labels are fitted together with them, and otherwise without them.
+    With few documents of one label each, nothing is chosen, and validation documents are fitted on as well.
+
+    Args:
+        train: N documents for fitting.
+        validation: Documents for choosing settings; may be empty.
+        labels: `(L, P)` vectors of the labels, of length 1.
+        one_label: Whether each document has one label.
+        compare: Computes the terms of words, which get weights as well.
+        regression: The words of the documents, to fit rows of words on. If not all training documents have vectors,
+            these replace the rows of labels, with the frequency of the label.
+
+    Raises:
+        ValueError: If no training document has a label.
+    """
+    if not bool(train.has_gold.any()):
+        raise ValueError("no training document has a label: there is nothing to fit")
+    if one_label and _count_told(train, validation, len(labels)) < _FEWEST:
+        return _fit_without_choice(train.joined(validation), labels, compare is not None)
+    return _Fit(train, validation, labels, one_label, compare, regression).run()
+
+
+class _Fit:
+    """The stages of `fit_head`, in the order of `run`; each is a function of what earlier ones returned."""
+
+    def __init__(
+        self,
+        train: Documents,
+        validation: Documents,
+        labels: Tensor,
+        one_label: bool,
+        compare: CompareWords | None,
+        regression: WordRegression | None,
+    ) -> None:
+        self.validation = validation
+        self.labels = labels
+        self.one_label = one_label
+        self.compare = compare
+        self.regression = regression
+        number = len(labels)
+        self.seen = train.counts(number) > 0
+        cost = len(train) * int(self.seen.sum()) * labels.shape[1]
+        self.is_enough = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
+        self.reads_all = train.mostly_read and cost <= LARGEST
+        self.max_iter = 60 if self.reads_all else 0  # rows are then the frequencies of labels
+        self.plain = folds_of_documents(train, validation, number, self.is_enough)
+        self.held = folds_of_labels(train, validation, number, 1 if cost > _COSTLY else FOLDS, self.is_enough)
+        self.whole = self.plain[0] if self.is_enough else Fold(train, validation, number)
+
+    def run(self) -> Head:
+        chosen: dict[str, float] = {}
+        prior = prior_of(self.one_label, self.compare is not None, self.regression is not None)
+        chosen["rows_l2"], rows_of_plain = self.choose_rows()
+        words_of_plain: Sequence[csr_matrix | None] = [None] * len(self.plain)
+        if self.regression is not None:
+            chosen["words_l2"], words_of_plain = self.choose_words()
+        words, words_of_held = self.fit_words(chosen.get("words_l2", 0.0), words_of_plain)
+        rows_of_held = [self.fit_rows(fold, chosen["rows_l2"]) for fold in self.held]
+        terms_of_held = [
+            self.fixed_terms(fold, of_fold, words_of_fold)
+            for fold, of_fold, words_of_fold in zip(self.held, rows_of_held, words_of_held, strict=True)
+        ]
+        chosen["bilinear_l2"], forms_of_held = self.choose_bilinear(terms_of_held, prior)
+        rows = self.fit_rows(self.whole, chosen["rows_l2"], rows_of_plain[0] if self.is_enough else None)
+        bilinear = self.fit_bilinear(self.whole, chosen["bilinear_l2"])
+        fixed: list[str] = []
+        num_unseen = 0
+        if bool(self.seen.all()) or not self.held:
+            examples = []
+            for position, fold in enumerate(self.plain):
+                if fold is self.whole:
+                    terms = self.fixed_terms(fold, rows, words)
+                    examples.append(self.example(fold, terms, bilinear))
+                    continue
+                of_fold = self.fit_rows(fold, chosen["rows_l2"], rows_of_plain[position])
+                terms = self.fixed_terms(fold, of_fold, words_of_plain[position])
+                examples.append(self.example(fold, terms, self.fit_bilinear(fold, chosen["bilinear_l2"])))
+            prior, chosen["seen_loss"] = fit_term_weights(examples, prior, self.one_label)
+            fixed = [group for group in prior if group != "unseen"]
+        if self.held:
+            forms = [
+                self.fit_bilinear(fold, chosen["bilinear_l2"], form)
+                for fold, form in zip(self.held, forms_of_held, strict=True)
+            ]
+            examples = [
+                self.example(fold, terms, form)
+                for fold, terms, form in zip(self.held, terms_of_held, forms, strict=True)
+            ]
+            examples += self.unseen_example(rows, bilinear, words)
+            prior, chosen["loss"] = fit_term_weights(examples, prior, self.one_label, fixed)
+            competing = self.competing_examples(rows_of_held, words_of_held, forms)
+            prior["unseen"]["offset"] = raise_unseen(competing, prior, self.one_label)
+            num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
+        return Head(rows, bilinear, prior, chosen, words, num_unseen=num_unseen)
+
+    def choose_rows(self) -> tuple[float, list[Rows | None]]:
+        """Chooses the L2 of rows; also returns the last rows of each fold of documents, to start from."""
+        last: list[Rows | None] = [None] * len(self.plain)
+        if not self.reads_all:
+            return 1.0, last
+
+        def loss(l2: float) -> float:
+            total = 0.0
+            for position, fold in enumerate(self.plain):
+                rows = last[position] = fit_rows(fold.train, fold.num_labels, l2, last[position], max_iter=30)
+                scores = score_rows(rows.take(fold.seen), fold.others.vectors)
+                total += scaled_loss(scores, fold.others.among(fold.seen))
+            return total
+
+        return _best(L2_OF_ROWS, loss), last
+
+    def fit_rows(self, fold: Fold, l2: float, start: Rows | None = None) -> Rows:
+        return fit_rows(fold.train, fold.num_labels, l2, start, self.max_iter)
+
+    def choose_words(self) -> tuple[float, list["csr_matrix"]]:
+        """Chooses the L2 of rows of words; also returns those of each fold of documents.
+
+        With many documents, it chooses on a sample of the labels, and on all validation documents if these suffice.
+        """
+        regression = self.regression
+        assert regression is not None
+        folds = self.plain
+        if len(folds[0].train) > _FEW_DOCUMENTS:
+            others = self.validation if self.is_enough else None
+            folds = [_with_sampled_labels(fold, others) for fold in folds]
+        uses_names = folds is self.plain
+
+        def loss(l2: float) -> float:
+            fitted = [_fit_words(regression, fold, l2, uses_names) for fold in folds]
+            return -sum(map(_precision_of_words, [regression] * len(folds), folds, fitted))
+
+        best = _best(L2_OF_WORDS, loss)
+        return best, [_fit_words(regression, fold, best) for fold in self.plain]
+
+    def fit_words(
+        self, l2: float, of_plain: Sequence["csr_matrix | None"]
+    ) -> tuple["csr_matrix | None", list["csr_matrix | None"]]:
+        """Fits the rows of words of all documents, and of each fold of labels.
+
+        If a fold of documents has all documents, folds of labels only differ from it in the labels that they hold out.
+        """
+        if self.regression is None:
+            return None, [None] * len(self.held)
+        if not self.is_enough:
+            fitted = [_fit_words(self.regression, fold, l2) for fold in (self.whole, *self.held)]
+            return fitted[0], fitted[1:]
+        words = of_plain[0]
+        return words, [_refit_words(self.regression, fold, l2, words, self.seen & ~fold.seen) for fold in self.held]
+
+    def choose_bilinear(
+        self, terms_of_held: Sequence[dict[str, Tensor]], prior: TermWeights
+    ) -> tuple[float, list[Bilinear | None]]:
+        """Chooses the L2 of the bilinear form; also returns the last form of each fold of labels, to start from."""
+        last: list[Bilinear | None] = [None] * len(self.held)
+        if not self.reads_all or not self.held:
+            return L2_OF_BILINEAR[0], last
+        used = self.held[:1] if self.is_enough else self.held
+
+        def loss(l2: float) -> float:
+            examples = []
+            for position, fold in enumerate(used):
+                form = last[position] = self.fit_bilinear(fold, l2, last[position])
+                examples.append(self.example(fold, terms_of_held[position], form))
+            return fit_term_weights(examples, prior, self.one_label)[1]
+
+        return _best(L2_OF_BILINEAR, loss), last
+
+    def fit_bilinear(self, fold: Fold, l2: float, start: Bilinear | None = None) -> Bilinear:
+        """Fits a bilinear form on a sample of the documents with vectors."""
+        return _fit_bilinear(fold, self.labels, l2, start)
+
+    def fixed_terms(
+        self, fold: Fold, rows: Rows, words: "csr_matrix | None", chosen: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Computes all terms of documents left out but those of the bilinear form; for seen labels, or those chosen."""
+        chosen = self.seen if chosen is None else chosen
+        terms = {"rows": score_rows(rows.take(chosen), fold.others.vectors)}
+        numbers = fold.others.numbers
+        if self.compare is not None and numbers is not None:
+            terms |= {name: values[:, chosen] for name, values in self.compare(numbers).items()}
+        if self.regression is not None and words is not None and numbers is not None:
+            terms["words"] = self.regression.scores(numbers, words, chosen)
+        return terms
+
+    def example(
+        self, fold: Fold, terms: dict[str, Tensor], bilinear: Bilinear, chosen: Tensor | None = None
+    ) -> Example:
+        """Adds the terms of the bilinear form to others."""
+        chosen = self.seen if chosen is None else chosen
+        counts = fold.counts[chosen]
+        terms = terms | bilinear.terms(fold.others.vectors, self.labels[chosen])
+        return Example(terms, fold.others.among(chosen), counts > 0, rarity_of(counts))
+
+    def competing_examples(
+        self, rows: Sequence[Rows], words: Sequence["csr_matrix | None"], forms: Sequence[Bilinear]
+    ) -> list[Example]:
+        """Returns the documents of the folds of labels with all labels: those without documents compete as well."""
+        every = torch.ones(len(self.labels), dtype=torch.bool)
+        return [
+            self.example(fold, self.fixed_terms(fold, of_fold, words_of_fold, every), form, every)
+            for fold, of_fold, words_of_fold, form in zip(self.held, rows, words, forms, strict=True)
+        ]
+
+    def unseen_example(self, rows: Rows, bilinear: Bilinear, words: "csr_matrix | None") -> list[Example]:
+        """Returns validation documents with all labels, if enough of them have labels without training documents.
+
+        Such labels are rarer than those held out, and harder to score.
+        """
+        number = len(self.labels)
+        read = self.validation.take(self.validation.is_read).take(slice(max(FEW, EXAMPLE_SCORES // number)))
+        is_unseen = (read.gold >= 0) & ~self.whole.seen[read.gold.clamp(min=0)]
+        if not tells_enough(int(is_unseen.any(1).sum()), int(is_unseen.sum())):
+            return []
+        every = torch.ones(number, dtype=torch.bool)
+        fold = replace(self.whole, others=read)
+        return [self.example(fold, self.fixed_terms(fold, rows, words, every), bilinear, every)]
+
+
+def _fit_bilinear(fold: Fold, labels: Tensor, l2: float, start: Bilinear | None = None) -> Bilinear:
+    """Fits a bilinear form on a sample of the documents with vectors."""
+    read = fold.train.is_read.nonzero()[:, 0]
+    is_small = fold.train.mostly_read and len(read) * int(fold.seen.sum()) * labels.shape[1] <= LARGEST
+    most, max_iter = (_BILINEAR_DOCUMENTS, 40) if is_small else (READ_OF_MANY, 15)
+    sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:most]]
+    return fit_bilinear(fold.train.take(sample), labels, l2, start, max_iter)
+
+
+def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> "csr_matrix":
+    """Fits rows of words; those of labels without documents on the documents that name them."""
+    assert fold.train.numbers is not None
+    numbers = fold.train.numbers
+    named = regression.named[numbers.numpy()] if uses_names and regression.named is not None else None
+    return regression.fit(numbers, gold_matrix(fold.train.gold, fold.num_labels, named), l2)
+
+
+def _refit_words(
+    regression: WordRegression, fold: Fold, l2: float, fitted: "csr_matrix | None", held: Tensor
+) -> "csr_matrix":
+    """Replaces the rows of labels that are `held` out, a `(L,)` mask, of rows `fitted` with all labels."""
+    from scipy.sparse import diags
+
+    assert fold.train.numbers is not None
+    numbers = fold.train.numbers
+    named = None if regression.named is None else regression.named[numbers.numpy()]
+    targets = (gold_matrix(fold.train.gold, fold.num_labels, named) @ diags(held.float().numpy())).tocsr()
+    targets.eliminate_zeros()
+    return (diags((~held).float().numpy()) @ fitted + regression.fit(numbers, targets, l2)).tocsr()
+
+
+def _precision_of_words(regression: WordRegression, fold: Fold, words: "csr_matrix") -> float:
+    """Returns the average precision of rows of words on the documents left out."""
+    others = fold.others.among(fold.seen)
+    if others.numbers is None or not len(others):
+        return 0.0
+    scores = regression.scores(others.numbers, words, fold.seen)
+    is_gold, candidates = others.targets(scores.shape[1])
+    if candidates is not None:
+        scores = scores.masked_fill(~candidates, -torch.inf)
+    return ranking_metrics(scores, is_gold > 0)["average_precision"].nanmean().nan_to_num().item()
+
+
+def _with_sampled_labels(fold: Fold, others: Documents | None) -> Fold:
+    """Returns the fold with a sample of its seen labels, and with other documents to choose on, if any are passed."""
+    seen = fold.seen.nonzero()[:, 0]
+    chosen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:_SAMPLED_LABELS]]
+    gold = fold.train.gold.masked_fill(~torch.isin(fold.train.gold, chosen), PADDING)
+    return replace(fold, train=replace(fold.train, gold=gold), others=others or fold.others)
+
+
+def _count_told(train: Documents, validation: Documents, num_labels: int) -> int:
+    """Returns how many documents the folds leave out that have a label with documents for fitting."""
+    train = replace(train, vectors=train.is_read[:, None])
+    validation = replace(validation, vectors=validation.is_read[:, None])
+    folds = folds_of_documents(train, validation, num_labels, is_enough=False)
+    return sum(int(fold.others.among(fold.seen).has_gold.sum()) for fold in folds)
+
+
+def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
+    """Fits the sum of the cosine and of rows to few documents with one label each, without choices on others."""
+    fold = Fold(documents, documents.take(slice(0)), len(labels))
+    rows = fit_rows(documents, len(labels), _L2_WITHOUT_CHOICE)
+    bilinear = _fit_bilinear(fold, labels, L2_OF_BILINEAR[0])
+    prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
+    chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0]}
+    return Head(rows, bilinear, prior, chosen, fits_validation=True)
+
+
+def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
+    """Returns the value with the lowest loss; the search ends after two values without improvement."""
+    best = grid[0]
+    lowest = float("inf")
+    worse = 0
+    for number in grid:
+        value = loss(number)
+        worse += 1
+        if value < lowest:
+            best = number
+            lowest = value
+            worse = 0
+        if worse == 2:
+            break
+    return best

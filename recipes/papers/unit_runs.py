@@ -1,0 +1,281 @@
+"""Trains units of a study in steps, one after the other.
+
+study = Study(settings, args, TextTask(parts, labels))
+run_units(study)
+study.show()
+"""
+
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import set_seed
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+from hf_gile.training import (
+    GileLoss,
+    HardNegatives,
+    LabelSampler,
+    add_lora,
+    class_balanced_weights,
+    log_idf,
+    merge_lora,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+    propensity_weights,
+    set_lexical_weights,
+    set_token_weights,
+    set_word_vectors,
+)
+from hf_gile.training.encoders import prompt_of
+from hf_gile.training.experiment import (
+    Experiment,
+    encode_parts,
+    first_columns,
+    pretrained_optimizer,
+    run_arguments,
+    with_a_label,
+)
+from hf_gile.training.fit import fit, saved_model
+from hf_gile.training.options import AUTO
+from hf_gile.training.study import Study
+from hf_gile.training.task import words_of
+from papers.unit_settings import UnitSettings
+from papers.units import Unit
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def run_units(study: Study) -> None:
+    """Trains, measures and saves the units of the settings; the unit `AUTO` is what `fit` trains.
+
+    Args:
+        study: Documents, labels, and `UnitSettings`.
+    """
+    study.measure_obvious_rows()
+    trainer = UnitTrainer(study)
+    for name in study.options.units:
+        experiment = fit(study) if name == AUTO else trainer.train(name)
+        study.record(name, experiment)
+        if hasattr(experiment.model, "infer_label_vectors") and len(study.task.labels) > study.num_seen:
+            record_inferred(study, name, experiment)
+
+
+def record_inferred(study: Study, name: str, experiment: Experiment) -> None:
+    """Measures AiTextML also with inferred vectors of unseen labels, which predict the words of the label.
+
+    Args:
+        study: Documents and labels.
+        name: Name of the unit.
+        experiment: The trained unit, after `Study.record`.
+    """
+    model: Any = experiment.model
+    model.infer_label_vectors(torch.arange(study.num_seen, len(study.task.labels), device=model.device))
+    result = study.results[name]
+    study.results[f"{name}_inferred"] = {**result, "test": study.measure(experiment, result)}
+    study.write()
+
+
+class UnitTrainer:
+    """Trains units; those with the same kind of encoder share its vocabulary and encoded documents.
+
+    Args:
+        study: Documents, labels, and `UnitSettings`.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.settings: UnitSettings = study.options  # type: ignore[assignment]
+        self._encoded: dict[tuple[bool, bool], dict[str, Dataset]] = {}  # by what the encoder reads
+        self._words: tuple[Any, Any] | None = None
+
+    def train(self, name: str) -> Experiment:
+        """Trains a unit in steps.
+
+        Args:
+            name: Name of the unit.
+
+        Returns:
+            The trained unit with its documents.
+        """
+        set_seed(self.study.args.seed)
+        experiment = self.experiment(name)
+        self.study.say(f"\n{name}: {experiment.num_parameters:,} parameters")
+        experiment.fit(self.settings.patience)
+        if self.settings.lora_rank:
+            merge_lora(experiment.model)
+        return experiment
+
+    def experiment(self, name: str) -> Experiment:
+        """Returns a unit with its documents, labels and loss.
+
+        Args:
+            name: Name of the unit.
+        """
+        study, settings = self.study, self.settings
+        if settings.neighbours:
+            raise ValueError(f"neighbours are for the unit auto, not for unit {name}: leave out --neighbours")
+        unit = settings.unit(name)
+        model, processor = self.model(unit)
+        labels = study.labels_of(model)
+        model.set_labels(labels, processor)
+        model.loss_function = self.loss(unit, labels)
+        parts = encoded = self.encoded(model, processor)
+        if len(labels) < len(study.task.labels):
+            parts = first_columns(parts, len(labels))
+        if study.has_one_label:
+            parts = with_a_label(parts)
+        self.set_statistics(model, processor, encoded["train"])
+        if settings.lora_rank:
+            add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
+        optimizer = None
+        if model.config.text_config.reads_pretrained:
+            rates = settings.text_encoder_learning_rate, settings.layer_decay
+            optimizer = pretrained_optimizer(model, study.args, *rates)
+        return Experiment(
+            model,
+            processor,
+            parts,
+            self.sampler(labels),
+            run_arguments(study.args, Path(study.args.output_dir) / name, study.metric_for(labels)),
+            held_out=study.held_out,
+            one_label=study.has_one_label,
+            num_documents=study.num_documents,
+            test_curve=settings.test_curve,
+            optimizer=optimizer,
+            encoder=settings.start_from or settings.encoder,
+        )
+
+    def model(self, unit: Unit) -> tuple[Any, GileProcessor]:
+        """Returns a model and its processor: a saved model, or a new one over a pretrained encoder or over words.
+
+        Args:
+            unit: The unit.
+        """
+        study, settings = self.study, self.settings
+        options = settings.json_object("text_encoder_options")
+        if settings.start_from is not None:
+            return self._saved_model(settings.start_from, options)
+        fields = settings.model_fields(
+            unit,
+            num_labels=len(study.task.labels[: study.num_seen]) if unit.is_linear else len(study.task.labels),
+            label_prior=settings.label_prior or study.prior,
+            problem_type=study.problem_type,
+        )
+        location = settings.encoder
+        if location is not None:
+            model = model_from_text_encoder(location, **unit.settings(**fields, text_encoder_options=options))
+            prompt = prompt_of(location)
+            text_prompt = prompt if settings.text_prompt is None else settings.text_prompt
+            label_prompt = prompt if settings.label_prompt is None else settings.label_prompt
+            prompts = {"text_prompt": text_prompt, "label_prompt": label_prompt}
+            return model, processor_from_text_encoder(location, model.config, **prompts)
+        tokenizer, vectors = self.words()
+        fields["vocab_size"] = len(tokenizer)
+        if vectors is not None:
+            fields["embedding_size"] = vectors.shape[1]
+        new: Any = unit.model(unit.config(**fields))
+        if vectors is not None:
+            set_word_vectors(new, vectors)
+        new.get_input_embeddings().requires_grad_(not settings.freeze_word_vectors)
+        return new, GileProcessor.for_config(tokenizer, new.config)
+
+    def _saved_model(self, folder: str, options: dict[str, Any]) -> tuple[Any, GileProcessor]:
+        """Loads the model to start from, with the fields that training may change."""
+        settings = self.settings
+        changes: dict[str, Any] = {"joint_dropout": settings.joint_dropout}
+        if settings.lexical is not None:
+            changes["lexical"] = settings.lexical
+        if weights := settings.json_object("term_weights"):
+            changes["term_weights"] = weights
+        freeze = bool(settings.freeze_text_encoder)
+        model, processor = saved_model(self.study, folder, freeze, encoder_options=options, **changes)
+        if settings.freeze_word_vectors:
+            model.get_input_embeddings().requires_grad_(False)
+        return model, processor
+
+    def words(self) -> tuple[Any, Any]:
+        """Returns the tokenizer of models over words, and the initial word vectors, if any."""
+        if self._words is None:
+            study, settings = self.study, self.settings
+            with study.args.main_process_first(desc="words"):
+                known = [] if settings.forget_label_words else study.task.labels[: study.num_seen].texts
+                options = settings.min_count, settings.word_vectors, settings.freeze_word_vectors
+                self._words = words_of(study.task.texts("train"), known, *options)
+            study.say(f"{len(self._words[0]):,} words")
+        return self._words
+
+    def encoded(self, model: GileForSequenceClassification, processor: GileProcessor) -> "dict[str, Dataset]":
+        """Encodes the documents for a model; units with the same kind of encoder share them.
+
+        Args:
+            model: The model.
+            processor: Its processor.
+        """
+        study, settings = self.study, self.settings
+        lexical = processor.lexical or (settings.lexical is not False and settings.start_from is None)
+        reads = model.config.text_config.reads_sentences, lexical
+        with study.args.main_process_first(desc="words and columns"):
+            if reads not in self._encoded:
+                reader = copy(processor)  # units share encoded documents
+                reader.lexical = lexical
+                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args)
+        return self._encoded[reads]
+
+    def set_statistics(
+        self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset"
+    ) -> None:
+        """Sets statistics of the training documents in a model before training.
+
+        Args:
+            model: The model.
+            processor: Its processor.
+            documents: Encoded training documents.
+        """
+        config, special_ids = model.config, processor.tokenizer.all_special_ids
+        if config.bag_size and self.settings.start_from is None:
+            set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special_ids))
+        if config.lexical:
+            set_lexical_weights(model, documents["lexical_ids"])
+
+    def sampler(self, labels: LabelSet) -> LabelSampler:
+        """Returns a sampler of all gold labels of a batch and some other seen labels; unseen labels are never sampled.
+
+        Args:
+            labels: The labels of the model.
+        """
+        settings = self.settings
+        counts = [label.count for label in labels]
+        return LabelSampler(
+            len(labels),
+            num_negatives=0 if settings.negatives == "in_batch" else settings.num_negatives or None,
+            columns=range(self.study.num_seen),
+            per_document=settings.per_document,
+            weighted=not settings.unweighted,
+            frequencies=[count**0.5 for count in counts] if settings.negatives == "frequency" else None,
+            seed=self.study.args.seed,
+            label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
+        )
+
+    def loss(self, unit: Unit, labels: LabelSet) -> GileLoss:
+        """Returns the loss chosen in the settings.
+
+        Args:
+            unit: The unit.
+            labels: The labels of the model.
+        """
+        settings = self.settings
+        miner, weights = None, None
+        if settings.hard_negatives:
+            columns = range(self.study.num_seen)
+            miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
+        if settings.propensity_weighted:
+            weights = propensity_weights([label.count for label in labels], self.study.num_documents)
+        return GileLoss(
+            **settings.loss_options(unit),
+            share_labels=settings.share_labels and not unit.is_linear,
+            positive_weights=weights,
+            miner=miner,
+        )
