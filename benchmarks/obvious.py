@@ -361,7 +361,8 @@ def compared(results: Mapping[str, Any], sets: Sequence[str], figure: str) -> tu
     of_sets = {system: [mean_of(results[name].get(system, {}), figure) for name in sets] for system in SYSTEMS}
     means = {SYSTEMS[key].name: 100 * sum(values) / len(sets) for key, values in of_sets.items() if None not in values}
     ours = means.pop(SYSTEMS["ours"].name, None)
-    means.pop(SYSTEMS["ours_words"].name, None)
+    for key in ("ours_words", "static"):
+        means.pop(SYSTEMS[key].name, None)
     published = PUBLISHED.get(sets[0], {})
     means |= {name: 100 * figures[figure] for name, figures in published.items() if figure in figures}
     if ours is None or not means:

@@ -503,12 +503,12 @@ def fitted_weights(scores: Tensor, targets: Tensor) -> Tensor:
 # --- Ours ------------------------------------------------------------------------------------------------------------
 
 
-def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = ()) -> Fitted:
+def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = (), distilled: bool = False) -> Fitted:
     """`hf-gile train` on files of the task, with flags that say where texts and labels are, and further ones.
 
     It validates on the validation documents, measures itself on some of these, and does not see the test. Without
     validation documents it measures itself on training documents. Of the models that it trains, the last is taken,
-    which it says to use.
+    which it says to use. It may be distilled from training and validation documents (`hf-gile distill`).
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.keep or Path(scratch)) / f"{task.name}-{seed}"
@@ -519,6 +519,12 @@ def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = ()) -> 
         results = json.loads((folder / "runs" / "results.json").read_text(encoding="utf-8"))
         unit = [name for name in results if (folder / "runs" / name / "model").is_dir()][-1]
         saved = str(folder / "runs" / unit / "model")
+        if distilled:
+            files = [str(folder / f"{part}.jsonl") for part in ("train", "validation")]
+            texts = ["--text", "title", "--text", "text"] if task.titled else []
+            command = [sys.executable, "-m", "hf_gile_cli", "distill", saved, *files, *texts, "--labels", "labels"]
+            saved = str(folder / "static")
+            subprocess.run([*command, "--output_dir", saved], check=True, stdout=sys.stderr)
         model = AutoModelForSequenceClassification.from_pretrained(saved, trust_remote_code=False).eval()
         processor = AutoProcessor.from_pretrained(saved, trust_remote_code=False)
     column_of = {label.id: column for column, label in enumerate(model.label_set)}
@@ -571,6 +577,7 @@ SYSTEMS: Mapping[str, System] = {
     "ours_words": System(
         "ours, no pretrained encoder", partial(ours, flags=("--text_encoder", "words")), drawn=True, unseen=True
     ),
+    "static": System("ours, distilled", partial(ours, distilled=True), drawn=True, unseen=True),
     "tfidf_svc": System("TF-IDF, linear SVM", tfidf_svc),
     "chars_svc": System("TF-IDF of 2 to 5 characters, linear SVM", chars_svc),
     "tfidf_logistic": System("TF-IDF, logistic regression", tfidf_logistic),

@@ -563,14 +563,14 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
     columns = columns.to(postings.labels.device)
     order = postings.labels.new_full((postings.weights.shape[1],), -1)
     order[columns] = torch.arange(len(columns), device=columns.device)
-    is_selected = order[postings.labels] >= 0
-    entries = is_selected[postings.texts.long()]
+    texts = (order[postings.labels] >= 0).nonzero()[:, 0]
+    entries = postings.entries_of(texts)
     return Postings.from_entries(
-        _expand_features(postings)[entries],
-        (is_selected.cumsum(0) - 1)[postings.texts[entries].long()],
+        postings.expand_features()[entries],
+        postings.starts.diff()[texts],
         postings.values[entries],
-        order[postings.labels[is_selected]],
-        postings.words[is_selected],
+        order[postings.labels[texts]],
+        postings.words[texts],
         postings.weights[:, columns],
     )
 
@@ -580,8 +580,8 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     assert new is not None  # both belong to the same model
     new = Postings(*(tensor.to(postings.labels.device) for tensor in new))
     return Postings.from_entries(
-        torch.cat([_expand_features(postings), _expand_features(new)]),
-        torch.cat([postings.texts, new.texts + len(postings.labels)]),
+        torch.cat([postings.expand_features(), new.expand_features()]),
+        torch.cat([postings.starts.diff(), new.starts.diff()]),
         torch.cat([postings.values, new.values]),
         torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),
         torch.cat([postings.words, new.words]),
@@ -589,22 +589,18 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     )
 
 
-def _expand_features(postings: Postings) -> Tensor:
-    """Returns the feature of each entry, `(E,)`."""
-    return postings.features.repeat_interleave(postings.starts.diff())
-
-
 def _checked(postings: Postings, labels: int) -> Postings:
     """Checks that all indices in postings are in range."""
-    entries = len(postings.texts)
+    entries = len(postings.positions)
     texts = len(postings.labels)
-    starts = postings.starts
-    limits = [(postings.features, 1 << 31), (postings.texts, texts), (postings.labels, labels)]
+    features = len(postings.features)
+    sizes = postings.starts.diff()
+    limits = [(postings.features, 1 << 31), (postings.positions, features), (postings.labels, labels)]
     checks = [
         len(postings.values) == entries,
-        len(starts) == len(postings.features) + 1,
-        [int(tensor) for tensor in starts[[0, -1]]] == [0, entries] and bool((starts.diff() > 0).all()),
-        len(postings.words) == texts,
+        len(postings.starts) == texts + 1,
+        [int(offset) for offset in postings.starts[[0, -1]]] == [0, entries] and bool((sizes >= 0).all()),
+        len(postings.words) == texts and bool((postings.words <= sizes).all()),
         postings.weights.shape == (3, labels),
         *(not len(tensor) or (int(tensor.min()) >= 0 and int(tensor.max()) < limit) for tensor, limit in limits),
     ]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .running import counted, note, silence_libraries
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 
 _CHUNK_SIZE = 10_000
@@ -105,7 +107,20 @@ def load(
 
     # Each checks its files; the names are empty to check only that both are of the same save.
     (loaded, processor), _ = load_checked(model, "processor", load_both, {"revision": revision or "main"}, names=())
-    return loaded.to(device), processor
+    return _with_teacher(loaded.to(device)), processor
+
+
+def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceClassification":
+    """Lets a static model read new labels, without importing what it needs for that until it does."""
+
+    def read(input_ids: "Tensor") -> Any:
+        from hf_gile.training import attach_teacher
+
+        return attach_teacher(model).gile.text_encoder.read_other_labels(input_ids)
+
+    if model.config.text_config.text_encoder_type == "static":
+        model.gile.text_encoder.read_other_labels = read
+    return model
 
 
 def _check_weights(folder: Path) -> None:

@@ -83,6 +83,16 @@ def test_the_frozen_encoder_and_learning_rate_examples_run(save_text_encoder):
     assert len({group["lr"] for group in groups}) > 2
 
 
+def test_the_example_of_a_static_encoder_runs(save_text_encoder):
+    encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron"])
+    model = model_from_text_encoder(encoder, num_labels=3, freeze_text_encoder=True)
+    processor = processor_from_text_encoder(encoder, model.config)
+    model.set_labels(labels, processor)
+    names = {"model": model, "processor": processor, "texts": TEXTS}
+    names = run("scale_out.md", "from hf_gile.training import attach_teacher", names)
+    assert names["fast"].model.config.text_config.text_encoder_type == "static"
+
+
 def test_the_torch_export_example_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     inputs = processor(TEXTS, return_tensors="pt")

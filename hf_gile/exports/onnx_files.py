@@ -69,6 +69,8 @@ def export_onnx(
         from onnxruntime.quantization import quantize_dynamic
     if model.config.text_config.encoder_cell in ("gru", "bigru"):
         raise ValueError("encoder_cell gru runs a loop over words that torch cannot export to ONNX")
+    if model.config.text_config.text_encoder_type == "static":
+        raise ValueError("a static text encoder looks up pairs of tokens, for which ONNX has no operator")
     labels, codes, bias = label_codes(model.cpu(), without_words)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

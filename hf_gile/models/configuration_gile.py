@@ -36,11 +36,13 @@ FORMAT_VERSION = 3
 """Incremented when the meaning of a saved model changes, so that older code refuses to load it."""
 
 _SENTENCE_ENCODERS = ("hnn", "han", "hierarchical_transformer")
-_PRETRAINED_ENCODERS = ("transformer", "hierarchical_transformer")
+_PRETRAINED_ENCODERS = ("transformer", "hierarchical_transformer", "static")
+_WITHOUT_CELL = ("nn", "transformer", "static")
 
 _LARGEST: dict[str, int] = {
     "vocab_size": 1 << 24,
     "embedding_size": 1 << 16,
+    "num_vectors": 1 << 24,
     "hidden_size": 1 << 16,
     "attention_size": 1 << 16,
     "joint_size": 1 << 17,
@@ -65,7 +67,7 @@ _LARGEST: dict[str, int] = {
 }
 """Limits of `GileConfig.largest`."""
 
-_MAY_BE_ZERO = ("bag_size", "label_length", "row_words", "neighbours")
+_MAY_BE_ZERO = ("num_vectors", "bag_size", "label_length", "row_words", "neighbours")
 
 _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 """Implementations of attention and experts that are part of torch and transformers."""
@@ -140,7 +142,7 @@ def _split_attributes(
 def _shareable_parts(fields: Mapping[str, Any]) -> set[str]:
     """Returns the parts of a text encoder that languages can share."""
     kind = fields["text_encoder_type"]
-    has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
+    has_cell = kind not in _WITHOUT_CELL and fields["encoder_cell"] != "none"
     attends = kind not in ("nn", "hnn") and (kind == "hierarchical_transformer" or fields["pooling"] == "attention")
     return {name for name, is_there in (("encoders", has_cell), ("attention", attends)) if is_there}
 
@@ -154,12 +156,13 @@ def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
     is_dense = "encoders" in parts and fields["encoder_cell"] == "dense"
     sentences = kind in _SENTENCE_ENCODERS
     readers = {
-        "encoder_cell": (kind not in ("nn", "transformer"), "another text_encoder_type"),
+        "encoder_cell": (kind not in _WITHOUT_CELL, "another text_encoder_type"),
+        "num_vectors": (kind == "static", "text_encoder_type 'static'"),
         "hidden_size": ("encoders" in parts, "a text encoder with an encoder_cell"),
         "attention_size": (attends, "attention"),
         "hidden_act": (attends or is_dense, "attention, or a dense encoder_cell"),
         "pooling": (kind not in ("nn", "hnn"), "another text_encoder_type"),
-        "freeze_text_encoder": (not words, "a pretrained encoder"),
+        "freeze_text_encoder": (not words and kind != "static", "a pretrained encoder"),
         "embedding_std": (words, "word vectors, not a pretrained encoder"),
         "word_dropout": (words, "word vectors, not a pretrained encoder"),
         "max_words": (not sentences, "a text encoder that does not read sentences"),
@@ -285,11 +288,13 @@ class GileTextConfig(PreTrainedConfig):
         text_encoder_type: Encoder of documents. Over words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`, word
             attention. Over sentences of words, (B, S, W): `"hnn"`, averages at both levels, or `"han"`, attention. Over
             the tokens of a pretrained encoder: `"transformer"`, (B, W), or `"hierarchical_transformer"`, attention over
-            windows of whole sentences, (B, S, W), for long documents.
+            windows of whole sentences, (B, S, W), for long documents. `"static"`: a table instead of the pretrained
+            encoder that taught it and that encoded the labels (`hf_gile.training.distill`).
         text_encoder_config: Configuration of the pretrained encoder, any `AutoModel` with hidden states. It determines
             `vocab_size`, `embedding_size` and `pad_token_id`. `model_from_text_encoder` creates it.
         freeze_text_encoder: Whether the pretrained encoder is frozen. It then runs without dropout, and unless pooling
             is attention, its output for a text can be precomputed (`pooled_embeds` of `forward`).
+        num_vectors: Number of vectors of a static encoder, of tokens and of pairs of neighbouring tokens.
         encoder_cell: Encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. For a
             `hierarchical_transformer`, the encoder over windows, or `"none"`.
         pooling: Pooling of hidden states: `"attention"` (Eq. 2), `"mean"`, `"sum"`, or for a pretrained encoder
@@ -314,9 +319,10 @@ class GileTextConfig(PreTrainedConfig):
     vocab_size: int = 30_000
     pad_token_id: int = 0
     embedding_size: int = 100
-    text_encoder_type: Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer"] = "wan"
+    text_encoder_type: Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer", "static"] = "wan"
     text_encoder_config: PreTrainedConfig | dict[str, Any] | None = None
     freeze_text_encoder: bool = False
+    num_vectors: int = 0
     encoder_cell: Literal["dense", "gru", "bigru", "none"] = "dense"
     pooling: Literal["attention", "mean", "sum", "cls"] = "attention"
     hidden_size: int = 100
@@ -368,7 +374,7 @@ class GileTextConfig(PreTrainedConfig):
         """Size of the output of the text encoder: h without its bag."""
         if self.text_encoder_type == "nn":
             return self.embedding_size
-        if self.text_encoder_type == "transformer" or self.encoder_cell == "none":
+        if self.text_encoder_type in ("transformer", "static") or self.encoder_cell == "none":
             return self.pooled_size
         return self.hidden_size * (2 if self.encoder_cell == "bigru" else 1)
 
@@ -386,7 +392,7 @@ class GileTextConfig(PreTrainedConfig):
     @property
     def has_fixed_pooling(self) -> bool:
         """Whether the output of the pretrained encoder is constant in training, so that it can be precomputed."""
-        return self.freeze_text_encoder and self.pooling != "attention"
+        return self.text_encoder_type == "static" or (self.freeze_text_encoder and self.pooling != "attention")
 
     @property
     def reads_sentences(self) -> bool:
@@ -407,10 +413,12 @@ class GileTextConfig(PreTrainedConfig):
         """Checks that fields for pretrained encoders are used with these only."""
         if self.reads_pretrained != (self.text_encoder_config is not None):
             raise ValueError(
-                "text_encoder_config needs text_encoder_type 'transformer' or 'hierarchical_transformer', got "
+                "text_encoder_config needs a pretrained encoder (transformer, hierarchical_transformer, static), got "
                 f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
                 "hf_gile.training.model_from_text_encoder(name) makes both"
             )
+        if self.text_encoder_type == "static" and self.num_vectors < 1:
+            raise ValueError("num_vectors must be positive for text_encoder_type 'static'")
         if getattr(self.text_encoder_config, "is_encoder_decoder", False):
             raise ValueError("text_encoder_config describes an encoder-decoder; use an encoder")
         if not self.reads_pretrained and self.pooling == "cls":
@@ -615,8 +623,10 @@ class GileConfig(PreTrainedConfig):
 
     @property
     def pools_labels(self) -> bool:
-        """Whether a pretrained encoder reads labels."""
-        return self.text_config.reads_pretrained and self.label_encoder_type == "text_encoder"
+        """Whether a pretrained encoder in the model reads labels."""
+        text = self.text_config
+        is_there = text.reads_pretrained and text.text_encoder_type != "static"
+        return is_there and self.label_encoder_type == "text_encoder"
 
     @property
     def mixture(self) -> Mixture:

@@ -92,12 +92,14 @@ def keeps_label_embeds(gile: PreTrainedModel) -> bool:
 
 @torch.no_grad()
 def compute_encoder_state(gile: PreTrainedModel) -> str:
-    """Computes a fingerprint of all that affects the outputs of a pretrained encoder, equal on all devices."""
+    """Computes a fingerprint of all that affects the outputs of a pretrained encoder; of the teacher, if static."""
+    text = gile.config.text_config
     reader = gile.text_encoder
+    if text.text_encoder_type == "static":
+        return "" if reader.label_embeds is None else reader.label_embeds.encoder_state
     weights = [*reader.transformer.parameters(), *reader.pooling.parameters()]
     types = sorted({str(weight.dtype) for weight in weights})
     sums = [number for number in compute_state(*weights) if isinstance(number, int)]
-    text = gile.config.text_config
     encoder = {name: value for name, value in text.text_encoder_config.to_dict().items() if name not in _UNRELATED}
     settings = [types, sums, text.pooling, encoder]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
@@ -126,8 +128,10 @@ def pool_stored_labels(model: PreTrainedModel) -> Tensor:
         for chunk in logging.tqdm(chunks, desc="encoding labels", unit="batch", disable=len(chunks) == 1 or None):
             if len(chunk):
                 tokens = input_ids[chunk]
-                vectors[chunk] = gile.text_encoder.pool(tokens, tokens != pad_token_id)[0].to(vectors)
+                vectors[chunk] = gile.text_encoder.pool_labels(tokens, tokens != pad_token_id).to(vectors)
     stored.embeds = LabelEmbeds(state, input_ids, vectors)
+    if model.config.text_config.text_encoder_type == "static":
+        gile.text_encoder.label_embeds = stored.embeds
     return vectors
 
 

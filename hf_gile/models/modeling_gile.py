@@ -57,13 +57,7 @@ from .scoring_gile import (
     ZeroEmbedding,
 )
 from .stored_labels_gile import StoredLabels, check_finite, compute_state
-from .text_encoders_gile import (
-    HierarchicalTransformerEncoder,
-    TransformerEncoder,
-    WordEncoder,
-    mean_of_words,
-    rms_normalized,
-)
+from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
 _logger = logging.get_logger(__name__)
 
@@ -158,7 +152,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             init.constant_(module.bias, math.log(prior / (1 - prior)))
             if isinstance(module, ClassificationUnit):
                 init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, ZeroEmbedding | RowTable | WordRows):
+        elif isinstance(module, ZeroEmbedding | RowTable | WordRows | StaticEncoder):
             for table in module.parameters():
                 init.zeros_(table)
         elif isinstance(module, StoredLabels):
@@ -256,7 +250,11 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
                     "out, or change the weights of the loaded model"
                 )
         check_finite(model.state_dict(), f"the weights of {folder}")
-        getattr(model, cls.base_model_prefix, model).freeze()
+        towers = getattr(model, cls.base_model_prefix, model)
+        if folder is not None and isinstance(towers.text_encoder, StaticEncoder):
+            check_finite({"bits": towers.text_encoder.bits.view(torch.float16)}, f"the text encoder of {folder}")
+            towers.text_encoder.label_embeds = load_label_embeds(folder, kwargs)
+        towers.freeze()
         return (model, info) if returns_info else model
 
     def _write(self, folder: Path, **kwargs: Any) -> None:
@@ -320,8 +318,7 @@ class GileModel(GilePreTrainedModel):
     @staticmethod
     def make_text_encoder(config: GileConfig) -> Any:
         """Creates the text encoder of the configured type."""
-        pretrained = {"transformer": TransformerEncoder, "hierarchical_transformer": HierarchicalTransformerEncoder}
-        return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)
+        return PRETRAINED.get(config.text_config.text_encoder_type, WordEncoder)(config)
 
     def freeze(self) -> None:
         """Freezes the parts that the configuration marks as frozen."""
@@ -333,8 +330,10 @@ class GileModel(GilePreTrainedModel):
             self.text_encoder.transformer.requires_grad_(False)
 
     def get_input_embeddings(self) -> Any:
-        """Returns the word embedding table, or the token embedding table of the pretrained encoder."""
+        """Returns the word embedding table, or that of the pretrained encoder; None for a static encoder."""
         encoder = self.text_encoder
+        if isinstance(encoder, StaticEncoder):
+            return None
         reads_pretrained = self.config.text_config.reads_pretrained
         return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
@@ -458,6 +457,8 @@ class GileModel(GilePreTrainedModel):
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
+        if isinstance(self.text_encoder, StaticEncoder):
+            return (self.text_encoder.pool_labels(input_ids, mask) if pooled is None else pooled,)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
         return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
@@ -533,6 +534,7 @@ class GileModel(GilePreTrainedModel):
         """Returns the weights that affect label codes, for documents of any language."""
         layer, reads_labels = self.output_layer, self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
+        reader = None if isinstance(reader, StaticEncoder) else reader  # the label vectors are constant
         projection = layer.input_projection if layer.projects_labels else layer.label_projection
         parts = (projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]

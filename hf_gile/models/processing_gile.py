@@ -482,6 +482,10 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Number of special tokens around a text."""
         return len(self._front) + len(self._back)
 
+    def framed(self, words: list[int]) -> list[int]:
+        """Returns ids of a text with the prompt and the special tokens around them."""
+        return [*self._front, *words, *self._back]
+
     def _truncate(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
         """Truncates a text, and adds the prompt and special tokens."""
         front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)

@@ -6,7 +6,7 @@ terms except words are inner products of a text code and a label code.
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -21,6 +21,12 @@ from .languages_gile import per_language, select_module
 from .mixture_gile import WORD_TERMS, Mixture, Rows
 from .processing_gile import LEXICAL_BUCKETS, LexicalFeatures, lexical_features
 from .text_encoders_gile import rms_normalized
+
+_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE = 64, 1 << 23
+"""Maximum numbers of documents whose words are compared at once, and of their sums over label texts."""
+
+_SMALL_TABLE = 1 << 19
+"""Maximum number of shares in a table with a row for every feature of labels; a larger one is restricted."""
 
 
 class ZeroEmbedding(nn.Embedding):
@@ -138,8 +144,8 @@ class Postings(NamedTuple):
 
     Args:
         features: `(F,)` distinct lexical features of all texts, in ascending order.
-        starts: `(F + 1,)` offsets of the first entry of each feature, and the number of entries.
-        texts: `(E,)` index of a text with the feature.
+        starts: `(T + 1,)` offsets of the first entry of each text, and the number of entries.
+        positions: `(E,)` index of the feature of each entry. The first entries of a text are those of its words.
         values: `(E,)` addend of match for s_f = 1, or w_f of a row.
         labels: `(T,)` label index of each text.
         words: `(T,)` number of words that coverage requires; 0 for descriptions, which are never covered; -1 for rows.
@@ -148,7 +154,7 @@ class Postings(NamedTuple):
 
     features: Tensor
     starts: Tensor
-    texts: Tensor
+    positions: Tensor
     values: Tensor
     labels: Tensor
     words: Tensor
@@ -168,7 +174,8 @@ class Postings(NamedTuple):
         labels_of_texts = torch.tensor([column for _, column, _ in label_texts], dtype=torch.long)
         shares = torch.tensor([share for *_, share in label_texts])
         rows = torch.arange(len(texts)).repeat_interleave(torch.tensor(list(map(len, texts)), dtype=torch.long))
-        features = torch.tensor(list(chain.from_iterable(texts)), dtype=torch.long)
+        words_first = (sorted(text, key=lambda number: number % 2) for text in texts)
+        features = torch.tensor(list(chain.from_iterable(words_first)), dtype=torch.long)
         squares = idf.detach().cpu().float().square()[features]
         total = torch.zeros(len(texts)).index_add_(0, rows, squares).clamp(min=1e-9)
         heaviest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares, "amax")
@@ -176,23 +183,33 @@ class Postings(NamedTuple):
         is_used = squares >= 0.1 * heaviest[rows]
         is_word = is_used & (features % 2 == 0) & (shares == 1)[rows]
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
-        entries: tuple[Tensor, ...] = features[is_used], rows[is_used], values[is_used]
+        features, values = features[is_used], values[is_used]
+        sizes = torch.bincount(rows[is_used], minlength=len(texts))
         if word_rows is not None:
             ids, positions, row_weights = (table.detach().cpu() for table in word_rows)
-            row_labels, row = positions.unique(return_inverse=True)
-            row_entries = ids.long(), row + len(texts), row_weights.float()
-            entries = tuple(map(torch.cat, zip(entries, row_entries, strict=True)))
+            row_labels, row_sizes = positions.unique_consecutive(return_counts=True)
+            features = torch.cat([features, ids.long()])
+            values = torch.cat([values, row_weights.float()])
+            sizes = torch.cat([sizes, row_sizes])
             labels_of_texts = torch.cat([labels_of_texts, row_labels])
             words = torch.cat([words, words.new_full((len(row_labels),), -1)])
-        return cls.from_entries(*(tensor.to(weights.device) for tensor in (*entries, labels_of_texts, words, weights)))
+        tensors = (features, sizes, values, labels_of_texts, words, weights)
+        return cls.from_entries(*(tensor.to(weights.device) for tensor in tensors))
 
     @classmethod
-    def from_entries(cls, features: Tensor, texts: Tensor, values: Tensor, *other_fields: Tensor) -> "Postings":
-        """Sorts entries by their `(E,)` features; `other_fields` are labels, words and weights."""
-        order = features.argsort(stable=True)
-        distinct, sizes = torch.unique_consecutive(features[order], return_counts=True)
-        starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-        return cls(distinct.int(), starts, texts[order].int(), values[order], *other_fields)
+    def from_entries(cls, features: Tensor, sizes: Tensor, values: Tensor, *other_fields: Tensor) -> "Postings":
+        """Numbers the `(E,)` features of T texts with these sizes; `other_fields` are labels, words and weights."""
+        distinct, positions = features.unique(return_inverse=True)
+        starts = functional.pad(sizes.cumsum(0), (1, 0))
+        return cls(distinct.int(), starts.int(), positions.int(), values, *other_fields)
+
+    def expand_features(self) -> Tensor:
+        """Returns the `(E,)` features of all entries."""
+        return self.features[self.positions]
+
+    def entries_of(self, texts: Tensor) -> Tensor:
+        """Returns the indices of the entries of `(C,)` texts, text by text."""
+        return _concatenate_ranges(self.starts[texts].long(), self.starts.diff()[texts].long())
 
     @torch.compiler.disable
     @torch.no_grad()
@@ -208,39 +225,115 @@ class Postings(NamedTuple):
                 "the processor returns with return_tensors='pt', or to an index LexicalFeatures.of(inputs); "
                 "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
             )
-        return self.terms(features.to(self.labels.device)).mul_(self.weights[:, None]).sum(0)
+        scores = self.values.new_empty(len(features), self.weights.shape[1])
+        of_match, of_coverage, of_words = self.weights[..., None]
+        for rows, (match, coverage, words) in self._blocks(features):
+            sums = match.mul_(of_match).addcmul_(coverage, of_coverage).addcmul_(words, of_words)
+            scores[rows] = sums.T
+        return scores
 
     @torch.no_grad()
-    def terms(self, of_documents: LexicalFeatures) -> Tensor:
+    def terms(self, features: LexicalFeatures) -> Tensor:
         """Computes match, coverage and words of documents for all labels, `(3, B, L)`."""
-        terms = self.values.new_zeros(3, len(of_documents), self.weights.shape[1])
-        match, coverage, words = terms
+        computed = self.values.new_empty(3, len(features), self.weights.shape[1])
+        for rows, terms in self._blocks(features):
+            for number, term in enumerate(terms):
+                computed[number, rows] = term.T
+        return computed
+
+    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
+        """Yields rows of some documents at a time, and their match, coverage and words, `(L, rows)` each."""
+        size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
+        for start in range(0, len(features), size):
+            rows = slice(start, start + size)
+            yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
+
+    def _terms(self, documents: "_WordCounts") -> tuple[Tensor, Tensor, Tensor]:
+        """Computes match, coverage and words of a block of B documents for all labels, `(L, B)` each."""
+        features, rows = documents.features.unique(return_inverse=True)
+        # The shares of the distinct features; row 0 is that of all features that no document has.
+        table = documents.shares.new_zeros(len(features) + 1, len(documents.norms))
+        table.index_put_((rows + 1, documents.rows), documents.shares, accumulate=True)
+        row_of_feature = torch.zeros_like(self.features)
+        if len(self.features):
+            positions = torch.searchsorted(self.features, features)
+            positions.clamp_(max=len(self.features) - 1)
+            known = (self.features[positions] == features).nonzero()[:, 0]
+            row_of_feature[positions[known]] = (known + 1).to(row_of_feature)
+        sums = self._sum(table, row_of_feature)
+        match, coverage, words = (sums.new_zeros(self.weights.shape[1], sums.shape[1]) for _ in range(3))
         row_texts = (self.words < 0).nonzero()[:, 0]
-        for row, mask in enumerate(of_documents.mask):
-            features = of_documents.ids[row, mask]
-            counts = of_documents.counts[row, mask]
-            documents = of_documents.neighbours[row]
-            shares, is_word = counts / (counts + 1), features % 2 == 0
-            factor, norm = (counts[is_word].sum() / 50).clamp(max=1), shares.square().sum().sqrt().clamp(min=1e-9)
-            shares = torch.cat([shares, norm * of_documents.shares[row]])
-            features = torch.cat([features, LEXICAL_BUCKETS + documents]).int()
-            is_word = functional.pad(is_word, (0, len(documents)))
-            start, end = (self.starts[torch.searchsorted(self.features, features, right=x)] for x in (False, True))
-            entries = _concatenate_ranges(start, sizes := end - start)
-            shares, is_word = (x.repeat_interleave(sizes) for x in (shares, is_word))
-            values = self.values.index_select(0, entries) * shares
-            texts = self.texts.index_select(0, entries).long()
-            sums = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
-            words[row, self.labels[row_texts]] = sums[row_texts] / norm
-            sums[row_texts] = 0.0
-            match[row].scatter_reduce_(0, self.labels, sums, "amax")
-            number = torch.bincount(texts := texts[is_word], minlength=len(self.words))
-            least = sums.fill_(1).scatter_reduce_(0, texts, shares[is_word], "amin")
-            texts = texts[(self.words[texts] > 0) & (number[texts] >= self.words[texts])]
-            coverage[row].scatter_reduce_(0, self.labels[texts], least[texts], "amax")
-            terms[:2, row] *= factor
+        words[self.labels[row_texts]] = sums[row_texts].div_(documents.norms)
         word_evidence(words)
-        return terms
+        sums[row_texts] = 0.0
+        owners = self.labels[:, None].expand_as(sums)
+        match.scatter_reduce_(0, owners, sums, "amax")
+        match.mul_(documents.factors)
+        names, least = self._cover(table, row_of_feature)
+        owners = self.labels[names, None].expand_as(least)
+        coverage.scatter_reduce_(0, owners, least, "amax")
+        coverage.mul_(documents.factors)
+        return match, coverage, words
+
+    def _sum(self, table: Tensor, row_of_feature: Tensor) -> Tensor:
+        """Computes `(T, B)` sums of values times shares: the product of a sparse matrix and a table of shares."""
+        if len(row_of_feature) * table.shape[1] <= _SMALL_TABLE:
+            table, rows = table.index_select(0, row_of_feature), self.positions
+        else:
+            rows = row_of_feature.index_select(0, self.positions)
+        return functional.embedding_bag(
+            rows, table, self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
+        )
+
+    def _cover(self, table: Tensor, row_of_feature: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns C names that a document of the block may contain, and `(C, B)` least shares of their words."""
+        names = (self.words > 0).nonzero()[:, 0]
+        first = self.starts[:-1]
+        for entry in (first, first + self.words - 1):  # of the first and last word
+            names = names[row_of_feature[self.positions[entry[names]]] > 0]
+        sizes = self.words[names].long()
+        words = self.positions[_concatenate_ranges(first[names].long(), sizes)]
+        shares = table[row_of_feature[words]]
+        owners = torch.arange(len(names), device=names.device).repeat_interleave(sizes)
+        least = table.new_ones(len(names), table.shape[1])
+        return names, least.scatter_reduce_(0, owners[:, None].expand_as(shares), shares, "amin")
+
+
+class _WordCounts(NamedTuple):
+    """Features of B documents.
+
+    Args:
+        rows: `(M,)` document of each feature.
+        features: `(M,)` lexical features, and `LEXICAL_BUCKETS` + n for the neighbour n.
+        shares: `(M,)` s_f of words, and |s| share_n of neighbours.
+        factors: `(B,)` factors of match and coverage, below 1 for documents of fewer than 50 words.
+        norms: `(B,)` lengths |s|.
+    """
+
+    rows: Tensor
+    features: Tensor
+    shares: Tensor
+    factors: Tensor
+    norms: Tensor
+
+    @classmethod
+    def read(cls, documents: LexicalFeatures) -> "_WordCounts":
+        """Reads the features and neighbours of B documents."""
+        rows, columns = documents.mask.nonzero(as_tuple=True)
+        features = documents.ids[rows, columns]
+        counts = documents.counts[rows, columns]
+        shares = counts / (counts + 1)
+        zeros = shares.new_zeros(len(documents))
+        lengths = zeros.index_add(0, rows, (counts * (features % 2 == 0)).to(zeros))
+        norms = zeros.index_add(0, rows, shares.square()).sqrt().clamp(min=1e-9)
+        near = torch.arange(len(documents), device=rows.device).repeat_interleave(documents.neighbours.shape[1])
+        return cls(
+            torch.cat([rows, near]),
+            torch.cat([features, LEXICAL_BUCKETS + documents.neighbours.flatten()]).int(),
+            torch.cat([shares, norms[near] * documents.shares.flatten()]),
+            (lengths / 50).clamp(max=1),
+            norms,
+        )
 
 
 def word_evidence(shares: Tensor) -> Tensor:
@@ -383,7 +476,7 @@ class JointTerm(ScoreTerm):
         self.document_size = config.document_size
         # If other terms multiply h as well, V is applied to e: codes then have half the size, with one part for h.
         text, other_terms = config.text_config, config.cosine_score or config.label_rows
-        is_scaled = text.text_encoder_type in ("nn", "transformer") or text.encoder_cell == "none"
+        is_scaled = text.text_encoder_type in ("nn", "transformer", "static") or text.encoder_cell == "none"
         is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
         self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
         self.label_layers, self.input_layers = (

@@ -1,4 +1,4 @@
-"""Encoders of documents: NN, HNN, WAN and HAN of the paper, and pretrained encoders.
+"""Encoders of documents: NN, HNN, WAN and HAN of the paper, pretrained encoders, and static encoders.
 
 A dense encoder processes words separately, so its output for a word does not depend on the position. Word encoders
 therefore take the distinct words of a batch and their positions: a batch of 16,000 words has about 5,000 distinct
@@ -12,7 +12,7 @@ Shapes: B documents, S sentences or windows, W words or tokens, N distinct words
 of a pretrained encoder, H document size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -410,6 +410,10 @@ class TransformerEncoder(nn.Module):
         weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
         return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
+    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns the `(L, P)` outputs for `(L, T)` tokens of labels."""
+        return self.pool(input_ids, attention_mask)[0]
+
     def _pool_rows(
         self,
         input_ids: Tensor | None,
@@ -463,3 +467,112 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         if self.sentence_encoder is None:
             document = rms_normalized(document)
         return document, (*weights, attention)
+
+
+class StaticEncoder(nn.Module):
+    """Encodes documents by a table of vectors, for tokens and for pairs of neighbouring tokens that occur in texts.
+
+        h = sum_t v(a_t) + sum_t v(a_t, a_t+1), scaled to a root mean square of 1
+
+    The vectors v contain the weights of tokens and pairs. They were fitted to the document vectors of a pretrained
+    encoder, the teacher (`hf_gile.training.distill`). Labels have vectors of the teacher, which are saved with the
+    model. The table has 16 bits a number, as integers, so that it keeps them whatever the type of the model.
+
+    Attributes:
+        label_embeds: `LabelEmbeds` of labels that the teacher encoded, or None.
+        read_other_labels: Encodes `(L, T)` tokens of other labels, `(L, P)`; None without the teacher.
+    """
+
+    of_model_type: Tensor
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        text = config.text_config
+        self.vocab_size, self.pad_token_id = text.vocab_size, text.pad_token_id
+        self.pooled_size = text.pooled_size
+        self.teacher_name = getattr(text.text_encoder_config, "_name_or_path", "")
+        keys = torch.zeros(text.num_vectors, dtype=torch.long)
+        bits = torch.zeros(text.num_vectors, text.pooled_size, dtype=torch.int16)
+        self.keys = nn.Parameter(keys, requires_grad=False)
+        self.bits = nn.Parameter(bits, requires_grad=False)
+        self.register_buffer("of_model_type", torch.zeros(0), persistent=False)
+        self.label_embeds: Any = None
+        self.read_other_labels: Callable[[Tensor], Tensor] | None = None
+
+    @staticmethod
+    def keys_of(input_ids: Tensor, mask: Tensor, vocab_size: int) -> Tensor:
+        """Numbers the tokens, then the pairs of `(B, W)` documents: `(B, 2 W - 1)`, -1 for padding."""
+        tokens = input_ids.masked_fill(~mask, -1)
+        pairs = (input_ids[:, :-1] + 1) * vocab_size + input_ids[:, 1:]
+        return torch.cat([tokens, pairs.masked_fill(~(mask[:, :-1] & mask[:, 1:]), -1)], 1)
+
+    def set_vectors(self, keys: Tensor, vectors: Tensor) -> None:
+        """Sets the table: `(N,)` ascending keys of `keys_of`, and `(N, P)` vectors."""
+        self.keys.data = keys
+        self.bits.data = vectors.to(torch.float16).contiguous().view(torch.int16)
+
+    def forward(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        pooled: Tensor | None = None,
+        language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents; see `WordEncoder.forward`.
+
+        Raises:
+            ValueError: If word vectors are passed.
+        """
+        if pooled is not None:
+            return pooled, ()
+        if input_ids is None or attention_mask is None:
+            raise ValueError("a static encoder looks up tokens: pass input_ids, not inputs_embeds")
+        vectors, weights = self.pool(input_ids, attention_mask)
+        return vectors, (weights,)
+
+    def pool(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Encodes `(B, W)` tokens: `(B, P)` vectors, zero for documents without known tokens, and `(B, W)` weights."""
+        keys = self.keys_of(input_ids, attention_mask, self.vocab_size)
+        rows = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        is_known = self.keys[rows] == keys
+        table = self.bits.view(torch.float16)
+        shares = is_known / is_known.sum(1, keepdim=True).clamp(min=1)
+        vectors = weighted_sum(table, rows * is_known, shares.to(table.dtype))
+        vectors = rms_normalized(vectors.float())
+        weights = shares[:, : input_ids.shape[1]]
+        return vectors.to(self.of_model_type.dtype), weights
+
+    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns `(L, P)` vectors of `(L, T)` tokens of labels, those of the teacher.
+
+        Raises:
+            ValueError: If a label is not stored, and the teacher is not there.
+        """
+        rows = torch.full((len(input_ids),), -1)
+        if self.label_embeds is not None:
+            rows = self.label_embeds.find_rows(input_ids, self.pad_token_id)
+        vectors = self.of_model_type.new_zeros(len(rows), self.bits.shape[1])
+        is_known = (rows >= 0).to(vectors.device)
+        if bool(is_known.any()):
+            vectors[is_known] = self.label_embeds.vectors[rows[rows >= 0]].to(vectors)
+        if bool(is_known.all()):
+            return vectors
+        if self.read_other_labels is None:
+            name = f" ({self.teacher_name})" if self.teacher_name else ""
+            raise ValueError(
+                f"{int((~is_known).sum())} labels are new to this model, whose static text encoder reads documents "
+                f"only: its teacher{name} must read labels. hf_gile.training.attach_teacher(model) loads it, and "
+                "hf-gile labels does so itself; or add the labels to the model that was distilled, and distill again"
+            )
+        vectors[~is_known] = self.read_other_labels(input_ids[~is_known]).to(vectors)
+        return vectors
+
+
+PRETRAINED = {
+    "transformer": TransformerEncoder,
+    "hierarchical_transformer": HierarchicalTransformerEncoder,
+    "static": StaticEncoder,
+}
+"""Encoders of documents from the tokens of a pretrained encoder, by `text_encoder_type`."""

@@ -233,7 +233,7 @@ def _describe_length(config: GileConfig) -> str:
     kind = config.text_encoder_type
     if kind == "hierarchical_transformer":
         size = f"{config.max_sentences} windows of whole sentences, each of up to {config.max_sentence_words} tokens"
-    elif kind == "transformer":
+    elif kind in ("transformer", "static"):
         size = f"{config.max_words} tokens"
     elif kind in ("nn", "wan"):
         size = f"{config.max_words} words"

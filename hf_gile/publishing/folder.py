@@ -150,6 +150,8 @@ def _with_labels(
 ) -> Any:
     """Returns a copy of a saved model with other labels."""
     copy = type(model).from_pretrained(folder, dtype="auto").to(model.device).eval()
+    if model.config.text_config.text_encoder_type == "static":
+        copy.gile.text_encoder.read_other_labels = model.gile.text_encoder.read_other_labels
     words = None
     if copy.label_set is not None and _texts(copy.label_set) == _texts(label_set):
         words = copy.label_input_ids  # the texts have not changed, so the stored words stay

@@ -3,6 +3,7 @@
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
 from .collator import GileDataCollator
 from .convex import fit_convex
+from .distillation import attach_teacher, distill, fit_labels, teach
 from .encoders import best_text_encoder
 from .encoding import encode_dataset
 from .general import general_scorer
@@ -31,11 +32,14 @@ __all__ = [
     "ThresholdTuner",
     "add_lora",
     "add_pooled_embeds",
+    "attach_teacher",
     "best_text_encoder",
     "calibrate",
     "class_balanced_weights",
+    "distill",
     "encode_dataset",
     "fit_convex",
+    "fit_labels",
     "fit_unseen_weights",
     "general_scorer",
     "joint_size_for",
@@ -50,5 +54,6 @@ __all__ = [
     "set_lexical_weights",
     "set_token_weights",
     "set_word_vectors",
+    "teach",
     "tune_threshold",
 ]

@@ -246,6 +246,17 @@ def prompt_of(name: str) -> str:
     return next((prompt for pattern, prompt in _PROMPTS.items() if re.search(pattern, name.rstrip("/").lower())), "")
 
 
+def locate_encoder(name: str) -> str | None:
+    """Returns the folder of an encoder by its name on the Hub: in the cache, in a package, or downloaded; else None.
+
+    Args:
+        name: The name.
+    """
+    packaged = {ENGLISH: _locate_packaged_minilm, MULTILINGUAL: _unpack_packaged_e5}
+    found = _locate(name, packaged.get(name, lambda: None))
+    return None if found is None else found.folder
+
+
 def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
     """Locates an encoder by its name: in the cache, in a package, or on the Hub."""
     # tokenizer.json must exist: without it, Transformers would create an empty tokenizer.

@@ -136,9 +136,8 @@ def add_pooled_embeds(
 
 def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
-    config = gile.config.text_config
-    encoder = gile.text_encoder.transformer
-    settings = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
+    config, encoder = gile.config.text_config, pretrained_encoder(gile) or gile.text_encoder
+    settings = (config.text_encoder_type, config.pooling, bf16, config.text_encoder_config.to_json_string())
     digest = blake2b(repr(settings).encode(), digest_size=8)
     for name, weight in encoder.state_dict().items():
         digest.update(name.encode())

@@ -21,7 +21,7 @@ from hf_gile import (
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.models import search_gile
+from hf_gile.models import scoring_gile, search_gile
 from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
 from hf_gile.models.scoring_gile import Postings
 from hf_gile.training import GileDataCollator, encode_dataset, fit_unseen_weights, set_lexical_weights
@@ -106,6 +106,44 @@ def test_the_terms_equal_the_formulas_of_the_docstring(make_lexical):
     torch.testing.assert_close(model.stored_postings().terms(long)[:2].movedim(0, -1)[0], full[0])
     scores = model.stored_postings().scores(ids)
     torch.testing.assert_close(scores, 1.5 * expected[:, :, 0] + 0.75 * expected[:, :, 1])
+
+
+def literal_words(counts, near, row):
+    """Computes the term "words" of a document, its neighbours, and a row, by the docstring of `Postings`."""
+    shares = {feature: count / (count + 1) for feature, count in counts.items()}
+    length = math.sqrt(sum(share * share for share in shares.values()))
+    total = sum(share * row.get(feature, 0.0) for feature, share in shares.items()) / max(length, 1e-9)
+    total += sum(share * row.get(LEXICAL_BUCKETS + number, 0.0) for number, share in near.items())
+    return math.log(1 + 200 * max(0.0, total))
+
+
+@pytest.mark.parametrize("small_table", [0, 1 << 19])
+def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monkeypatch):
+    monkeypatch.setattr(scoring_gile, "_SMALL_TABLE", small_table)
+    monkeypatch.setattr(scoring_gile, "_DOCUMENTS_AT_ONCE", 2)
+    idf = torch.rand(LEXICAL_BUCKETS, generator=torch.Generator().manual_seed(0)) + 0.5
+    iron, milk, heart = lexical_features("iron milk")[0], lexical_features("milk")[0], lexical_features("heart")[0]
+    rows = {0: {heart: 0.7, milk: -0.2}, 2: {iron: 0.3, LEXICAL_BUCKETS + 1: 0.5, LEXICAL_BUCKETS + 3: 0.25}}
+    entries = [(feature, label, weight) for label, row in rows.items() for feature, weight in row.items()]
+    word_rows = tuple(map(torch.tensor, zip(*entries, strict=True)))
+    texts = [*TEXTS, "heart and milk " * 30]
+    near = [{}, {1: 0.5, 3: 0.5}, {3: 1.0}, {}, {1: 1.0}, {}]
+    words = LexicalFeatures.count(texts)
+    numbers = torch.tensor([list(some) + [0] * (2 - len(some)) for some in near])
+    shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
+    features = LexicalFeatures(words.ids, words.counts, numbers, shares)
+    labels = list(LABELS)
+    actual = Postings.build(labels, idf, torch.ones(3, len(labels)), word_rows).terms(features)
+    assert actual.any(-1).any(-1).all()
+    weights = dict(enumerate(idf.tolist()))
+    for number, text in enumerate(texts):
+        counts = Counter(lexical_features(text))
+        factor = min(1.0, sum(count for feature, count in counts.items() if feature % 2 == 0) / 50)
+        for column, label in enumerate(labels):
+            match, coverage = compute_terms(text, label, weights, 1.0)
+            words = literal_words(counts, near[number], rows.get(column, {}))
+            expected = torch.tensor([match * factor, coverage * factor, words])
+            torch.testing.assert_close(actual[:, number, column], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_words_in_most_documents_are_ignored():
@@ -217,7 +255,7 @@ def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
 def test_postings_that_point_outside_the_index_are_refused(make_lexical, tmp_path):
     model, processor = make_lexical()
     index = LabelIndex.build(model, processor)
-    for name, wrong in (("labels", index.postings.labels + 1), ("texts", index.postings.texts - 1)):
+    for name, wrong in (("labels", index.postings.labels + 1), ("positions", index.postings.positions - 1)):
         index.postings = index.postings._replace(**{name: wrong})
         index.save_pretrained(tmp_path)
         with pytest.raises(ValueError, match="the postings of labels are damaged"):

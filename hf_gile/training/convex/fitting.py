@@ -136,7 +136,7 @@ def can_be_fitted(config: GileConfig) -> bool:
         config: The configuration.
     """
     text = config.text_config
-    is_fixed = text.text_encoder_type == "nn" or (text.text_encoder_type == "transformer" and text.has_fixed_pooling)
+    is_fixed = text.text_encoder_type == "nn" or (not text.reads_sentences and text.has_fixed_pooling)
     return bool(
         is_fixed
         and config.output_layer == "bilinear"

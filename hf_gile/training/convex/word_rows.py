@@ -170,8 +170,8 @@ def named_labels(postings: Postings, counts: "csr_matrix", wanted: Tensor) -> "c
     """
     from scipy.sparse import csr_matrix, vstack
 
-    features = postings.features.repeat_interleave(postings.starts.diff())
-    texts = postings.texts.long()
+    features = postings.expand_features()
+    texts = torch.arange(len(postings.labels)).repeat_interleave(postings.starts.diff())
     is_name = (postings.words > 0) & wanted[postings.labels]
     is_word = is_name[texts] & (features % 2 == 0)  # even for words
     entries = features[is_word].numpy(), texts[is_word].numpy()

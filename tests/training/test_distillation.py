@@ -1,0 +1,243 @@
+"""A static encoder is a sum of vectors, learns from its teacher, and leaves labels to it."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from scipy.sparse import csr_matrix
+from torch.nn import functional
+
+from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile.models.text_encoders_gile import StaticEncoder
+from hf_gile.training import (
+    attach_teacher,
+    distill,
+    fit_labels,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+    teach,
+)
+from hf_gile.training.distillation import count_features, fit_vectors
+
+WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
+NAMES = ["iron diet", "human milk", "heart failure"]
+UNKNOWN = torch.tensor([[2, 9, 10, 11, 9, 3]])
+LABELS = LabelSet([Label(f"l{row}", name) for row, name in enumerate(NAMES)])
+
+
+def texts(number, seed=0):
+    """Texts of three topics, of a few words each."""
+    chance = np.random.default_rng(seed)
+    topics = [["iron", "diet", "low"], ["milk", "human", "breast"], ["heart", "failure", "acute"]]
+    gold = chance.integers(3, size=number)
+    return [" ".join(chance.permutation([*topics[g], *chance.choice(WORDS, 3)])) for g in gold], gold
+
+
+@pytest.fixture
+def make_teacher(save_text_encoder):
+    def make(name="encoder", **options):
+        folder = save_text_encoder(texts=[*WORDS, *NAMES], hidden_size=20, **options)
+        fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "freeze_text_encoder": True}
+        fields |= {"problem_type": "single_label_classification", "lexical": True}
+        model = model_from_text_encoder(folder, num_labels=len(LABELS), **fields)
+        processor = processor_from_text_encoder(folder, model.config)
+        model.set_labels(LABELS, processor)
+        return model, processor
+
+    return make
+
+
+@pytest.fixture
+def fast(make_teacher):
+    teacher, processor = make_teacher()
+    taught = texts(80)[0]
+    return teacher, processor, distill(teacher, processor, taught, teach(teacher, processor, taught))
+
+
+def literal_vector(encoder, ids):
+    """Adds the vectors of the tokens of a document and of its pairs, as the docstring of `StaticEncoder` says."""
+    table = dict(zip(encoder.keys.tolist(), encoder.bits.view(torch.float16).float(), strict=True))
+    total = torch.zeros(encoder.bits.shape[1])
+    for position, token in enumerate(ids):
+        total += table.get(token, torch.zeros_like(total))
+        if position:
+            total += table.get((ids[position - 1] + 1) * encoder.vocab_size + token, torch.zeros_like(total))
+    return total / total.square().mean().sqrt().clamp(min=1e-9)
+
+
+def test_document_vectors_equal_a_loop_over_tokens_and_pairs(fast):
+    _, _, fast = fast
+    documents = ["rats fed a diet low in iron", "milk", "human breast milk milk", "", "unknown"]
+    inputs = fast.processor(documents, return_tensors="pt")
+    inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    vectors, (weights,) = fast.model.gile.embed_texts(**inputs)
+    ids = fast.processor(documents)["input_ids"]
+    expected = torch.stack([literal_vector(fast.model.gile.text_encoder, row) for row in ids])
+    torch.testing.assert_close(vectors, expected, rtol=3e-3, atol=3e-3)
+    assert weights.shape == inputs["input_ids"].shape
+    assert any(key >= fast.model.gile.text_encoder.vocab_size for key in fast.model.gile.text_encoder.keys.tolist())
+
+
+def test_documents_do_not_depend_on_their_batch(fast):
+    _, _, fast = fast
+    documents = texts(7, seed=3)[0]
+    together = fast.processor(documents, return_tensors="pt")
+    alone = [fast.processor(text, return_tensors="pt") for text in documents]
+    logits = fast.model(**together).logits
+    torch.testing.assert_close(logits, torch.cat([fast.model(**inputs).logits for inputs in alone]))
+
+
+def test_all_of_a_long_text_is_read(fast):
+    _, _, fast = fast
+    long = "iron " * 5000
+    ids = fast.processor([long + "milk"], return_tensors="pt")["input_ids"]
+    assert ids.shape[1] > 5000
+    scores = [fast.model(**fast.processor(text, return_tensors="pt")).logits for text in (long, long + "milk " * 5000)]
+    assert not torch.allclose(*scores)
+
+
+def test_fitted_vectors_solve_the_ridge_regression():
+    chance = np.random.default_rng(0)
+    counts = chance.integers(3, size=(31, 7)).astype(np.float32)
+    start, targets = chance.normal(size=(7, 5)).astype(np.float32), chance.normal(size=(31, 5)).astype(np.float32)
+    is_token = np.arange(7) < 4
+    vectors = fit_vectors(csr_matrix(counts), is_token, start, targets)
+    shares = (counts.sum(0) + 0.5) / counts.sum()
+    weights = 1e-3 / (1e-3 + shares) * np.where(is_token, 1, 0.7)
+    x = counts * weights
+    x /= np.linalg.norm(x, axis=1, keepdims=True).clip(1e-9)
+    guess = x @ start
+    start = start * (guess * targets).sum() / (guess * guess).sum()
+    change = np.linalg.solve(x.T @ x + 0.5 * np.eye(7), x.T @ (targets - x @ start))
+    np.testing.assert_allclose(vectors, (start + change) * weights[:, None], rtol=1e-3, atol=1e-5)
+
+
+def test_only_tokens_and_pairs_that_occur_have_vectors(monkeypatch):
+    documents = [[5, 1, 2, 1, 2], [2], [], [1, 2, 3]]
+    monkeypatch.setattr("hf_gile.training.distillation._MOST_TOKENS", 2)
+    keys, counts = count_features(documents, vocab_size=10, special=[5])
+    assert keys.tolist() == [1, 2, 3, 22]  # 3 occurs in one text, the pair (1, 2) three times
+    assert counts.toarray().tolist() == [[2, 2, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]
+    width = max(map(len, documents))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in documents])
+    numbered = StaticEncoder.keys_of(ids, ids > 0, 10)
+    assert [int((numbered == key).sum()) for key in keys] == counts.sum(0).tolist()[0]
+
+
+def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(fast):
+    teacher, processor, fast = fast
+    new = texts(40, seed=5)[0]
+    learned = teach(teacher, processor, new)
+    inputs = fast.processor(new, return_tensors="pt")
+    inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    cosines = functional.cosine_similarity(fast.model.gile.embed_texts(**inputs)[0], learned, dim=-1)
+    assert cosines.mean() > 0.9
+    assert abs(float(cosines.mean()) - fast.cosine) < 0.1
+    torch.testing.assert_close(fast.model.project_stored_labels(), teacher.project_stored_labels())
+
+
+def test_the_head_is_fitted_again_to_labels(fast):
+    _, _, fast = fast
+    rows, gold = texts(120, seed=7)
+    dataset = Dataset.from_dict({"text": rows, "labels": [[f"l{g}"] for g in gold]})
+    parts = {"train": dataset.select(range(90)), "validation": dataset.select(range(90, 120))}
+    fit_labels(fast, parts)
+    assert fast.model.label_set.seen == [True] * 3
+    tests, answers = texts(60, seed=11)
+    logits = fast.model(**fast.processor(tests, return_tensors="pt")).logits
+    assert (logits.argmax(1).numpy() == answers).mean() > 0.8
+
+
+def test_new_labels_need_the_teacher(fast, make_teacher, tmp_path):
+    teacher, _, fast = fast
+    pipe = LabelScoringPipeline(fast.model, processor=fast.processor)
+    assert sorted(pipe("iron", LabelSet([LABELS[2], LABELS[0]]))["labels"]) == ["heart failure", "iron diet"]
+    new = LabelSet([Label("b", "blood"), LABELS[0]])
+    with pytest.raises(ValueError, match=r"1 labels are new to this model, whose static text encoder.*attach_teacher"):
+        pipe("iron", new)
+    with pytest.raises(ValueError, match="new labels need the encoder, which taught this static model and is not"):
+        attach_teacher(fast.model).gile.embed_labels(UNKNOWN)
+    attach_teacher(fast.model, teacher)
+    index = LabelIndex.build(fast.model, fast.processor, new)
+    expected = LabelIndex.build(teacher, fast.processor, new)
+    torch.testing.assert_close(index.codes, expected.codes)
+    fast.model.set_labels(new, fast.processor)
+    pipe.save_pretrained(tmp_path / "fast")
+    again = GileForSequenceClassification.from_pretrained(tmp_path / "fast")
+    torch.testing.assert_close(again.project_stored_labels(), fast.model.project_stored_labels())
+    other, _ = make_teacher(initializer_range=0.1)
+    with pytest.raises(ValueError, match="this is not the encoder that the labels of the static model were encoded by"):
+        attach_teacher(again, other).gile.embed_labels(UNKNOWN)
+
+
+def test_a_model_knows_the_name_of_its_teacher(make_teacher, tmp_path):
+    teacher, processor = make_teacher()
+    teacher.config.text_config.text_encoder_config._name_or_path = "user/encoder"
+    fast = distill(teacher, processor, ["iron"], teach(teacher, processor, ["iron"]))
+    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"its teacher \(user/encoder\) must read labels"):
+        again.gile.embed_labels(UNKNOWN)
+    with pytest.raises(ValueError, match="new labels need user/encoder, which taught this static model"):
+        attach_teacher(again).gile.embed_labels(UNKNOWN)
+
+
+def test_models_without_such_an_encoder_are_refused(fast, make_model):
+    _, _, fast = fast
+    with pytest.raises(ValueError, match="this model is static already"):
+        teach(fast.model, fast.processor, ["iron"])
+    with pytest.raises(ValueError, match=r"only a model with a pretrained encoder.*got text_encoder_type 'wan'"):
+        teach(*make_model(), ["iron"])
+
+
+def test_damaged_tables_are_refused(fast, tmp_path):
+    _, _, fast = fast
+    fast.model.gile.text_encoder.bits.data[0] = -1  # NaN in 16 bits
+    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="bits"):
+        GileForSequenceClassification.from_pretrained(tmp_path)
+
+
+def test_word_vectors_are_refused(fast):
+    with pytest.raises(ValueError, match="pass input_ids, not inputs_embeds"):
+        fast[2].model.gile.embed_texts(inputs_embeds=torch.zeros(1, 2, 20))
+
+
+SCRIPT = """
+import sys
+sys.modules["hf_gile"] = None
+from transformers import AutoModel, AutoProcessor, pipeline
+pipe = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True)
+print([rows[0]["label"] for rows in pipe(["diet low in iron", "acute heart failure"], top_k=1)])
+model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
+processor = AutoProcessor.from_pretrained(sys.argv[1], trust_remote_code=True)
+print(model(**processor(["iron"], label_text=["heart failure"], return_tensors="pt")).logits.shape)
+"""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_saved_model_has_16_bits_a_number(fast, tmp_path, dtype):
+    _, _, fast = fast
+    LabelScoringPipeline(fast.model.to(dtype), processor=fast.processor).save_pretrained(tmp_path)
+    model = GileForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
+    bits = [one.gile.text_encoder.bits for one in (model, fast.model)]
+    assert torch.equal(*bits)
+    assert bits[0].dtype == torch.int16
+    inputs = fast.processor(["iron diet"], return_tensors="pt")
+    assert torch.equal(model(**inputs).logits, fast.model(**inputs).logits)
+
+
+@pytest.mark.slow
+def test_a_saved_model_scores_without_the_package(fast, tmp_path):
+    _, _, fast = fast
+    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path / "fast")
+    environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "fast")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("['")
+    assert "torch.Size([1, 1])" in done.stdout
