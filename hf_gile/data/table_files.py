@@ -341,7 +341,9 @@ def _parse_object(line: str) -> object:
         return json.loads(line)
     except json.JSONDecodeError as error:
         return ValueError(f"not JSON: {error.msg}, got {line[error.pos : error.pos + 40].rstrip()!r}")
-    except (ValueError, RecursionError) as error:  # a number of many digits; nested too deeply
+    except RecursionError:
+        return ValueError("not JSON that can be read: it is nested too deeply")
+    except ValueError as error:  # a number of many digits
         return ValueError(f"not JSON: {error}")
 
 
