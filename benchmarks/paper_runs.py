@@ -236,7 +236,7 @@ def _translation(job: Job, data: Path, work: Path) -> Figures:
     figures = _cost(result) | {"BLEU": test["bleu"], "BLEU interval": test["interval"]}
     figures["validation BLEU"] = 100 * max(epoch["eval_bleu"] for epoch in result["history"])
     figures |= {f"F1 {third}": 100 * test[f"f1_{third}"] for third in ("high", "medium", "low")}
-    if "--target en" in job.run.flags:
+    if "--target en" in job.run.flags and layer != "continuous":  # queries are English; that layer is not saved
         for query, sides in nearest(work / layer / "model").items():
             figures |= {f"nearest {query}, {side}": words for side, words in sides.items()}
     return figures
