@@ -61,7 +61,7 @@ def _figure(run: Run, name: str, seed: int, runs: Runs) -> Any:
 
 def page(tables: list[Table], runs: Runs) -> str:
     """Returns the page: all tables with the rows there are, and the rows that there are not."""
-    parts = [INTRODUCTION, _totals(tables, runs)]
+    parts = [INTRODUCTION, _totals(tables, runs), *_sources(runs)]
     for table in tables:
         parts += [f"## {table.title}", table.about]
         if table.missing:
@@ -204,6 +204,24 @@ def _totals(tables: list[Table], runs: Runs) -> str:
     return f"Of {rows} rows, {whole} have all their runs.\n\n" + "\n".join(lines)
 
 
+def _sources(runs: Runs) -> Iterator[str]:
+    """Yields a table of the commits and machines of the runs, if there are any."""
+    records = [record for by_seed in runs.values() for record in by_seed.values()]
+    counts: dict[tuple[str, str], list[int]] = {}
+    for record in records:
+        machine = record["machine"]
+        source = (record["commit"], f"{machine['cpu']}, torch {machine['torch']}, {machine['date']}")
+        numbers = counts.setdefault(source, [0, 0])
+        numbers[0] += 1
+        numbers[1] += "stamped" in record
+    if not counts:
+        return
+    lines = [_line([f"`{commit}`", *map(str, numbers), on]) for (commit, on), numbers in sorted(counts.items())]
+    yield SOURCES
+    heads = ["measured at commit", "runs", "of them marked as up to date later", "machine"]
+    yield "\n".join([_line(heads), _line(["---"] * 4), *lines])
+
+
 NAMES = {
     "describe": "Table 1",
     "biomedical": "Table 2",
@@ -233,5 +251,10 @@ A cell has the mean here and its standard deviation over seeds (three for GILE, 
 brackets the number of the paper. The data differ, so compare orders, not numbers: below each table is a list of the
 orders that the paper reports, and where they are not found here. The biomedical models are trained with
 `--lexical false`, because the paper's model has no terms that match words."""
+
+SOURCES = (
+    "After a change of the code that leaves its behaviour as it is, `--stamp` repeats the cheapest run of each output "
+    "layer, and marks all runs of this layer as up to date if its figures are the same. The others are not repeated."
+)
 
 NOT_MEASURED = "Rows that lack runs, or that no data here can measure:"

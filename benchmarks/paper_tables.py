@@ -6,6 +6,13 @@ r"""Measures every table and figure of both papers on small data, and writes doc
 Runs what benchmarks/results/paper_tables.json and the folder of the runs lack, or what is older than the code that it
 depends on: the first seed of all rows first, and the cheapest first. A run leaves one file in the folder of the runs,
 so a run that was killed costs only itself. Results and page are written after each run; `--jobs 0` only writes them.
+
+After a change of the code that leaves behaviour as it is:
+
+    python benchmarks/paper_tables.py --data FOLDER --stamp
+
+runs the cheapest run of each output layer again, and marks all runs of this layer as up to date if its figures are the
+same. They must be equal on the machine that measured them, and within 1 % on another.
 """
 
 import argparse
@@ -13,7 +20,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +31,12 @@ from paper_runs import ROOT, Job, fingerprint, prepare, run_all
 RESULTS = ROOT / "benchmarks" / "results" / "paper_tables.json"
 PAGE = ROOT / "docs" / "paper_tables.md"
 COMMIT = re.compile("[0-9a-f]{40}")
+LAYER = re.compile(r"--(?:units|layers) (\S+)")
+TOLERANCE = 0.01
+"""Relative difference between figures of the same run on two machines, whose kernels sum in other orders."""
+
+TIMED = ("CPU s an epoch",)
+"""Figures that differ from run to run."""
 
 
 def main() -> None:
@@ -35,6 +48,9 @@ def main() -> None:
     parser.add_argument("--limit_minutes", type=float, default=1e6, help="start no run that would end later")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "paper_tables", help="folder of the runs")
     parser.add_argument("--resume", action="store_true", help="keep the runs that there are")
+    parser.add_argument(
+        "--stamp", action="store_true", help="check a run of each layer, and keep the others; see above"
+    )
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.limit_minutes
     every = tables()
@@ -43,6 +59,9 @@ def main() -> None:
         parser.error(f"--only: no table starts with {options.only}; titles are {[table.title for table in every]}")
     options.runs = options.runs.resolve()
     options.runs.mkdir(parents=True, exist_ok=True)
+    if options.stamp:
+        stamp(chosen, options, every, deadline)
+        return
     results = collect(options.runs) if options.resume else {}
     jobs = find_jobs(chosen, results, options.seeds)
     print(f"{len(jobs)} runs, about {sum(job.run.price for job in jobs) / 3600:.1f} CPU hours", flush=True)
@@ -56,10 +75,7 @@ def run(
     jobs: list[Job], options: argparse.Namespace, every: list[Table], results: dict[str, Any], deadline: float
 ) -> list[str]:
     """Runs jobs and writes results and page after each; returns the logs of those that failed."""
-    folders = {folder for job in jobs for folder in KINDS[job.run.kind].data}
-    missing = [folder for folder in sorted(folders) if not (options.data and (options.data / folder).is_dir())]
-    if missing:
-        raise SystemExit(f"--data: {options.data} has no folder {', '.join(missing)}")
+    check_data(jobs, options.data)
     source = prepare(options.runs, {job.run.kind for job in jobs})
     failed = []
     for done, (job, succeeded) in enumerate(
@@ -78,25 +94,103 @@ def run(
     return failed
 
 
-def collect(runs: Path) -> dict[str, Any]:
-    """Returns the records of the results file and of the folder of the runs, without those that are stale.
+def check_data(jobs: Iterable[Job], data: Path | None) -> None:
+    """Ends the script if a folder with data of a job is missing."""
+    folders = {folder for job in jobs for folder in KINDS[job.run.kind].data}
+    missing = [folder for folder in sorted(folders) if not (data and (data / folder).is_dir())]
+    if missing:
+        raise SystemExit(f"--data: {data} has no folder {', '.join(missing)}")
 
-    A run outside a clone does not know its commit: it gets the current commit, whose code is the same.
-    """
+
+def read(runs: Path) -> list[dict[str, Any]]:
+    """Returns the records of the results file and of the folder of the runs, those that are stale first."""
     records = []
     if RESULTS.exists():
         records += expand(json.loads(RESULTS.read_text(encoding="utf-8")))
     records += [json.loads(path.read_text(encoding="utf-8")) for path in sorted(runs.glob("*.json"))]
-    results: dict[str, Any] = {}
-    for record in records:
-        kind = record["run"].partition(": ")[0]
-        if kind in KINDS and record["code"] == fingerprint(kind):
-            if not COMMIT.fullmatch(record["commit"]):
-                import machine
+    return sorted((record for record in records if kind_of(record) in KINDS), key=is_current)
 
-                record["commit"] = machine.commit()
-            results.setdefault(record["run"], {})[str(record["seed"])] = record
+
+def kind_of(record: Mapping[str, Any]) -> str:
+    """The kind of the run of a record."""
+    kind: str = record["run"].partition(": ")[0]
+    return kind
+
+
+def is_current(record: Mapping[str, Any]) -> bool:
+    """Whether the code that the figures depend on has not changed since."""
+    current: bool = record["code"] == fingerprint(kind_of(record))
+    return current
+
+
+def collect(runs: Path) -> dict[str, Any]:
+    """Returns the records that are not stale, by name of the run and by seed.
+
+    A run outside a clone does not know its commit: it gets the current commit, whose code is the same.
+    """
+    results: dict[str, Any] = {}
+    for record in filter(is_current, read(runs)):
+        if not COMMIT.fullmatch(record["commit"]) and "stamped" not in record:
+            import machine
+
+            record["commit"] = machine.commit()
+        results.setdefault(record["run"], {})[str(record["seed"])] = record
     return results
+
+
+def stamp(chosen: Iterable[Table], options: argparse.Namespace, every: list[Table], deadline: float) -> None:
+    """Runs a run of each layer whose runs are stale again, and marks them as up to date if its figures are the same."""
+    runs = {run.name: run for table in chosen for run in table.runs}
+    results: dict[str, Any] = {}
+    for record in read(options.runs):
+        results.setdefault(record["run"], {})[str(record["seed"])] = record
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in (record for by_seed in results.values() for record in by_seed.values()):
+        if record["run"] in runs and not is_current(record):
+            layer = LAYER.search(record["run"])
+            groups.setdefault(" ".join([kind_of(record), *(layer.groups() if layer else ())]), []).append(record)
+    if groups.pop("speed", None):
+        print("speed: its figures are times, which only a new run can measure")
+    cheapest = {name: min(records, key=lambda record: record["cpu_seconds"]) for name, records in groups.items()}
+    jobs = {Job(runs[record["run"]], record["seed"]): name for name, record in cheapest.items()}
+    check_data(jobs, options.data)
+    folder = options.runs / "stamping"
+    folder.mkdir(exist_ok=True)
+    source = prepare(folder, {job.run.kind for job in jobs})
+    ordered = sorted(jobs, key=lambda job: job.run.price)
+    for job, succeeded in run_all(ordered, options.data.resolve(), folder, options.jobs, source, deadline):
+        name = jobs[job]
+        if not succeeded:
+            print(f"{name}: failed; see {folder / job.file.replace('.json', '.log')}", flush=True)
+            continue
+        again = json.loads((folder / job.file).read_text(encoding="utf-8"))
+        differing = differences(cheapest[name], again)
+        print(f"{name}: {job.run.name}, seed {job.seed}: {'; '.join(differing) or 'the same figures'}", flush=True)
+        for record in [] if differing else groups[name]:
+            record["code"], record["stamped"] = again["code"], source["commit"]
+    write(every, results)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns the figures of two records of a run that differ: exactly on a machine, and by `TOLERANCE` on two."""
+    machines = [{**record["machine"], "date": ""} for record in (before, now)]
+    tolerance = 0 if machines[0] == machines[1] else TOLERANCE
+    first, second = before["figures"], now["figures"]
+    names = sorted({*first, *second}.difference(TIMED))
+    return [
+        f"{name} was {first.get(name)}, is {second.get(name)}"
+        for name in names
+        if not agree(first.get(name), second.get(name), tolerance)
+    ]
+
+
+def agree(first: Any, second: Any, tolerance: float) -> bool:
+    """Whether two figures, or lists of figures or words, are the same up to a relative difference."""
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(agree, first, second, [tolerance] * len(first)))
+    if isinstance(first, float | int) and isinstance(second, float | int):
+        return abs(first - second) <= tolerance * abs(first)
+    return bool(first == second)
 
 
 def find_jobs(chosen: Iterable[Table], results: dict[str, Any], seeds: int) -> list[Job]:
@@ -131,7 +225,8 @@ def compress(results: dict[str, Any]) -> dict[str, Any]:
             source = {"commit": record["commit"], "machine": record["machine"]}
             if source not in sources:
                 sources.append(source)
-            shown = {key: record[key] for key in ("code", "cpu_seconds", "seconds", "figures")}
+            keys = ("code", "stamped", "cpu_seconds", "seconds", "figures")
+            shown = {key: record[key] for key in keys if key in record}
             runs.setdefault(name, {})[seed] = {"source": sources.index(source), **shown}
     for place, source in enumerate(sources):
         source["seed"] = sorted(

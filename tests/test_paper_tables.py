@@ -46,12 +46,8 @@ def test_each_row_is_on_the_page_with_its_seeds_or_listed_as_not_measured(table)
 
 
 def test_no_run_is_older_than_the_code_that_it_depends_on():
-    stale = {record["run"] for record in RECORDS if record["code"] != paper_runs.fingerprint(kind_of(record))}
+    stale = {record["run"] for record in RECORDS if not paper_tables.is_current(record)}
     assert not stale, "python benchmarks/paper_tables.py --data FOLDER --resume measures again:\n" + "\n".join(stale)
-
-
-def kind_of(record):
-    return record["run"].partition(": ")[0]
 
 
 def test_the_page_is_what_the_script_writes():
@@ -99,9 +95,13 @@ def table(**cells):
     return Table("Table 9", "About.", ("F1",), rows, beside=(("joint", "linear"),))
 
 
+SOURCE = {"commit": "c" * 40, "machine": {"cpu": "fast", "torch": "2", "date": "2026-01-02"}}
+
+
 def records(run, *values):
     figures = ({"F1": value} for value in values)
-    return {run.name: {str(seed): {"figures": figure, "cpu_seconds": 5.0} for seed, figure in enumerate(figures, 1)}}
+    by_seed = {str(seed): {"figures": figure, "cpu_seconds": 5.0} | SOURCE for seed, figure in enumerate(figures, 1)}
+    return {run.name: by_seed}
 
 
 TINY = table(linear=one(LINEAR, "F1", 40.5), joint=one(JOINT, "F1", 45.5), learned=one(LEARNED, "F1"), none=Cell(3.0))
@@ -146,9 +146,8 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "results" / "tables.json")
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(paper_tables, "PAGE", tmp_path / "page.md")
-    source = {"commit": "c" * 40, "machine": {"cpu": "fast"}}
     record = {"run": LINEAR.name, "seed": 1, "code": paper_runs.fingerprint("news"), "cpu_seconds": 5.0}
-    record |= {"seconds": 6.0, "figures": {"F1": 50.0}, **source}
+    record |= {"seconds": 6.0, "figures": {"F1": 50.0}, **SOURCE}
     (tmp_path / "a.json").write_text(json.dumps(record))
     (tmp_path / "b.json").write_text(json.dumps({**record, "seed": 2, "code": "stale"}))
     collected = paper_tables.collect(tmp_path)
@@ -185,3 +184,56 @@ def test_runs_leave_a_file_or_a_log_and_none_starts_too_late(tmp_path, monkeypat
     assert json.loads((tmp_path / jobs[0].file).read_text())["figures"] == {"F1": 1}
     assert "no joint here" in (tmp_path / jobs[1].file.replace(".json", ".log")).read_text()
     assert sorted(path.name for path in (tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.fixture
+def stale(tmp_path, monkeypatch):
+    """Stamps records of an older code, whose runs now return 50, and returns the records afterwards."""
+    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "tables.json")
+    monkeypatch.setattr(paper_tables, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(paper_tables, "tables", lambda: [TINY])
+    monkeypatch.setitem(paper_runs.MEASURES, "news", lambda *job: {"F1": 50.0, "CPU s an epoch": 3.0})
+    (tmp_path / "dw_format").mkdir()
+
+    def write_and_stamp(*records, machine="fast"):
+        def prepare(runs, kinds):
+            (runs / "temporary").mkdir()
+            return {"commit": "e" * 40, "machine": SOURCE["machine"] | {"cpu": machine}}
+
+        monkeypatch.setattr(paper_tables, "prepare", prepare)
+        times = {"code": "old", "cpu_seconds": 5.0, "seconds": 6.0}
+        content = [{**times, "run": run.name, "seed": seed, "figures": figures} for run, seed, figures in records]
+        results = {}
+        for record in content:
+            results.setdefault(record["run"], {})[str(record["seed"])] = record | SOURCE
+        paper_tables.write([TINY], results)
+        options = ["--stamp", "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
+        monkeypatch.setattr(sys, "argv", ["paper_tables.py", *options])
+        paper_tables.main()
+        return by_name(paper_tables.expand(json.loads((tmp_path / "tables.json").read_text())))
+
+    return write_and_stamp
+
+
+def test_runs_of_a_layer_whose_cheapest_run_is_the_same_are_up_to_date(stale, tmp_path, capsys):
+    same = {"F1": 50.0, "CPU s an epoch": 9.0}
+    runs = stale((LINEAR, 1, same), (LINEAR, 2, {"F1": 60.0}), (JOINT, 1, {"F1": 61.0}))
+    assert [paper_tables.is_current(record) for record in runs[LINEAR.name].values()] == [True, True]
+    assert runs[LINEAR.name]["2"]["figures"] == {"F1": 60.0}
+    assert {record["commit"] for record in runs[LINEAR.name].values()} == {SOURCE["commit"]}
+    assert not paper_tables.is_current(runs[JOINT.name]["1"])
+    assert "F1 was 61.0, is 50.0" in capsys.readouterr().out
+    assert f"| `{SOURCE['commit']}` | 3 | 2 | fast" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(("value", "machine", "current"), [(50.4, "fast", False), (50.4, "b", True), (51, "b", False)])
+def test_figures_of_another_machine_may_differ_by_a_percent(stale, value, machine, current):
+    runs = stale((LINEAR, 1, {"F1": value}), machine=machine)
+    assert paper_tables.is_current(runs[LINEAR.name]["1"]) == current
+
+
+def test_a_figure_that_a_run_no_longer_has_is_a_difference():
+    before = {"figures": {"F1": 50.0, "words": ["a"], "interval": [1.0, 2.0]}, **SOURCE}
+    assert paper_tables.differences(before, before) == []
+    now = {"figures": {"words": ["b"], "interval": [1.0, 2.0]}, **SOURCE}
+    assert paper_tables.differences(before, now) == ["F1 was 50.0, is None", "words was ['a'], is ['b']"]
