@@ -72,6 +72,8 @@ def page(tables: list[Table], runs: Runs) -> str:
         orders = list(_orders(table, runs))
         if orders:
             parts.append("\n".join(orders))
+        if any("; not in " in order for order in orders):
+            parts.append(f"Why an order is not that of the paper: {table.why or 'not known.'}")
     unmeasured = [line for table in tables for line in not_measured(table, runs)]
     parts += ["## Not measured", NOT_MEASURED if unmeasured else "Every row has all its seeds."]
     if unmeasured:
@@ -150,14 +152,16 @@ def _orders(table: Table, runs: Runs) -> Iterator[str]:
 
 
 def _order(first: str, second: str, pairs: Mapping[str, Any], falling: Iterable[str], runs: Runs) -> Iterator[str]:
-    same, other = 0, []
+    same, other, few = 0, [], ""
     for name, cells in pairs.items():
         if any(cell is None or cell.paper is None for cell in cells):
             continue
         gap = cells[0].paper - cells[1].paper
-        here = [found for cell in cells if (found := measured(cell, runs)) and found.is_complete]
-        if not gap or len(here) < len(cells):
+        here = _over_same_seeds([measured(cell, runs) for cell in cells])
+        if not gap or not here:
             continue
+        if not all(one.is_complete for one in here):
+            few = ", with fewer seeds so far"
         difference = here[0].mean - here[1].mean
         if difference * gap > 0:
             same += 1
@@ -170,8 +174,17 @@ def _order(first: str, second: str, pairs: Mapping[str, Any], falling: Iterable[
         )
     if same + len(other) == 0:
         return
-    text = f"- **{first}** beside **{second}**: the order of the paper in {same} of {same + len(other)}"
+    text = f"- **{first}** beside **{second}**{few}: the order of the paper in {same} of {same + len(other)}"
     yield f"{text}; not in {'; '.join(other)}." if other else f"{text}."
+
+
+def _over_same_seeds(pair: list[Measured | None]) -> list[Measured]:
+    """Returns two cells over as many seeds, or nothing if one has none; a row without seeds goes with any."""
+    there = [one for one in pair if one is not None and one.values]
+    if len(there) < len(pair):
+        return []
+    least = min((len(one.values) for one in there if one.wanted > 1), default=1)
+    return [Measured(one.values[:least], one.wanted) for one in there]
 
 
 def _totals(tables: list[Table], runs: Runs) -> str:
@@ -249,8 +262,9 @@ depends on, and writes this page.
 
 A cell has the mean here and its standard deviation over seeds (three for GILE, two for "Beyond Weight Tying"), and in
 brackets the number of the paper. The data differ, so compare orders, not numbers: below each table is a list of the
-orders that the paper reports, and where they are not found here. The biomedical models are trained with
-`--lexical false`, because the paper's model has no terms that match words."""
+orders that the paper reports, and where they are not found here. With a single seed, a cell has no deviation, and a
+small difference means little. The bootstrap p-values of "Beyond Weight Tying" are not computed. The biomedical models
+are trained with `--lexical false`, because the paper's model has no terms that match words."""
 
 SOURCES = (
     "After a change of the code that leaves its behaviour as it is, `--stamp` repeats the cheapest run of each output "

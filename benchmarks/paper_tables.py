@@ -5,7 +5,8 @@ r"""Measures every table and figure of both papers on small data, and writes doc
 
 Runs what benchmarks/results/paper_tables.json and the folder of the runs lack, or what is older than the code that it
 depends on: the first seed of all rows first, and the cheapest first. A run leaves one file in the folder of the runs,
-so a run that was killed costs only itself. Results and page are written after each run; `--jobs 0` only writes them.
+so a run that was killed costs only itself. Results and page are written twice a minute and at the end; `--jobs 0` only
+writes them.
 
 After a change of the code that leaves behaviour as it is:
 
@@ -74,10 +75,11 @@ def main() -> None:
 def run(
     jobs: list[Job], options: argparse.Namespace, every: list[Table], results: dict[str, Any], deadline: float
 ) -> list[str]:
-    """Runs jobs and writes results and page after each; returns the logs of those that failed."""
+    """Runs jobs and writes results and page meanwhile; returns the logs of those that failed."""
     check_data(jobs, options.data)
     source = prepare(options.runs, {job.run.kind for job in jobs})
     failed = []
+    written = time.monotonic()
     for done, (job, succeeded) in enumerate(
         run_all(jobs, options.data.resolve(), options.runs, options.jobs, source, deadline), 1
     ):
@@ -90,7 +92,9 @@ def run(
         else:
             failed.append(str(options.runs / job.file.replace(".json", ".log")))
             print(f"{done} of {len(jobs)} failed: {failed[-1]}", flush=True)
-        write(every, results)
+        if time.monotonic() > written + 30:
+            write(every, results)
+            written = time.monotonic()
     return failed
 
 

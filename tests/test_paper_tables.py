@@ -122,11 +122,19 @@ def test_a_page_says_where_the_order_differs():
     assert "within a standard deviation" in text
 
 
-def test_a_row_with_too_few_seeds_says_so_and_is_not_compared():
-    text = paper_page.page([TINY], records(LINEAR, 50.0) | records(JOINT, 60.5, 60.5))
+def test_a_row_with_too_few_seeds_says_so_and_is_compared_over_the_seeds_of_both():
+    text = paper_page.page([TINY], records(LINEAR, 50.0) | records(JOINT, 60.5, 10.5))
     assert "| linear | 50, 1 of 2 seeds (40.5) |" in text
     assert "- Table 9: linear: 1 of 2 runs." in text
-    assert "beside" not in text.split("## Table 9")[1]
+    assert "- **joint** beside **linear**, with fewer seeds so far: the order of the paper in 1 of 1." in text
+
+
+def test_a_page_says_why_an_order_is_another_only_if_one_is():
+    tiny = replace(TINY, why="the test is small.")
+    assert "the test is small" not in paper_page.page([tiny], records(LINEAR, 50.0, 50.0) | records(JOINT, 60.0, 60.0))
+    other = records(LINEAR, 60.0, 60.0) | records(JOINT, 50.0, 50.0)
+    assert "Why an order is not that of the paper: the test is small." in paper_page.page([tiny], other)
+    assert "Why an order is not that of the paper: not known." in paper_page.page([TINY], other)
 
 
 def test_missing_runs_come_first_seed_first_and_cheapest_first():
@@ -140,6 +148,12 @@ def test_missing_runs_come_first_seed_first_and_cheapest_first():
         ("--units linear", 2),
         ("--units other", 2),
     ]
+
+
+def test_the_dearest_job_is_of_the_first_seed():
+    jobs = [paper_runs.Job(replace(LINEAR, price=price), seed) for price, seed in ((3, 1), (7, 1), (5, 1), (11, 2))]
+    assert paper_runs.next_job(jobs, takes_dearest=False) == jobs[0]
+    assert paper_runs.next_job(jobs, takes_dearest=True) == jobs[1]
 
 
 def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
