@@ -120,7 +120,10 @@ KINDS = {
     "news": Kind(
         "train_dw",
         ("dw_format",),
-        ("recipes/train_dw.py", "recipes/news_models.py", "recipes/papers/multilingual.py", *READ_NEWS, *MODELS),
+        (
+            *("recipes/train_dw.py", "recipes/news_models.py", "recipes/papers/multilingual.py"),
+            *("recipes/papers/units.py", "hf_gile/data/zero_shot.py", *READ_NEWS, *MODELS),
+        ),
         "--learning_rate 5e-3 --hidden_act tanh --save_models false"
         " --problem_type multi_label_classification --use_cpu true --disable_tqdm true",
     ),
@@ -135,7 +138,9 @@ KINDS = {
         ("pubmed_mesh",),
         (
             *("recipes/train_bioasq.py", "recipes/baselines", "recipes/papers/record_source.py"),
-            *("recipes/papers/zero_shot.py", "hf_gile/data/records.py", "hf_gile/data/zero_shot.py", *MODELS),
+            *("recipes/papers/zero_shot.py", "recipes/papers/records.py", "recipes/papers/columns.py"),
+            *("recipes/papers/units.py", "recipes/papers/unit_runs.py", "recipes/papers/unit_settings.py"),
+            *("hf_gile/data/bioasq.py", "hf_gile/data/zero_shot.py", *MODELS),
         ),
         "--train_files DATA/pubmed_mesh/train.jsonl.gz --validation_files DATA/pubmed_mesh/validation.jsonl.gz"
         " --test_files DATA/pubmed_mesh/test.jsonl.gz --unseen_file DATA/pubmed_mesh/unseen_labels.json"
@@ -162,7 +167,7 @@ KINDS = {
         ("dw_format", "pubmed_mesh"),
         (
             *("benchmarks/describe_data.py", "hf_gile_cli/describe.py", "hf_gile/data/deutsche_welle.py"),
-            *("hf_gile/data/records.py", "hf_gile/tokenizing.py"),
+            *("recipes/papers/records.py", "hf_gile/tokenizing.py"),
         ),
         seeded=False,
     ),

@@ -12,7 +12,7 @@ After a change of the code that leaves behaviour as it is:
 
     python benchmarks/paper_tables.py --data FOLDER --stamp
 
-runs the cheapest run of each output layer again, and marks all runs of this layer as up to date if its figures are the
+repeats the cheapest run of each output layer, and marks all runs of this layer as up to date if its figures are the
 same. They must be equal on the machine that measured them, and within 1 % on another.
 """
 
@@ -151,10 +151,12 @@ def stamp(chosen: Iterable[Table], options: argparse.Namespace, every: list[Tabl
     groups: dict[str, list[dict[str, Any]]] = {}
     for record in (record for by_seed in results.values() for record in by_seed.values()):
         if record["run"] in runs and not is_current(record):
-            layer = LAYER.search(record["run"])
-            groups.setdefault(" ".join([kind_of(record), *(layer.groups() if layer else ())]), []).append(record)
-    if groups.pop("speed", None):
-        print("speed: its figures are times, which only a new run can measure")
+            layer = LAYER.search(record["run"])  # without layers, each run is repeated
+            name = f"{kind_of(record)} {layer[1]}" if layer else record["run"]
+            groups.setdefault(name, []).append(record)
+    for name in [name for name in groups if name.startswith("speed: ")]:
+        print(f"{name}: its figures are times, which only a new run can measure")
+        del groups[name]
     cheapest = {name: min(records, key=lambda record: record["cpu_seconds"]) for name, records in groups.items()}
     jobs = {Job(runs[record["run"]], record["seed"]): name for name, record in cheapest.items()}
     check_data(jobs, options.data)
