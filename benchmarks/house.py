@@ -57,7 +57,7 @@ def count(paths: Iterable[Path]) -> Counts:
         documentation = set(_docstrings(tree))
         counts.files += 1
         counts.lines += len(text.splitlines())
-        counts.code_lines += _code_lines(text, documentation)
+        counts.code_lines += [len(line) for line in code_lines(text)]
         for node in ast.walk(tree):
             _count_node(counts, node, documentation)
     return counts
@@ -84,17 +84,17 @@ def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
             yield node
 
 
-def _code_lines(text: str, documentation: set[ast.stmt]) -> list[int]:
-    """Returns the lengths of the lines that are neither empty, comments, nor documentation."""
+def code_lines(text: str) -> list[str]:
+    """Returns the lines of a file that are neither empty, comments, nor documentation."""
     documented: set[int] = set()
-    for node in documentation:
+    for node in _docstrings(ast.parse(text)):
         documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lengths = []
+    lines = []
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#") and number not in documented:
-            lengths.append(len(line))
-    return lengths
+            lines.append(line)
+    return lines
 
 
 def rooms() -> dict[str, list[Path]]:

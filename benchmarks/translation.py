@@ -138,14 +138,18 @@ def step_speed(model: PreTrainedModel, options: argparse.Namespace) -> dict[str,
     return {"seconds": min(seconds), "tokens_per_second": words[1].numel() / min(seconds)}
 
 
-def main() -> None:
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--speed", nargs="+", choices=LAYERS, default=[], help="time these layers instead, nmt first")
     parser.add_argument("--words", type=int, default=128_000, help="of --speed")
     parser.add_argument("--size", type=int, default=512, help="of embeddings and hidden states, of --speed")
     parser.add_argument("--batch", type=int, nargs=2, default=[64, 25], help="sentences and their words, of --speed")
     parser.add_argument("recipe", nargs="*", help="flags of the recipe, after --")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
     torch.set_num_threads(1)
     if options.speed:
         paper: dict[str, dict[str, float]] = {}

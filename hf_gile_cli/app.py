@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import audit, convert, distill, export, labels, measure, publish, score, serve, space, train
+from . import audit, convert, describe, distill, export, labels, measure, publish, score, serve, space, train
 from .running import debug_errors, new_group
 
 app = new_group(
@@ -41,5 +41,5 @@ def _settings(
     debug_errors(debug)
 
 
-for module in (train, distill, score, serve, space, labels, measure, audit, convert, export, publish):
+for module in (train, distill, score, serve, space, labels, describe, measure, audit, convert, export, publish):
     module.add_to(app)

@@ -64,10 +64,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 @dataclass(kw_only=True)
-class Documents(Layout):
-    """Options of commands that read documents with known labels."""
+class LabelledDocuments(Layout):
+    """Options of commands that read documents with their labels."""
 
-    model: Model
     files: Annotated[
         list[str],
         typer.Argument(metavar="FILES", help="Tables (.jsonl, .csv, .tsv, .json, .parquet), folders or globs."),
@@ -92,20 +91,13 @@ class Documents(Layout):
         typer.Option(metavar="negative|drop", help="What documents without labels are: without any, or left out."),
     ] = "negative"
     id: IdColumn = None
-    on_unknown_label: Annotated[
-        str, typer.Option(metavar="raise|drop", help="What to do with label ids unknown to the model.")
-    ] = "raise"
-    language: Language = None
-    batch_size: BatchSize = 32
-    bf16: Annotated[bool, typer.Option("--bf16", help="Use bfloat16 where it is precise enough.")] = False
-    device: Device = None
     on_error: OnError = "raise"
 
-    def read(self, label_set: "LabelSet | None") -> Any:
+    def read(self, label_set: "LabelSet | None" = None) -> Any:
         """Reads the documents as a dataset with the columns `text` and `labels`.
 
         Args:
-            label_set: The labels of the model, if it stores them.
+            label_set: The labels of a model, if it stores them.
         """
         from transformers.utils import logging
 
@@ -128,6 +120,26 @@ class Documents(Layout):
         )
         note("\n".join([str(report), *report.notes]))
         return rows
+
+
+@dataclass(kw_only=True)
+class _OfModel:
+    """The first argument of a command."""
+
+    model: Model
+
+
+@dataclass(kw_only=True)
+class Documents(LabelledDocuments, _OfModel):
+    """Options of commands that read documents with known labels of a model."""
+
+    on_unknown_label: Annotated[
+        str, typer.Option(metavar="raise|drop", help="What to do with label ids unknown to the model.")
+    ] = "raise"
+    language: Language = None
+    batch_size: BatchSize = 32
+    bf16: Annotated[bool, typer.Option("--bf16", help="Use bfloat16 where it is precise enough.")] = False
+    device: Device = None
 
     def select_known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
         """Drops label ids that the model does not have, or raises an error.

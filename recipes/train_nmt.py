@@ -7,7 +7,8 @@ r"""Train translation models with several output layers on the same sentences, a
 
 The model follows "Beyond Weight Tying" (Pappas, Miculicich & Henderson, WMT 2018): LSTMs with global attention over
 subwords (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs/output_layers.md: joint512 has a joint
-space of size 512, and joint512x3 also three residual layers in g_out. OUTPUT_DIR gets results.json and a folder for
+space of size 512, and joint512x3 also three residual layers in g_out. `continuous` is nmt with a continuous map in
+place of the tables of input embeddings, for comparison; it is not saved. OUTPUT_DIR gets results.json and a folder for
 each layer, with `model`, which `AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)` loads, and its
 translations, test.txt. All flags of `transformers.Seq2SeqTrainingArguments` work.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from papers.continuous import ContinuousEmbedding
 from papers.sentence_pairs import load_sentence_pairs
 from papers.settings import add_settings, setting
 from papers.translation import compare_translations, word_f1_by_frequency
@@ -46,6 +48,9 @@ from hf_gile_cli.flags import parse_settings
 LAYER = re.compile(r"([a-z]+?)([1-9]\d*)?(?:x([1-9]\d*))?")
 """Name of an output layer: its form, joint size and depth."""
 
+PLAIN = ("nmt", "continuous")
+"""Output layers `W h + b`."""
+
 SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dropout"]
 
 
@@ -59,9 +64,10 @@ class Recipe(Settings):
     source: str = setting("de", "Language to translate from.")
     target: str = setting("en", "Language to translate to.")
     layers: list[str] = setting(
-        ["nmt", "tied", "bilinear", "joint512"], f"Output layers: nmt, {', '.join(FORMS)}; with sizes, joint512x3."
+        ["nmt", "tied", "bilinear", "joint512"],
+        f"Output layers: {', '.join((*PLAIN, *FORMS))}; with sizes, joint512x3.",
     )
-    loss: str = setting("full", "full, chunked or sampled; nmt supports only full.", LOSSES)
+    loss: str = setting("full", "full, chunked or sampled; nmt and continuous support only full.", LOSSES)
     sample: float | None = setting(None, "Share of the vocabulary that --loss sampled scores.")
     max_length: int = setting(50, "Maximum number of tokens in a sentence: 'maximum sentence length of 50'.")
     num_beams: int = setting(5, "Number of beams for the test; validation decodes greedily.")
@@ -119,8 +125,9 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         results[name] = train(trainer, recipe.patience)
         predicted = predict_in_order(trainer, parts["test"], num_beams=recipe.num_beams)
         translations[name] = decode(tokenizer, predicted.predictions)
-        with saved_settings(recipe, args):
-            save_model(trainer, folder / name / "model")
+        if name != "continuous":
+            with saved_settings(recipe, args):
+                save_model(trainer, folder / name / "model")
         (folder / name / "test.txt").write_text("\n".join(translations[name]) + "\n", encoding="utf-8")
 
     # 3. Compute BLEU, with p-values against the first layer, and F1 of rare, medium and frequent words.
@@ -138,7 +145,10 @@ def make_model(recipe: Recipe, name: str, tokenizer: PreTrainedTokenizerFast) ->
     sizes = {size: getattr(recipe, size) for size in SIZES} | {"vocab_size": len(tokenizer)}
     model = NmtForConditionalGeneration(NmtConfig(**sizes))
     model.generation_config.max_length = recipe.max_length
-    if name == "nmt":
+    if name == "continuous":
+        for part in (model, model.encoder):
+            part.embed_tokens = ContinuousEmbedding(sizes["vocab_size"], sizes["embedding_size"])
+    if name in PLAIN:
         return model
     form, size, depth = LAYER.fullmatch(name).groups()
     deep = {"depth": int(depth), "residual": True} if depth else {}
@@ -174,11 +184,12 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Reports conflicting settings before any sentence is read."""
     for layer in recipe.layers:
         match = LAYER.fullmatch(layer)
-        check_choice("layers", match[1] if match else layer, ("nmt", *FORMS))
+        check_choice("layers", match[1] if match else layer, (*PLAIN, *FORMS))
         if match[3] and match[1] not in DEEP:
             raise ValueError(f"layers: {layer} has a depth, but only {' and '.join(DEEP)} support it")
-    if recipe.loss != "full" and "nmt" in recipe.layers:
-        raise ValueError(f"the layer nmt does not support loss {recipe.loss}: remove it from --layers")
+    for layer in PLAIN:
+        if recipe.loss != "full" and layer in recipe.layers:
+            raise ValueError(f"the layer {layer} does not support loss {recipe.loss}: remove it from --layers")
 
 
 if __name__ == "__main__":

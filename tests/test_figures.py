@@ -1,7 +1,6 @@
 """Figures in docs/ equal the benchmark results."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,15 +28,6 @@ def training_rows():
         yield row(name, figures, f"{figures['best_epoch']:.0f}")
 
 
-def paper_rows():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from paper_tables import markdown
-
-    for name in ("paper_biomedical", "paper_news"):
-        for table in markdown(json.loads((RESULTS / f"{name}.json").read_text())["mean"]).values():
-            yield from table.splitlines()
-
-
 def reading_rows():
     for kind, run in json.loads((RESULTS / "reading.json").read_text())["runs"].items():
         cells = [f"{run['rows_per_cpu_s']:,.0f}", f"`{run['bare']}`", f"{run['cpu_of_bare']:.1f}"]
@@ -50,10 +40,9 @@ def reading_rows():
     [
         ("docs/from_scratch.md", training_rows),
         ("docs/from_scratch.md", curves_rows),
-        ("docs/paper_tables.md", paper_rows),
         ("docs/data.md", reading_rows),
     ],
-    ids=["what matters", "curves", "tables of the paper", "reading"],
+    ids=["what matters", "curves", "reading"],
 )
 def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()

@@ -21,7 +21,6 @@ OLDER = {
     "literal_and_fast": {"commit", "seed"},
     "loader_and_model": {"commit", "seed"},
     "loss_memory": {"commit", "seed"},
-    "paper_biomedical": {"commit", "seed", "commits_of_runs"},
     "peers": {"commit", "seed"},
     "pubmed_mesh": {"commit", "seed"},
     "read_medline": {"commit", "seed"},
@@ -64,12 +63,7 @@ ROWS = {
         set(),
     ),
     "output_layers": ("sampled * *", {"seconds", "loss", "tokens_per_second", "times_tied"}, set()),
-    "paper_biomedical": ("runs * * *", {*GROUPS, "minutes", "parameters"} - UNSEEN, UNSEEN),
-    "paper_news": (
-        "runs * * *",
-        {"F1", *GROUPS, "minutes", "parameters"} - UNSEEN,
-        {"F1 at 0.2", "F1 at 0.3", "F1 at 0.4"} | UNSEEN,
-    ),
+    "paper_tables": ("runs * *", {"source", "code", "cpu_seconds", "seconds", "figures"}, set()),
     "peers": ("systems *", {"name", "figures"}, set()),
     "promised_recall": ("*", {"documents", "fitted_on", *machine.PROVENANCE}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
@@ -126,6 +120,7 @@ KEYED = {
     "calibration": "*",
     "audit": "*",
     "gpu": "sections *",
+    "paper_tables": "sources *",
     "promised_recall": "*",
     "shortlist": "*",
     "translation": "runs *",
@@ -148,12 +143,12 @@ def test_every_results_file_is_written_by_a_script():
 
 def test_the_list_of_older_files_only_shrinks():
     assert set(OLDER) <= set(FILES)
-    assert len(OLDER) <= 17
+    assert len(OLDER) <= 15
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_results_file_records_commit_seed_and_machine(name):
-    wanted = {*machine.PROVENANCE} | ({"commits_of_runs"} if name.startswith("paper_") else set())
+    wanted = {*machine.PROVENANCE}
     for entry in at(FILES[name], KEYED[name]) if name in KEYED else [FILES[name]]:
         assert wanted - set(entry) == OLDER.get(name, set())
         assert {"cpu", "threads", "python", "torch", "transformers", "date"} <= set(entry["machine"])
@@ -206,10 +201,9 @@ def test_outside_a_git_clone_the_commit_is_unknown(tmp_path, monkeypatch):
 SCRIPTS = {
     "search": ["search", "search_model"],
     "translation": ["translation", "translation_small", "translation_speed"],
-    "paper_tables": ["paper_biomedical", "paper_news"],
 }
-MEANS = {"obvious"}
-"""Files of which a page has means of several runs; tests/test_obvious.py makes them."""
+MEANS = {"obvious", "paper_tables"}
+"""Files of which a page has means of several runs; tests/test_obvious.py and tests/test_paper_tables.py make them."""
 
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 MENTION = re.compile(r"(?:benchmarks|recipes)/(\w+)\.(?:py|json)|results/(\w+)\.json")

@@ -7,6 +7,7 @@ import pytest
 import torch
 import train_nmt
 from datasets import Dataset
+from papers.continuous import ContinuousEmbedding
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
 
 from hf_gile.tokenizing import build_piece_tokenizer
@@ -43,19 +44,21 @@ SMALL += ["--learning_rate", 0.02, "--per_device_train_batch_size", 8, "--dropou
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
 def test_models_are_trained_compared_and_saved(folder, run_recipe):
-    done = run_recipe(
-        "train_nmt",
-        ["--data", folder, "--output_dir", "out", "--layers", "nmt", "joint8", "--num_train_epochs", 3, *SMALL],
-    )
+    layers = ["nmt", "joint8", "continuous"]
+    flags = ["--data", folder, "--output_dir", "out", "--num_train_epochs", 3, *SMALL]
+    done = run_recipe("train_nmt", [*flags, "--layers", *layers])
     assert done.returncode == 0, done.stderr
     results = json.loads((folder / "out" / "results.json").read_text())
-    assert {*results} == {"nmt", "joint8"}
+    assert [*results] == layers
+    assert not (folder / "out" / "continuous" / "model").exists()
     for name, figures in results.items():
         first, *_, last = figures["history"]
         assert last["eval_loss"] < first["eval_loss"] < 3
         assert {"bleu", "interval", "f1_low", "f1_medium", "f1_high"} <= figures["test"].keys()
         assert figures["test"]["f1_high"] > 0
         assert ("p_value" in figures["test"]) == (name != "nmt")
+        if name == "continuous":
+            continue
         model = AutoModelForSeq2SeqLM.from_pretrained(folder / "out" / name / "model", trust_remote_code=True)
         tokenizer = AutoTokenizer.from_pretrained(folder / "out" / name / "model", trust_remote_code=True)
         with torch.no_grad():
@@ -95,14 +98,23 @@ def test_translations_follow_the_order_of_the_sentences(tmp_path):
     assert train_nmt.decode(tokenizer, predicted.label_ids) == lines
 
 
+def test_a_continuous_map_gives_each_word_a_vector_without_a_table():
+    words = ContinuousEmbedding(1000, 4)
+    vectors = words(torch.arange(1000))
+    assert vectors.shape == (1000, 4)
+    assert len(vectors.unique(dim=0)) == 1000
+    assert sum(parameter.numel() for parameter in words.parameters()) < 1000
+
+
 def test_layer_names_select_form_size_and_depth():
     tokenizer = type("Tokens", (), {"__len__": lambda self: 20})()
     recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1)
     heads = {
         name: train_nmt.make_model(recipe, name, tokenizer).get_output_embeddings()
-        for name in ("nmt", "tied", "joint7", "joint4x3")
+        for name in ("nmt", "tied", "joint7", "joint4x3", "continuous")
     }
     assert isinstance(heads["nmt"], torch.nn.Linear)
+    assert isinstance(heads["continuous"], torch.nn.Linear)
     assert heads["tied"].codes() is heads["tied"].weight
     assert heads["joint7"].codes().shape == (20, 7)
     assert len(heads["joint4x3"].g_out.layers) == 3
