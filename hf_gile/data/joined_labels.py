@@ -23,6 +23,7 @@ _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
 _OTHER = re.compile(r"[^\w\s\"'()\[\]{}]+|__+")
 _INNER = re.compile(r"\w[-_.:#]\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
+_LISTED = re.compile(r"""["']?(\w[\w.]*(?=\()|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL)
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
 _ORDERED = 15  # cells, which are hardly in alphabetical order by chance
@@ -75,6 +76,11 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
     are_known = [clean_label(text) in known for text in texts]
     if all(are_known):
         return
+    if sum(_LISTED.fullmatch(text) is not None for text in texts) > 0.5 * len(texts):
+        raise ValueError(
+            f"{title}: cells such as {shortened(texts[0])} look like lists, but cannot be read: write names of labels "
+            'as JSON, such as ["mice", "rats"], or pass --separator none if each cell is a label'
+        )
     sign = joined_by(texts, known)
     if sign is None and not any(are_known):  # the cells may have numbers
         sign = joined_by(texts)

@@ -24,6 +24,9 @@ MISSING = {
     "N/A",
     "n/a",
     "#N/A",
+    "#NA",
+    "N.A.",
+    "NaT",
     "\\N",
     "NIL",
     "nil",
@@ -31,8 +34,7 @@ MISSING = {
     "--",
     "?",
 }
-MISSING |= {"[]", "{}", "()"}
-"""How pandas, R, Excel, databases and people write a cell without a value."""
+"""How pandas, R, Excel, databases and people write a cell without a value, which may be in brackets."""
 
 _YES = {"true": "false", "yes": "no", "y": "n", "t": "f", "x": ""}
 _NO = {no: yes for yes, no in _YES.items() if no}
@@ -41,15 +43,18 @@ _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
-_WRAPPER = re.compile(r"(?:array|frozenset|set|tuple|list|Index)\((.*?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
-_QUOTED = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-_BARE = r"""([^\s,'"\[\](){}][^,\n\[\](){}]*)"""
-_ITEM = re.compile(rf"\s*(?:{_QUOTED}|{_BARE})\s*,?", re.DOTALL)
+_WRAPPER = re.compile(
+    r"(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|set|tuple|list|Index|c)\((.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL
+)
+_QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
+_BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
+_ITEM = re.compile(rf"\s*(?:np\.\w+\()?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
 
 def is_missing(value: Any) -> bool:
     """Checks whether a cell has no value: None, NaN, white space, or a word for these."""
     if isinstance(value, str):
+        value = value.strip("[](){} \t\n")
         return not value or value in MISSING or value.isspace()
     return value is None or (isinstance(value, float) and math.isnan(value))
 
@@ -94,7 +99,8 @@ def parse_list(text: str) -> list[Any] | None:
     if _TAGS.fullmatch(text):
         return [item.strip() for item in _TAG.findall(text)]
     if wrapped := _WRAPPER.fullmatch(text):
-        text = wrapped[1].strip() or "[]"
+        inner = wrapped[1].strip()
+        text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"
     if len(text) < 2 or text[0] not in _OPEN or text[-1] != _CLOSE[_OPEN.index(text[0])]:
         return None
     try:
@@ -114,11 +120,12 @@ def parse_list(text: str) -> list[Any] | None:
         quoted, bare = match.groups()
         if quoted:
             try:
-                items.append(ast.literal_eval(quoted.replace("\n", "\\n")))
+                item = ast.literal_eval(quoted.replace("\n", "\\n"))
+                items.append(item.decode() if isinstance(item, bytes) else item)
             except (ValueError, SyntaxError):
                 return None
         else:
-            items += _bare_items(bare.strip(), "," in inner)
+            items += _bare_items(bare.strip(" \t\u2018\u2019\u201c\u201d"), "," in inner)
         at = match.end()
     return items
 

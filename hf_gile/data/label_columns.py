@@ -11,14 +11,15 @@ import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Real
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 from .joined_labels import SPELLED, are_different, joined_by, refuse_joined
 from .label_cells import (
-    MISSING,
     are_flags,
     are_lists,
+    as_number,
     checked_list,
     has_lists,
     is_flag,
@@ -35,6 +36,7 @@ SAMPLE = 2000
 _KEYS = ("name", "label", "title", "id", "uri", "value", "choices")  # of objects, in order of preference
 _WHOLE = re.compile(r"-?\d+\.0*")
 _MOST_TEXTS = 1 << 16  # that are remembered
+_COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
 
@@ -112,9 +114,9 @@ class LabelColumn(NamedTuple):
                 return self._split(value)
             if is_missing(value):
                 return []
-            if self.form == "mixed":
+            if self.form == "mixed" and value[0] not in "[{":
                 value = parse_list(value) or value
-            elif self.form == "list" or not self.separators:
+            elif self.form in ("list", "mixed") or not self.separators:
                 value = checked_list(value, column)
         items = value if isinstance(value, list | tuple) else [value]
         if self.key is not None:
@@ -208,7 +210,7 @@ def see(
         if not is_mixed:
             cells = [cell for cell in cells if not isinstance(cell, str)]
     positions = tuple(known) if isinstance(known, list | tuple) else ()
-    lists = [[item for item in form.items(cell, "") if not is_missing(item)] for cell in cells]
+    lists = [[item for item in form.items(cell, title) if not is_missing(item)] for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions
         if _are_positions(lists, title, names) and len(lists[0]) == len(positions) and not form.names:
@@ -218,7 +220,7 @@ def see(
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     form = form._replace(key=_key([item for items in lists for item in items], known))
-    items = [item for cell in cells for item in form.items(cell, "") if not is_missing(item)]
+    items = [item for cell in cells for item in form.items(cell, title) if not is_missing(item)]
     pieces = [item for item in items if isinstance(item, str)]
     form = form._replace(whole=bool(pieces) and all(_WHOLE.fullmatch(piece.strip()) for piece in pieces))
     description = ""
@@ -274,7 +276,9 @@ def flag_columns(rows: Sequence[Mapping[str, Any]], others: Container[str]) -> l
     """
     columns = [column for column in (rows[0] if rows else ()) if column and column not in others]
     cells = {column: [row.get(column) for row in rows if not is_missing(row.get(column))] for column in columns}
-    flags = [column for column in columns if are_flags(cells[column])]
+    flags = [column for column in columns if are_flags(cells[column]) and not _COUNTED.fullmatch(column)]
+    whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
+    flags = whole or flags  # a share beside zeros and ones is something else, such as the agreement of annotators
     return flags if len(flags) > 1 else []
 
 
@@ -331,22 +335,21 @@ def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
 def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str]) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names."""
     width = len(lists[0]) if lists else 0
-    if width < 2 or not all(len(items) == width and all(map(_is_number, items)) for items in lists):
+    if width < 2 or any(len(items) != width for items in lists):
         return False
     numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
-    are_classes = bool(names) and width == 2 and all(item in (0, 1) for items in numbers for item in items)
-    if width != len(names) and not are_classes:
+    different = {item if isinstance(item, Real) else None for items in numbers for item in items}
+    are_shares = all(map(is_flag, different))
+    if None in different or not (are_shares or (width > 2 and len(different) == 2)):  # such as 1 and -1
+        return False
+    are_classes = bool(names) and width == 2 and different <= {0, 1}
+    if not are_shares or (width != len(names) and not are_classes):
         raise ValueError(
             f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
             f"document has, but not their names: pass a --label_file with these {width} labels in order, or write "
             "the names of the labels, or a column a label (--labels NAME NAME ...)"
         )
     return True
-
-
-def _is_number(item: object) -> bool:
-    """Checks whether an item is a number from 0 to 1, not a word such as yes."""
-    return is_flag(number_of(item) if isinstance(item, str) else item)
 
 
 def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
@@ -365,7 +368,7 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mappin
     """Adds a line with two examples."""
     examples: dict[str, None] = {}
     cells = [row.get(column) for row in rows for column in form.columns]
-    missing = [cell for cell in cells if isinstance(cell, str) and cell in MISSING]
+    missing = [cell for cell in cells if isinstance(cell, str) and cell.strip() and is_missing(cell)]
     for row in rows:
         try:
             labels = form.read(row)

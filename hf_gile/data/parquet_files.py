@@ -134,6 +134,8 @@ def _unpacked_size(array: RecordBatch | Array) -> int:
     kind = getattr(array, "type", None)
     if kind is None or pa.types.is_struct(kind):
         return sum(map(_unpacked_size, array.columns if kind is None else array.flatten()))
+    if pa.types.is_map(kind):
+        return _unpacked_size(array.keys) + _unpacked_size(array.items)
     size = 0
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(array.dictionary).cast(pa.int64())

@@ -202,11 +202,11 @@ def sniff_bytes(
     """
     if not head:
         return Format("empty")
-    if head.startswith(b"PAR1") or suffix == ".parquet":
-        return Format("parquet")
     encoding = requested.encoding or see_unicode(head)
     start = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").removeprefix("\ufeff").lstrip()
     kind = kind or _see_kind(start, suffix)
+    if head.startswith(b"PAR1") or (suffix == ".parquet" and kind not in REFUSED):
+        return Format("parquet")
     note = ""
     if encoding is None:
         encoding = see_encoding(head) if kind in ("csv", "text") else "utf-8"

@@ -39,6 +39,11 @@ WRITERS = {
     "an array": lambda labels: f"array({labels}, dtype=object)",
     "JSON": json.dumps,
     "without quotes": lambda labels: "[" + ", ".join(labels) + "]",
+    "NumPy scalars": lambda labels: "[" + ", ".join(f"np.str_({label!r})" for label in labels) + "]",
+    "bytes": lambda labels: str([label.encode() for label in labels]),
+    "a deque": lambda labels: f"deque({labels}, maxlen=7)",
+    "R": lambda labels: "c(" + ", ".join(f'"{label}"' for label in labels) + ")",
+    "curly quotes": lambda labels: "[" + ", ".join(f"\u201c{label}\u201d" for label in labels) + "]",
     "a database": lambda labels: "{" + ",".join(f'"{label}"' for label in labels) + "}",
 }
 
@@ -60,6 +65,37 @@ def test_lists_with_quotes_numbers_and_nothing_are_parsed():
     for text in ("mice", "[a", "[[1], [2]] x", "['a'", "a [b]", "(" * 10_000, "[" * 10_000 + "]" * 10_000):
         assert parse_list(text) is None or isinstance(parse_list(text), list)
     assert read("['a']", "[]", "", None)[0] == [["a"], [], [], []]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "[['mice', 'rats']]",
+        "[('mice', 0.9)]",
+        '"[\\"mice\\"]"',
+        "['mice' 'rats' ... 'cats']",
+        "%w[mice rats]",
+        "00101",
+    ],
+)
+def test_lists_that_cannot_be_read_are_no_labels(cell):
+    with pytest.raises(ValueError, match=r"look like lists, but cannot be read: write names of labels as JSON"):
+        read(cell, cell, "mice")
+    assert read(cell, cell, separator="none")[0] == [[cell], [cell]]
+
+
+def test_a_list_with_a_lone_apostrophe_is_malformed():
+    for others in (["['mice']"] * 3, ["['mice']"]):
+        table = rows(*others, *["['the rat's tail', 'mice']"] * 2)
+        with pytest.raises(ValueError, match=r"tags'? must be a list, as in other rows|look like lists"):
+            see(table, ["tags"]).read(table[-1])
+
+
+@pytest.mark.parametrize("cell", ["[None]", "[nan]", "{NULL}", "( )", "NaT", "#NA"])
+def test_brackets_around_nothing_are_no_label(cell):
+    labels, note = read("mice", cell, "rats")
+    assert labels == [["mice"], [], ["rats"]]
+    assert f"{cell!r} is no label" in note
 
 
 def test_a_cell_that_is_no_list_among_lists_is_malformed():
@@ -236,6 +272,8 @@ def test_ids_and_sentences_are_no_labels(cells, kind):
         ["[0, 1, 1]", "[1, 0, 0]"],
         ["[0. 1. 1.]", "[1. 0. 0.]"],
         [[0.1, 0.7, 0.9], [0.2, 0.6, 0.0]],
+        ["tensor([0., 1., 1.], device='cuda:0')", "tensor([1., 0., 0.])"],
+        ["Array([0, 1, 1], dtype=int32)", "Array([1, 0, 0], dtype=int32)"],
     ],
 )
 def test_lists_of_zeros_and_ones_need_names(cells):
@@ -246,6 +284,13 @@ def test_lists_of_zeros_and_ones_need_names(cells):
     assert "lists of zeros and ones for the labels of --label_file" in note
     with pytest.raises(ValueError, match="say which of 3 labels"):
         read(*cells, known={"mice", "rats", "cats"})  # in no order
+
+
+@pytest.mark.parametrize("cells", [[[1, -1, -1], [-1, 1, 1]], ["[0, 100, 0]", "[100, 0, 0]"]])
+def test_lists_of_two_numbers_are_no_labels(cells):
+    with pytest.raises(ValueError, match="say which of 3 labels"):
+        read(*cells)
+    assert read([7, 8, 9], [8, 9, 10])[0] == [["7", "8", "9"], ["8", "9", "10"]]
 
 
 @pytest.mark.parametrize("sign", [" ", ",", ";"])
@@ -298,6 +343,8 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
     table = [{"id": "0", "text": "x", "n": "7", "rude": "0", "threat": "1"}] * 3
     assert flag_columns(table, {"id", "text"}) == ["rude", "threat"]
     assert flag_columns([{"text": "x", "rude": "0"}], {"text"}) == []
+    others = {"Unnamed: 0": "1", "idx": "0", "post_id": "1", "split": "0", "is_test": "0", "agreement": "0.7"}
+    assert flag_columns([others | row for row in table], {"id", "text"}) == ["rude", "threat"]
     pair = [{"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}]
     with pytest.raises(ValueError, match=r"zeros and ones, and so have other columns, .* --labels rude 'off topic'"):
         read(*pair, columns=["rude"])

@@ -128,9 +128,10 @@ def test_what_no_reader_accepts_is_refused_with_what_to_do(tmp_path):
         book.writestr("xl/workbook.xml", "<workbook/>")
     with pytest.raises(ValueError, match=r"a\.csv is an Excel workbook: .*save it as \"CSV UTF-8\""):
         sniff(path).refuse(path)
-    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(ValueError, match=r"a\.csv is a pointer of Git LFS"):
-        sniff(path).refuse(path)
+    for pointer in (path, tmp_path / "a.parquet"):
+        pointer.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+        with pytest.raises(ValueError, match=rf"{pointer.name} is a pointer of Git LFS"):
+            sniff(pointer).refuse(pointer)
 
 
 def test_requests_are_checked():
