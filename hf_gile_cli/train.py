@@ -41,8 +41,8 @@ def demo(
 ) -> None:
     """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
 
-    Nothing is downloaded: the abstracts come with the extra `medline-gpl`. Runs the recipe `bioasq` with fewer epochs and a
-    higher learning rate.
+    Nothing is downloaded: the abstracts come with the extra `medline-gpl`. Runs the recipe `bioasq` with fewer
+    epochs and a higher learning rate.
 
         hf-gile demo
         hf-gile demo --epochs 14 --output-dir runs/bioasq
