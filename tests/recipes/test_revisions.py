@@ -9,7 +9,6 @@ import pytest
 from papers import revisions
 from papers.revisions import Scan, compute_fates, load_revisions, missing_files, read_revisions, scan
 
-from hf_gile.data import demo_file
 from hf_gile.data.medline import CURRENT, DELETED, SUPERSEDED
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "http://nlm/a.dtd">\n'
@@ -130,8 +129,8 @@ def test_a_scan_finds_nothing_in_files_of_another_format(scanned):
 
 
 @pytest.mark.parametrize("citations", [pytest.param("demo_citations", marks=pytest.mark.slow), "first_citations"])
-def test_a_scan_finds_every_citation_of_a_real_file(request, search_only, citations):
-    result = scan(demo_file())
+def test_a_scan_finds_every_citation_of_a_real_file(request, medline_file, search_only, citations):
+    result = scan(medline_file)
     pmids = [int(record["pmid"]) for record in request.getfixturevalue(citations)]
     assert result.pmids.tolist()[: len(pmids)] == pmids
     assert len(result.pmids) == 30_000

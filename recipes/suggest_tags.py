@@ -1,0 +1,120 @@
+"""Suggest tags for a folder of Markdown notes, from the tags that the folder already has and from no others.
+
+    python recipes/suggest_tags.py notes/                    # a line of JSON for each note without tags
+    python recipes/suggest_tags.py notes/ --tags tags.txt    # and tags that no note has yet, one per line
+
+Tags are read from front matter (`tags:`) and from the text (`#tag`). Tagged notes train a model if they have more than
+a quarter of the tags. Otherwise, notes are compared with the names of the tags. No note is changed.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from hf_gile import Label, LabelScoringPipeline, LabelSet
+from hf_gile.sklearn import GileClassifier
+from hf_gile.training.general import general_scorer
+
+MOST_BYTES = 1_000_000  # of a note
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+TAG = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
+
+
+class Note(NamedTuple):
+    """A note with its text, which does not contain its tags."""
+
+    path: str
+    text: str
+    tags: list[str]
+
+
+def read_note(path: Path) -> Note:
+    """Reads a note; raises a ValueError if it is too large, or is no UTF-8, or its tags cannot be read."""
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES:,} bytes")
+    text = path.read_text(encoding="utf-8-sig")
+    tags: list[str] = []
+    if match := FRONT_MATTER.match(text):
+        try:
+            fields = yaml.load(match[1] or "", Loader=yaml.BaseLoader)  # all values are strings, also "yes"
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ValueError(f"the front matter is no YAML: {' '.join(str(error).split())}") from error
+        if isinstance(fields, dict):  # or it is text between two lines
+            text = text[match.end() :]
+            tags = split_tags(fields.get("tags", []))
+    tags += TAG.findall(CODE.sub(" ", text))
+    return Note(str(path), f"{path.stem}\n{TAG.sub(' ', text)}", list(dict.fromkeys(tags)))
+
+
+def split_tags(value: object) -> list[str]:
+    """Returns the tags of front matter: a list, or a string with commas or spaces between tags."""
+    if isinstance(value, str):
+        value = value.split("," if "," in value else None)
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        raise ValueError("the tags of its front matter are no list of names")
+    return [tag for tag in (tag.strip().removeprefix("#") for tag in value) if tag]
+
+
+def read_notes(folder: Path) -> list[Note]:
+    """Reads the notes of a folder, except hidden ones; says which notes cannot be read."""
+    notes = []
+    for path in sorted(folder.rglob("*.md")):
+        try:
+            if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+                notes.append(read_note(path))
+        except (OSError, ValueError) as error:
+            print(f"left out {path}: {error}", file=sys.stderr)
+    return notes
+
+
+def suggest(tagged: list[Note], texts: list[str], tags: list[str], top: int) -> list[dict[str, float]]:
+    """Returns the best tags of each text with their probabilities, best first."""
+    names = [" ".join(re.split(r"[\W_]+", tag)).strip() for tag in tags]
+    times = Counter(names)
+    names = [name if name and times[name] == 1 else tag for tag, name in zip(tags, names, strict=True)]
+    labels = LabelSet(map(Label, tags, names))
+    if 4 * len({tag for note in tagged for tag in note.tags}) > len(tags):
+        gold = MultiLabelBinarizer(classes=tags).fit_transform([note.tags for note in tagged])
+        classifier = GileClassifier(labels).fit([note.text for note in tagged], gold)
+        model, processor = classifier.model_, classifier.processor_
+    else:
+        model, processor = general_scorer(texts, texts, names)
+        model.set_labels(labels, processor)
+    tag_of = dict(zip(names, tags, strict=True))
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    answers = pipe(texts, top_k=min(top, len(tags)), multi_label=True)
+    pairs = [zip(answer["labels"], answer["scores"], strict=True) for answer in answers]
+    return [{tag_of[name]: round(score, 4) for name, score in best} for best in pairs]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tags", type=Path, help="file with further tags, one per line")
+    parser.add_argument("--top", type=int, default=3, help="number of tags per note")
+    options = parser.parse_args()
+    notes = read_notes(options.folder)
+    tagged = [note for note in notes if note.tags]
+    further = options.tags.read_text(encoding="utf-8-sig") if options.tags else ""
+    used = [tag for note in tagged for tag in note.tags]
+    tags = list(dict.fromkeys(used + split_tags(further.splitlines())))
+    if len(tags) < 2 or options.top < 1:
+        raise SystemExit(f"{options.folder} has {len(tags)} tags: tag some notes, or name at least two with --tags")
+    untagged = [note for note in notes if not note.tags]
+    if not untagged:
+        raise SystemExit(f"{options.folder} has no note without tags")
+    suggestions = suggest(tagged, [note.text for note in untagged], tags, options.top)
+    for note, best in zip(untagged, suggestions, strict=True):
+        print(json.dumps({"note": note.path, "tags": best}, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

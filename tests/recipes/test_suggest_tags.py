@@ -1,0 +1,99 @@
+"""Tags are suggested for notes from the tags that a folder has, and from no others."""
+
+import json
+import sys
+
+import pytest
+import suggest_tags
+
+from hf_gile.training import general
+from hf_gile.training.encoders import FoundEncoder
+
+NOTES = {
+    "bread.md": "---\ntags: [cooking, home/kitchen]\n---\nFlour, water and salt for bread.\n",
+    "soup.md": "Carrots and salt for a soup. #cooking\n\n```\n#no-tag\n```\n",
+    "bulbs.md": "---\ntags: garden, home/kitchen\n---\nPlant tulips in water.\n",
+    "hedge.md": "---\ntags:\n  - '#garden'\n  - 2026\n---\nCut the hedge, issue #12 of the plan.\n",
+    "cake.md": "Flour and water for a cake.\n",
+    ".trash/old.md": "Salt. #deleted\n",
+}
+
+
+@pytest.fixture
+def notes(tmp_path):
+    for name, text in NOTES.items():
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def suggest(monkeypatch, capsys, save_text_encoder):
+    """Runs the recipe with a random encoder, and returns what it prints."""
+    encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=list(NOTES.values())))
+    monkeypatch.setattr(general, "best_text_encoder", lambda *texts: encoder)
+    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [encoder])
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["suggest_tags.py", *map(str, arguments)])
+        suggest_tags.main()
+        printed = capsys.readouterr()
+        return [json.loads(line) for line in printed.out.splitlines()], printed.err
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_only_existing_tags_are_suggested_and_no_note_changes(notes, suggest):
+    (answer,), _ = suggest(notes, "--top", 7)
+    assert answer["note"] == str(notes / "cake.md")
+    assert answer["tags"].keys() == {"cooking", "garden", "home/kitchen", "2026"}
+    assert list(answer["tags"].values()) == sorted(answer["tags"].values(), reverse=True)
+    assert {name: (notes / name).read_text() for name in NOTES} == NOTES
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_tagged_notes_tags_of_a_file_are_suggested(tmp_path, suggest):
+    (tmp_path / "note.md").write_text("Salt for bread.")
+    (tmp_path / "tags.txt").write_text("home-garden\nhome_garden\n\n#cooking\n")
+    (answer,), _ = suggest(tmp_path, "--tags", tmp_path / "tags.txt", "--top", 2)
+    assert len(answer["tags"]) == 2
+    assert answer["tags"].keys() <= {"home-garden", "home_garden", "cooking"}
+
+
+def test_texts_of_notes_do_not_contain_their_tags(notes):
+    read = {note.path.rpartition("/")[2]: note for note in suggest_tags.read_notes(notes)}
+    assert read.keys() == NOTES.keys() - {".trash/old.md"}
+    assert read["soup.md"].tags == ["cooking"]
+    assert read["hedge.md"].tags == ["garden", "2026"]
+    assert "#cooking" not in read["soup.md"].text
+    assert "tags" not in read["bulbs.md"].text
+    assert "#12" in read["hedge.md"].text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"---\ntags: [a\n---\ntext", "no YAML"),
+        (b"---\ntags: {a: b}\n---\ntext", "no list of names"),
+        (b"---\ntags: [[a]]\n---\ntext", "no list of names"),
+        (b"---\ntags: " + b"[" * 100_003 + b"\n---\ntext", "no YAML"),
+        (b"caf\xe9", "utf-8"),
+        (b"x" * 1_000_003, "more than 1,000,000 bytes"),
+    ],
+)
+def test_a_note_that_cannot_be_read_is_named_and_left_out(tmp_path, capsys, content, message):
+    (tmp_path / "bad.md").write_bytes(content)
+    (tmp_path / "good.md").write_text("---\nno front matter\n---\ntext #tag")
+    (good,) = suggest_tags.read_notes(tmp_path)
+    assert (good.tags, "no front matter" in good.text) == (["tag"], True)
+    error = capsys.readouterr().err
+    assert "bad.md" in error
+    assert message in error
+
+
+def test_a_folder_without_tags_says_what_to_do(tmp_path, suggest):
+    (tmp_path / "note.md").write_text("Salt.")
+    with pytest.raises(SystemExit, match="--tags"):
+        suggest(tmp_path)
