@@ -180,8 +180,7 @@ class Study:
             self.say(f"  for labels never trained on: term_weights: '{json.dumps({'unseen': rounded})}'")
         calibration: dict[str, Any] = {}
         if fitted.get("fits_validation"):
-            assigned = "the best label is assigned" if self.has_one_label else "labels are assigned from 0.5 on"
-            self.say(f"  probabilities stay uncalibrated, and {assigned}")
+            self.say("  probabilities stay uncalibrated, and a document gets its best label")
         else:
             method = self.options.calibration
             calibration = experiment.calibrate(method)
