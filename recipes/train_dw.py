@@ -24,7 +24,9 @@ from papers.units import UNITS
 from transformers import BatchFeature, TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileProcessor, GileTextConfig
-from hf_gile.publishing.trained import add_card, card_info
+from hf_gile.publishing.card_files import write_card
+from hf_gile.publishing.report import REPORT_FILE, make_report
+from hf_gile.publishing.trained import card_info
 from hf_gile.training.experiment import calibrate_on, count_parameters, save_model, train
 from hf_gile.training.options import ReportOptions
 from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
@@ -115,8 +117,18 @@ def main() -> None:
         if args.process_index == 0 and recipe.save_models:
             test = input_news.all("test")
             gold = [[news.labels[column].id for column in row] for row in test["labels"]]
-            texts, language = test["input_ids"], test["language"]
-            add_card(folder / unit / "model", trainer, texts, gold, info, WordIdProcessor(processor), language=language)
+            report = make_report(
+                trainer.model,
+                WordIdProcessor(processor),
+                test["input_ids"],
+                gold,
+                batch_size=args.per_device_eval_batch_size,
+                bf16=args.bf16,
+                language=test["language"],
+                dataset=info.dataset_name,
+            )
+            report.save(folder / unit / "model" / REPORT_FILE)
+            write_card(folder / unit / "model", trainer.model, info, report)
 
     say(table(results, list(news.parts)))
     say(f"ranking metrics, separately for seen and unseen labels: {folder / 'results.json'}")

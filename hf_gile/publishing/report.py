@@ -6,7 +6,7 @@ Shapes: N documents, B documents in a batch, L stored labels, C candidate labels
 import json
 import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 import transformers
 from torch import Tensor
 from tqdm.auto import tqdm
+from transformers import BatchFeature
 
 from ..masking import masked_in
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
@@ -30,7 +31,7 @@ from ..writing import whole_file
 REPORT_FILE = "results.json"
 """File name of the report in a saved model."""
 
-TOP_K = (1, 3, 5, 10)
+TOP_K = (1, 3, 5, 10, 20)
 """Numbers of labels for precision, recall and nDCG."""
 
 _MAX_SCORES = 1 << 24
@@ -117,7 +118,7 @@ class Report:
 @torch.no_grad()
 def make_report(
     model: GileForSequenceClassification,
-    processor: GileProcessor,
+    processor: GileProcessor | Callable[..., BatchFeature],
     texts: Sequence[Any],
     gold: Sequence[Any],
     *,
@@ -139,7 +140,7 @@ def make_report(
 
     Args:
         model: A `GileForSequenceClassification` with stored labels; its training mode is restored afterwards.
-        processor: The `GileProcessor` saved with the model.
+        processor: The `GileProcessor` saved with the model, or a function that encodes its batches.
         texts: N texts, or other documents that the processor accepts.
         gold: Gold label ids of each text (a list, or a single id). Gold labels that are not candidates count as false
             negatives.
@@ -254,13 +255,12 @@ class _Evaluation:
         rows = [self._gold(ids, start + row) for row, ids in enumerate(gold)]
         positions = pad_rows(rows, IGNORE).to(logits.device)
         logits = logits[:, self.columns.to(logits.device)]
-        scores = self._as_sigmoid(logits)
-        self.before.update(scores, positions)
+        self.before.update(self._as_sigmoid(logits), positions)
         if self.after is not None:
-            scores = self._as_sigmoid(calibrated(logits, self.seen.to(logits.device), self.calibration))
-            self.after.update(scores, positions)
-        self.ranking.update(scores, positions)
-        self.f1.update(scores, positions)
+            logits = calibrated(logits, self.seen.to(logits.device), self.calibration)
+            self.after.update(self._as_sigmoid(logits), positions)
+        self.ranking.update(logits, positions)
+        self.f1.update(logits, positions)
 
     def _as_sigmoid(self, logits: Tensor) -> Tensor:
         """Converts logits to those of a sigmoid with the same probabilities."""
@@ -279,14 +279,11 @@ class _Evaluation:
     def _ranking(self) -> dict[str, float]:
         """Returns ranking metrics, except trivial metrics of groups with a single label."""
         metrics = self.ranking.compute()
-        for prefix, columns in self.ranking.groups.items():
-            if int(columns.sum()) < 2:
-                other_prefixes = tuple(other for other in self.ranking.groups if other and other != prefix)
-                metrics = {
-                    name: value
-                    for name, value in metrics.items()
-                    if not name.startswith(prefix) or (not prefix and name.startswith(other_prefixes))
-                }
+        names = {name for name in metrics if not name.startswith(("seen_", "unseen_"))} - {"documents", "skipped"}
+        trivial = [prefix for prefix, columns in self.ranking.groups.items() if int(columns.sum()) < 2]
+        for prefix in trivial:
+            for name in names:
+                metrics.pop(prefix + name, None)
         return metrics
 
     def _gold(self, ids: str | Iterable[str], document: int) -> list[int]:

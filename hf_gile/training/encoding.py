@@ -1,6 +1,6 @@
 """Encodes datasets of texts and label ids for the collator."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,20 +90,18 @@ def encode_dataset(
 
 
 class ReadBefore:
-    """A processor that looks up encoded texts with precomputed outputs of a frozen encoder.
+    """A processor of encoded documents, which may have precomputed outputs of a frozen encoder.
 
     Args:
-        processor: The processor.
-        texts: N texts.
-        rows: The encoded texts.
+        processor: The processor that encoded them.
+        rows: The encoded documents.
     """
 
-    def __init__(self, processor: GileProcessor, texts: Iterable[str], rows: "Dataset") -> None:
+    def __init__(self, processor: GileProcessor, rows: "Dataset") -> None:
         self.collator = GileDataCollator(processor)
-        self.positions = {text: position for position, text in enumerate(texts)}
         names = ("input_ids", "lexical_ids", "lexical_counts", "pooled_embeds")
         self.rows = rows.select_columns([name for name in names if name in rows.column_names])
 
-    def __call__(self, text: Sequence[str], **_: Any) -> BatchFeature:
-        """Returns a batch of texts, which must be among the N."""
-        return BatchFeature(self.collator([self.rows[self.positions[document]] for document in text]))
+    def __call__(self, text: Sequence[int], **_: Any) -> BatchFeature:
+        """Returns a batch of the documents at some positions."""
+        return BatchFeature(self.collator([self.rows[position] for position in text]))

@@ -1,10 +1,9 @@
 """Steps of an experiment with a model: encode, fit, calibrate, test, save.
 
     experiment = Experiment(model, processor, parts, sampler, run_arguments(args, folder, metric))
-    result = experiment.fit(patience=2)
-    result["calibration"] = experiment.calibrate()
-    result |= (thresholds := experiment.tune())
-    result["test"] = experiment.test(**thresholds)
+    experiment.fit(patience=2)
+    experiment.calibrate()
+    report = experiment.test()
     experiment.save(folder / "model")
 
 `parts` are encoded documents from `encode_parts`. The model has stored labels, seen labels first.
@@ -12,7 +11,7 @@
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +32,15 @@ from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
 from ..publishing.folder import find_outdated
+from ..publishing.report import Report, make_report
 from ..scoring.scorer import has_bf16
 from ..writing import new_files
-from .calibration import ThresholdTuner, calibrate, fit_unseen_weights
+from .calibration import calibrate, fit_unseen_weights
 from .calibration.thresholds import tells_enough
 from .checkpoints import checkpoint_to_resume
 from .collator import GileDataCollator
 from .convex import fit_convex
-from .encoding import encode_dataset
+from .encoding import ReadBefore, encode_dataset
 from .label_sampling import EpochCallback, LabelSampler
 from .pretrained import add_pooled_embeds, parameter_groups
 from .task import TextTask
@@ -288,17 +288,27 @@ def calibrate_on(
         trainer: Trainer with the model and its processor.
         documents: Encoded validation documents.
         columns: Indices of candidate labels.
-        method: `"platt"`, `"spline"` or `"none"`, which does nothing; by default that of the problem type.
+        method: As in `hf_gile.training.calibrate`; `"none"` only sets a threshold of seen and of unseen labels, and
+            nothing for single-label documents.
 
     Returns:
-        The result of `hf_gile.training.calibrate`; empty for the method "none".
+        The result of `hf_gile.training.calibrate`; empty if nothing is set.
     """
-    if method == "none":
+    calibrates = method != "none"
+    if not calibrates and trainer.model.config.problem_type == "single_label_classification":
         return {}
     collator: Any = GileDataCollator(trainer.processing_class)
     size = trainer.args.per_device_eval_batch_size
     batches: Any = DataLoader(documents, size, collate_fn=collator)
-    return calibrate(trainer.model, batches, method=method, columns=columns, raise_unseen=True, bf16=trainer.args.bf16)
+    return calibrate(
+        trainer.model,
+        batches,
+        method=method,
+        label_thresholds=calibrates,
+        columns=columns,
+        raise_unseen=True,
+        bf16=trainer.args.bf16,
+    )
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
@@ -371,16 +381,6 @@ def columns_in_validation(labels: LabelSet, held_out: Collection[str]) -> list[i
     return [column for column, label in enumerate(labels) if label.seen or label.id in held_out or not held_out]
 
 
-def threshold_tuner(labels: LabelSet, columns: Sequence[int]) -> OnColumns:
-    """Creates a tuner of thresholds, separately for seen and unseen labels.
-
-    Args:
-        labels: All labels of the model.
-        columns: Indices of candidate labels.
-    """
-    return OnColumns(ThresholdTuner(len(columns), seen=[labels[column].seen for column in columns]), columns)
-
-
 @dataclass(eq=False)
 class Experiment:
     """A model with its training, validation and test documents.
@@ -395,7 +395,7 @@ class Experiment:
             unseen labels are not candidates in validation.
         one_label: Whether each document has a single label.
         num_documents: Number of training documents; adds propensity-scored precision.
-        top_k: Numbers of labels for precision, recall and nDCG; the test also uses 1 and 3.
+        top_k: Numbers of labels for precision, recall and nDCG in validation.
         test_curve: Whether to evaluate the test documents after every epoch.
         optimizer: The optimizer; by default that of the arguments.
         encoder: Name or folder of the pretrained encoder or model that the weights come from, for the card.
@@ -504,33 +504,33 @@ class Experiment:
         batches: Any = self.trainer.get_eval_dataloader(self.parts["validation"])
         return fit_unseen_weights(self.model, batches, columns, bf16=self.args.bf16)
 
-    def tune(self) -> dict[str, float]:
-        """Tunes thresholds on validation documents, for scores without calibration.
-
-        Returns:
-            `threshold`, and `unseen_threshold` if enough documents have unseen labels; empty for single-label problems.
-        """
-        if self.one_label:
-            return {}
-        self.trainer.compute_metrics = threshold_tuner(self.labels, self.in_validation)
-        tuned = self.trainer.evaluate(self.parts["validation"])
-        return {name: tuned[f"eval_{name}"] for name in ("threshold", "unseen_threshold") if f"eval_{name}" in tuned}
-
-    def test(self, **thresholds: float) -> dict[str, float]:
-        """Evaluates the model on test documents.
+    def test(self, **metadata: Any) -> Report:
+        """Evaluates the model on test documents, with its calibration and its thresholds.
 
         Args:
-            thresholds: Thresholds from `tune`.
+            metadata: Further arguments of `make_report`.
         """
-        self.trainer.compute_metrics = label_metrics(
-            self.labels,
-            self.in_test,
-            **thresholds,
-            top_k=(1, 3, *self.top_k),
-            num_documents=self.num_documents,
-            one_label=self.one_label,
+        rows = self.parts["test"]
+        excluded = None
+        if "excluded_columns" in rows.column_names:
+            excluded = self._ids(rows["excluded_columns"])
+        return make_report(
+            self.model,
+            ReadBefore(self.processor, rows),
+            range(len(rows)),
+            self._ids(rows["labels"]),
+            columns=self.in_test,
+            excluded=excluded,
+            batch_size=self.args.per_device_eval_batch_size,
+            bf16=self.args.bf16,
+            num_training_documents=self.num_documents,
+            **metadata,
         )
-        return self.trainer.evaluate(self.parts["test"], metric_key_prefix="test")
+
+    def _ids(self, rows: Iterable[Sequence[int]]) -> list[list[str]]:
+        """Returns the ids of labels at some indices, for each document."""
+        ids = self.labels.ids
+        return [[ids[column] for column in columns] for columns in rows]
 
     def save(self, folder: Path) -> None:
         """Saves the model, see `save_model`."""

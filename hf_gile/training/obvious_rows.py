@@ -25,7 +25,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
-from .experiment import columns_in_test, columns_in_validation, label_metrics, threshold_tuner
+from .calibration import ThresholdTuner
+from .experiment import columns_in_test, columns_in_validation, label_metrics
 from .task import TextTask
 
 Score = Callable[[sparse.csr_matrix], NDArray[np.float64]]
@@ -155,8 +156,9 @@ class Words:
         score = fit(self, labels)
         seconds = self.seconds + time.perf_counter() - start
         if not self.one_label:
-            tuner = threshold_tuner(labels, columns_in_validation(labels, held_out))
-            tuned = self.evaluate("validation", score, labels, tuner)
+            columns = columns_in_validation(labels, held_out)
+            tuner = ThresholdTuner(len(columns), seen=[labels[column].seen for column in columns])
+            tuned = self.evaluate("validation", score, labels, OnColumns(tuner, columns))
             thresholds |= {name: tuned[name] for name in ("threshold", "unseen_threshold") if name in tuned}
         metrics = label_metrics(
             labels,

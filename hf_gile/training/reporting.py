@@ -150,13 +150,16 @@ def without_nan(value: object) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def say_calibration(figures: Mapping[str, Any], say: Callable[..., None], has_unseen: bool = False) -> None:
+def say_calibration(
+    figures: Mapping[str, Any], say: Callable[..., None], has_unseen: bool = False, method: str | None = None
+) -> None:
     """Prints calibration results for seen and unseen labels, and a note if unseen labels could not be fitted.
 
     Args:
         figures: Result of `calibrate`.
         say: Prints a line.
         has_unseen: Whether the model has unseen labels.
+        method: The method of calibration.
     """
     for group in ("seen", "unseen"):
         if f"{group}_expected_calibration_error_after" in figures:
@@ -165,7 +168,9 @@ def say_calibration(figures: Mapping[str, Any], say: Callable[..., None], has_un
                 for when in ("before", "after")
             )
             result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"
-            if before == after:  # `calibrate` tests each calibration on held-out documents
+            if method == "none":
+                result = "no calibration"
+            elif before == after:  # `calibrate` tests each calibration on held-out documents
                 result = "calibration did not help, so probabilities stay uncalibrated"
             elif group == "unseen" and figures.get("unseen_raised"):
                 result += " (raised, so that some unseen labels reach the top of a list)"

@@ -14,10 +14,10 @@ from ..data.schema import clean_label
 from ..data.zero_shot import drop_labels
 from ..models import GileForSequenceClassification, LabelSet
 from ..publishing import CardInfo
+from ..publishing.card_files import write_card
 from ..publishing.card_info import LANGUAGE_CODE, LICENSE_ID
-from ..publishing.trained import add_card
+from ..publishing.report import REPORT_FILE, Report
 from .encoders import origin_of
-from .encoding import ReadBefore
 from .experiment import Experiment, documents_per_second
 from .options import TOP_K, Options
 from .reporting import (
@@ -137,15 +137,16 @@ class Study:
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
 
-        Its result is that of `calibrate`, and `test`, the figures of the test part (`seen_` and `unseen_` if there are
-        unseen labels), with `test_documents_per_second`, from texts to the scores of all labels.
+        Its result is that of `calibrate`, and `test`, the metrics of the report of its card, as the saved model assigns
+        labels, with `test_documents_per_second`, from texts to the scores of all labels.
 
         Args:
             name: Name of the model.
             experiment: The trained model with its documents.
         """
         result = self.calibrate(experiment)
-        result["test"] = self.measure(experiment, result)
+        report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
+        result["test"] = test_metrics(report)
         texts = list(self.task.texts("test", 256))
         speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
         result["test"]["test_documents_per_second"] = speed
@@ -157,7 +158,8 @@ class Study:
             if is_saved(experiment.model):
                 experiment.save(folder)
         if is_saved(experiment.model) and self.options.make_cards and self.args.process_index == 0:
-            self.add_card(experiment, folder)
+            report.save(folder / REPORT_FILE)
+            write_card(folder, experiment.model, self._card_info(experiment), report)
 
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on validation documents.
@@ -166,9 +168,8 @@ class Study:
             experiment: The trained model with its documents.
 
         Returns:
-            The result of the fit; `threshold`, the best one of the seen labels for the validation part (not of
-            documents with one label each), and `unseen_threshold`, if that part has enough unseen labels, which
-            otherwise share that of the seen ones; `calibration`; and `unseen_weights`, if they are fitted afterwards.
+            The result of the fit; `calibration`, which is empty if validation documents were fitted on; and
+            `unseen_weights`, if they are fitted afterwards.
         """
         fitted = experiment.fitted
         weights: dict[str, float] = {}
@@ -177,47 +178,19 @@ class Study:
         if weights:
             rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
             self.say(f"  for labels never trained on: term_weights: '{json.dumps({'unseen': rounded})}'")
-        method = "none" if fitted.get("fits_validation") else self.options.calibration
-        calibration = experiment.calibrate(method)
-        say_calibration(calibration, self.say, has_unseen=not all(experiment.labels.seen))
-        return {**fitted, "unseen_weights": weights, **experiment.tune(), "calibration": calibration}
-
-    def measure(self, experiment: Experiment, result: Mapping[str, Any]) -> dict[str, float]:
-        """Returns the metrics of the test documents.
-
-        Args:
-            experiment: The trained model with its documents.
-            result: The thresholds, as from `calibrate`.
-        """
-        names = ("threshold", "unseen_threshold")
-        return experiment.test(**{name: result[name] for name in names if name in result})
+        calibration: dict[str, Any] = {}
+        if fitted.get("fits_validation"):
+            self.say("  probabilities stay uncalibrated, and a document gets its best label")
+        else:
+            method = self.options.calibration
+            calibration = experiment.calibrate(method)
+            say_calibration(calibration, self.say, not all(experiment.labels.seen), method)
+        return {**fitted, "unseen_weights": weights, "calibration": calibration}
 
     def write(self) -> None:
         """Writes `results.json` and the curves, in the main process."""
         if self.args.process_index == 0:
             write_results(Path(self.args.output_dir), self.results, self._metrics)
-
-    def add_card(self, experiment: Experiment, folder: Path) -> None:
-        """Measures a saved model again under the conditions of use, and writes its card.
-
-        Args:
-            experiment: The experiment that trained it.
-            folder: Folder of the model.
-        """
-        test = self.task.parts["test"]
-        texts = list(self.task.texts("test"))
-        add_card(
-            folder,
-            experiment.trainer,
-            texts,
-            test[self.task.gold],
-            self._card_info(experiment),
-            ReadBefore(experiment.processor, texts, experiment.parts["test"]),
-            columns=experiment.in_test,
-            excluded=test["excluded"] if "excluded" in test.column_names else None,
-            num_training_documents=self.num_documents,
-            dataset=self.tested_on or self.info.dataset_name,
-        )
 
     def _card_info(self, experiment: Experiment) -> CardInfo:
         """Returns the description of the data, with what is known of the encoder that training started from."""
@@ -245,20 +218,16 @@ class Study:
     def show(self) -> None:
         """Prints the usual metrics of the test part, and how to use a model."""
         num_unseen = len(self.described) - self.num_seen - len(self.held_out)
-        columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K}
-        columns |= {"micro_f1": "micro-F1"}
+        recall = {f"recall_at_{k}": f"R@{k}" for k in TOP_K if k < len(self.described) - len(self.held_out)}
+        columns = {"average_precision": "AvgPr"} | recall | {"micro_f1": "micro-F1"}
         sizes = f"{self.num_seen:,} seen, {num_unseen:,} unseen"
         notes = [f"test documents: {len(self.task.parts['test']):,}; labels: {sizes}"]
         if num_unseen:
             notes.append("Seen labels are ranked among the seen, unseen among the unseen, and once more among all.")
         if all("test_accuracy" in result["test"] for result in self.results.values()):
-            columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr", "recall_at_5": "R@5"}
+            columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr"}
+            columns |= dict(list(recall.items())[:1])
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
-        elif self.options.make_cards:
-            notes.append(
-                "The table uses scores before any calibration. The cards evaluate the models as saved, with their "
-                "stored thresholds."
-            )
         notes += self._notes_on_evidence()
         groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
         self.say(self.table(columns, groups, "\n".join(notes)))
@@ -290,6 +259,15 @@ class Study:
         if same := sum(clean_label(text) in {names.get(label_id) for label_id in ids} for text, ids in texts):
             notes.append(f"{same:,} of {len(test):,} test documents consist of the name of their label")
         return notes
+
+
+def test_metrics(report: Report) -> dict[str, float]:
+    """Returns the metrics of a report as in `results.json`, with the prefix `test_`.
+
+    Args:
+        report: The report.
+    """
+    return {f"test_{name}": value for name, value in report.metrics.items()}
 
 
 def is_saved(model: object) -> bool:

@@ -39,7 +39,7 @@ from hf_gile.training.experiment import (
 )
 from hf_gile.training.fit import fit, saved_model
 from hf_gile.training.options import AUTO
-from hf_gile.training.study import Study
+from hf_gile.training.study import Study, test_metrics
 from hf_gile.training.task import words_of
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
@@ -74,7 +74,7 @@ def record_inferred(study: Study, name: str, experiment: Experiment) -> None:
     model: Any = experiment.model
     model.infer_label_vectors(torch.arange(study.num_seen, len(study.task.labels), device=model.device))
     result = study.results[name]
-    study.results[f"{name}_inferred"] = {**result, "test": study.measure(experiment, result)}
+    study.results[f"{name}_inferred"] = {**result, "test": test_metrics(experiment.test())}
     study.write()
 
 

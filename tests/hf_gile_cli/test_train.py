@@ -5,9 +5,13 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
 
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
+from hf_gile.publishing import Report
 from hf_gile.resources import resource
 
 pytest.importorskip("accelerate")
@@ -86,6 +90,67 @@ def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch
         assert b"and-enter" not in content
     scored = run("score", tmp_path / "runs/notes/auto/model", input="cardiac ventricle\nferritin\n")
     assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """Writes notes.csv and held-back.csv, with as many labels a document as requested; returns the flags to train."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+    def write(most):
+        draw = random.Random(0)
+        for name, number in {"notes": 230, "held-back": 61}.items():
+            with Path(f"{name}.csv").open("w", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(["text", "tags"])
+                for _ in range(number):
+                    gold = draw.sample(list(WORDS), draw.randint(1, most))
+                    words = " ".join(WORDS[draw.choice([*gold, *gold, "milk"])] for _ in range(3)).split()
+                    writer.writerow([" ".join(draw.choices(words, k=5)), ";".join(gold)])
+        steps = ["--lexical", "false", "--num_train_epochs", "4", "--per_device_train_batch_size", "16", "--use_cpu"]
+        tables = ["--train_files", "notes.csv", "--test_files", "held-back.csv", "--labels", "tags"]
+        tables += ["--separator", ";"] if most > 1 else []
+        return [*tables, *steps, "--text_encoder", "words", "--no_baselines", "--output_dir", "out"]
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("most", "flags"),
+    [(2, ["--calibration", "platt"]), (2, ["--calibration", "none"]), (1, [])],
+    ids=["several labels", "not calibrated", "one label"],
+)
+def test_table_results_card_and_answers_are_the_same_numbers(run, notes, most, flags):
+    shown = run("train", *notes(most), *flags).stdout
+    headings, row = re.search(r"^ +((?:AvgPr|Acc).*)\n(auto.*)$", shown, re.MULTILINE).groups()
+    printed = dict(zip(headings.split(), row.split()[1:], strict=True))
+    result = json.loads(Path("out/results.json").read_text())["auto"]["test"]
+    model = Path("out/auto/model")
+    metrics = Report.load(model / "results.json").metrics
+    del result["test_documents_per_second"]
+    assert result == {f"test_{name}": value for name, value in metrics.items()}
+    main = {"Acc": "accuracy", "MacroF1": "macro_f1"} if most == 1 else {"micro-F1": "micro_f1"}
+    for heading, name in {"AvgPr": "average_precision", **main}.items():
+        assert 0.5 < metrics[name] < 1
+        assert printed[heading] == f"{100 * metrics[name]:.2f}"
+    card = {figure.metric_name: figure.metric_value for figure in ModelCard.load(model / "README.md").data.eval_results}
+    assert card["Average precision"] == round(metrics["average_precision"], 5)
+    assert card["Macro-F1"] == round(metrics["macro_f1"], 5)
+    test = ["held-back.csv", "--labels", "tags", *(["--separator", ";"] if most > 1 else [])]
+    evaluated = json.loads(run("evaluate", model, *test).stdout)["metrics"]
+    assert evaluated.keys() | {"psp_at_1", "psp_at_3"} == metrics.keys()
+    assert {name: f"{100 * metrics[name]:.3f}" for name in evaluated} == {
+        name: f"{100 * value:.3f}" for name, value in evaluated.items()
+    }
+    with Path("held-back.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    loaded = {"model": GileForSequenceClassification.from_pretrained(model)}
+    pipe = LabelScoringPipeline(**loaded, processor=GileProcessor.from_pretrained(model))
+    answers = [set(answer["labels"]) for answer in pipe([row["text"] for row in rows], threshold="stored")]
+    gold = [set(row["tags"].split(";")) for row in rows]
+    hits = sum(len(found & wanted) for found, wanted in zip(answers, gold, strict=True))
+    assert 2 * hits / sum(map(len, [*answers, *gold])) == metrics["micro_f1"]
 
 
 @pytest.mark.slow

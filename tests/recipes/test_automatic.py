@@ -112,7 +112,7 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert "so they use the calibration and the threshold of seen labels\n" in done.stdout
     assert "\ntest documents: 30; labels: 5 seen, 1 unseen\n" in done.stdout
     assert figures["chosen"]
-    assert 0 < figures["threshold"] < 1
+    assert 0 < figures["calibration"]["seen_threshold"] < 1
     folder = tmp_path / "out/auto/model"
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("bilinear", True, True)

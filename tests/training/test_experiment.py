@@ -16,7 +16,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.training import GileLoss, LabelSampler
+from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, tune_threshold
 from hf_gile.training.experiment import (
     Experiment,
     documents_per_second,
@@ -78,19 +78,20 @@ def make(args, tmp_path):
     return make_experiment
 
 
-def test_an_experiment_fits_calibrates_tunes_tests_and_saves(make, args, tmp_path):
+def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
     experiment = make()
     result = experiment.fit(patience=9)
     assert [entry["epoch"] for entry in result["history"]] == list(range(1, 10))
     assert result["parameters"] == sum(x.numel() for x in experiment.model.parameters() if x.requires_grad)
     assert "seen_threshold" in experiment.calibrate("platt")
-    assert experiment.calibrate("none") == {}
-    thresholds = experiment.tune()
-    assert set(thresholds) == {"threshold"}  # too few documents have held-out labels
-    figures = experiment.test(**thresholds)
-    assert figures["test_average_precision"] == 1.0
-    assert figures["test_micro_f1"] == 1.0
-    assert {"test_precision_at_1", "test_recall_at_2", "test_psp_at_1"} <= figures.keys()
+    assert experiment.model.config.thresholds.keys() == {"seen"}  # too few documents have held-out labels
+    report = experiment.test(dataset="colours")
+    assert (report.dataset, report.documents, len(report.labels)) == ("colours", 15, 3)
+    assert report.metrics["average_precision"] == 1.0
+    assert report.metrics["micro_f1"] == 1.0
+    assert {"precision_at_1", "recall_at_3", "psp_at_1", "uncalibrated_expected_calibration_error"} <= set(
+        report.metrics
+    )
     assert experiment.weigh_unseen() == {}  # the model has no code of words
     experiment.save(tmp_path / "model")
     saved = {path.name for path in (tmp_path / "model").iterdir()}
@@ -118,8 +119,26 @@ def test_the_calibration_is_printed_in_a_line_for_each_group(make, monkeypatch):
     note = "no validation document has unseen labels, so they use the calibration and the threshold of seen labels"
     assert lines[1:] == [f"  {note}"]
     lines.clear()
-    say_calibration(experiment.calibrate("none"), lines.append, has_unseen=True)
-    assert lines == []
+    say_calibration(experiment.calibrate("none"), lines.append, has_unseen=True, method="none")
+    threshold = experiment.model.config.thresholds["seen"]
+    assert lines == [f"  seen labels, 15 validation documents: no calibration, threshold {threshold:.3f}", f"  {note}"]
+
+
+def test_without_calibration_the_tuned_thresholds_are_stored(make):
+    experiment = make()
+    experiment.fit(patience=9)
+    experiment.model.config.calibration = {"unseen": {"method": "platt", "scale": 2.0, "offset": 1.0}}
+    experiment.calibrate("none")
+    rows = experiment.parts["validation"]
+    batch = GileDataCollator(experiment.processor)([rows[row] for row in range(len(rows))])
+    with torch.no_grad():
+        logits = experiment.model(**batch).logits[:, :3]
+    gold = batch["labels"].masked_fill(batch["labels"] > 2, -100)
+    assert experiment.model.config.thresholds == {"seen": tune_threshold(logits, gold)}
+    assert experiment.model.config.calibration == {}
+    assert all(label.threshold is None for label in experiment.labels)
+    experiment.model.config.problem_type = "single_label_classification"
+    assert experiment.calibrate("none") == {}
 
 
 def test_held_out_labels_are_candidates_only_in_validation(make):
@@ -147,7 +166,7 @@ def test_a_model_without_labels_is_refused(make):
     experiment = make()
     experiment.model.label_set = None
     with pytest.raises(ValueError, match="the model stores no labels: call set_labels"):
-        experiment.tune()
+        experiment.test()
 
 
 @pytest.mark.parametrize(("metric", "greater"), [("eval_accuracy", True), ("eval_one_error", False), ("loss", False)])

@@ -93,8 +93,9 @@ def calibrate(
     Args:
         model: A `GileForSequenceClassification`.
         batches: Validation batches of `GileDataCollator`, with `labels`. Without `columns`, they are read twice.
-        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. The default is "spline",
-            which is best on held-out documents; single-label models only support "platt".
+        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit
+            thresholds only. The default is "spline", which is best on held-out documents; single-label models only
+            support "platt".
         label_thresholds: Whether to fit thresholds for single labels.
         objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
             the highest threshold of each group with this expected recall (`promised_recall.py`).
@@ -123,7 +124,9 @@ def calibrate(
     """
     single = model.config.problem_type == "single_label_classification"
     method = method or ("platt" if single else "spline")
-    check_method(method, model.config.problem_type)
+    fits = None if method == "none" and not single else method
+    if fits is not None:
+        check_method(fits, model.config.problem_type)
     recall = guaranteed_recall(objective, single)
     if recall is None:
         check_objective(objective)
@@ -136,7 +139,7 @@ def calibrate(
             fitted = _fit_softmax(documents, seen, model.config.calibration)
         else:
             stored = model.config.calibration, model.config.thresholds
-            fitted = _fit_groups(documents, seen, method, recall, label_thresholds, objective, raise_unseen, stored)
+            fitted = _fit_groups(documents, seen, fits, recall, label_thresholds, objective, raise_unseen, stored)
             if recall is not None and "unseen" not in fitted.thresholds and not model.stored_labels.seen().all():
                 fitted.figures["note"] = _NO_GUARANTEE
     finally:
@@ -148,7 +151,7 @@ def calibrate(
 def _fit_groups(
     documents: Iterable[tuple[Tensor, Tensor]],
     seen: Tensor,
-    method: str,
+    method: str | None,
     recall: float | None,
     label_thresholds: bool,
     objective: str,
@@ -156,7 +159,7 @@ def _fit_groups(
     stored: Stored,
 ) -> Calibration:
     """Fits calibration and thresholds of seen and unseen labels on logits and gold labels of batches."""
-    ranking = SharedRanking() if raise_unseen else None
+    ranking = SharedRanking() if raise_unseen and method is not None else None
     documents = documents if ranking is None else ranking.collect(documents, seen)
     if recall is not None:
         return fit_promise(documents, seen, method, recall, ranking, stored)
@@ -166,7 +169,7 @@ def _fit_groups(
 def fit_promise(
     documents: Iterable[tuple[Tensor, Tensor]],
     seen: Tensor,
-    method: str,
+    method: str | None,
     recall: float,
     ranking: SharedRanking | None = None,
     stored: Stored = NOTHING_STORED,
@@ -252,9 +255,9 @@ def fit(
             shared = "keep theirs" if "unseen" in stored[1] else "use the calibration and the threshold of seen labels"
             figures["note"] = _note(*evidence, shared)
             continue
-        if method is not None:
-            improves = _improves(method, cells, gold)
-            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0)) if improves else _IDENTITY
+        calibration[group] = _IDENTITY
+        if method is not None and _improves(method, cells, gold):
+            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0))
         if ranking is not None and {"seen", "unseen"} == set(calibration):
             figures["unseen_raised"] = raised = _best_raise(ranking, calibration)
             if raised:
