@@ -1,7 +1,11 @@
 """Reader of binary word2vec: a line `V D`, then V times a word, a space, D float32 numbers and optionally a newline."""
 
+import gzip
+import lzma
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import IO
 
@@ -25,6 +29,13 @@ def load_binary_vectors(path: str | os.PathLike[str], max_words: int | None = No
     Raises:
         ValueError: If it is not such a file, or ends too early; also as in `load_word_vectors`.
     """
+    try:
+        return _load(path, max_words)
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: damaged compressed file: {error}") from error
+
+
+def _load(path: str | os.PathLike[str], max_words: int | None) -> WordVectors:
     with open_binary(path) as stream:
         start = stream.readline(100)
         if start.startswith(_FASTTEXT_MODEL):
