@@ -279,7 +279,7 @@ def table_1() -> Table:
             run = Run("describe", f"specific {LANGUAGES[name[2:]]}", 8, seeds=1)
             rows[f"{name}, specific labels"] = {column: one(run, column) for column in columns}
     about = (
-        "The data of the paper cannot be had. Instead of BioASQ: MEDLINE abstracts of 1976 to 1980 and of reviews. "
+        "The data of the paper is not available. Instead of BioASQ: MEDLINE abstracts of 1976 to 1980 and of reviews. "
         "Instead of Deutsche Welle: for general labels, the sentences of SIB-200 on seven topics in the same eight "
         "languages; for specific labels, library records of TIBKAT with their subject headings, in English and German. "
         "Counted as `hf-gile describe` counts."

@@ -14,7 +14,7 @@ PAGES = {
     "README.md": ("no model", "your model"),
     "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index"),
     "docs/paper.md": ("family", "published checkpoints"),
-    "docs/scale_out.md": ("columns",),
+    "docs/scale_out.md": ("distill", "columns"),
     "docs/shortlist.md": ("shortlist",),
     "docs/training.md": ("own data",),
     "docs/pretrained.md": ("pretrained encoder",),

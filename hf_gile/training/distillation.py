@@ -199,7 +199,7 @@ def count_features(
 
     Example:
         >>> keys, counts = count_features([[1, 2, 1, 2], [2]], vocab_size=10)
-        >>> keys.tolist(), counts.toarray().tolist()
+        >>> keys.tolist(), counts.toarray().astype(int).tolist()
         ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 22], [[0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 2], [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]])
     """
     from scipy.sparse import csr_matrix

@@ -24,7 +24,7 @@ def commands_of(page):
 
 
 COMMANDS = commands_of("docs/cli.md")
-TRAINING = [line for line in COMMANDS if re.match("hf-gile (demo|train (?!.*--where))", line)]
+TRAINING = [line for line in COMMANDS if re.match("hf-gile (demo|distill|train (?!.*--where))", line)]
 RECORDS = [
     {"id": "a", "title": "Milk.", "abstract": "Breast milk for infants.", "subjects": ["Milk, Human", "Infant"]},
     {"id": "b", "title": "Heart.", "abstract": "The failing heart pumps less blood.", "subjects": ["Heart Failure"]},

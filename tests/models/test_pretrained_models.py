@@ -580,8 +580,8 @@ REFUSED = {
     "a model of this kind": ({"text_encoder_config": {"model_type": "gile"}}, "describes a 'gile'"),
     "no model type": ({"text_encoder_config": {"vocab_size": 5}}, "text_encoder_config has no model_type"),
     "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "describes an encoder-decoder; use an encoder"),
-    "no encoder": ({"text_encoder_config": None}, "text_encoder_config needs text_encoder_type 'transformer'"),
-    "words": ({"text_encoder_type": "wan"}, "text_encoder_config needs text_encoder_type 'transformer'"),
+    "no encoder": ({"text_encoder_config": None}, "text_encoder_config needs a pretrained encoder"),
+    "words": ({"text_encoder_type": "wan"}, "text_encoder_config needs a pretrained encoder"),
     "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
     "sizes": (
         {

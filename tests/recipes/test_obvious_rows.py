@@ -148,7 +148,7 @@ def test_a_baseline_that_scores_no_label_of_the_test_has_no_figures(tmp_path):
     study.show()
     _, headings, svm, cosine, *_ = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
     assert headings.split()[0] == "Acc"
-    assert svm.split()[1:-1] == ["-"] * 5
+    assert set(svm.split()[1:-1]) == {"-"}
     assert cosine.split()[1] == "50.00"
 
 

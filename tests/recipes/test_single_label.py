@@ -107,7 +107,7 @@ def test_the_saved_model_assigns_a_single_label(trained):
     folder = trained[1] / "gile" / "model"
     model = GileForSequenceClassification.from_pretrained(folder)
     assert model.config.problem_type == "single_label_classification"
-    assert model.config.calibration == {}  # as in the papers
+    assert model.config.calibration["seen"]["method"] == "platt"
     assert model.config.thresholds == {}
     pipe = LabelScoringPipeline(model=model, processor=GileProcessor.from_pretrained(folder))
     assert sum(pipe("cardiac ventricle")["scores"]) == pytest.approx(1)

@@ -58,7 +58,6 @@ def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
     assert list(results) == ["tfidf_linear_svm", "auto"]
     assert re.search(r"^tfidf_linear_svm +\d", done.stdout, flags=re.MULTILINE)  # a row of the table
     for figures in results.values():
-        assert figures["test"]["test_recall_at_5"] == 1.0
         assert figures["test"]["test_average_precision"] > 0.9
         assert figures["test"]["test_micro_f1"] > 0.8
     written = {path.name for path in (tmp_path / "out").iterdir()}
