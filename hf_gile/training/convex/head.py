@@ -191,7 +191,9 @@ class _Fit:
             ]
             examples += self.unseen_example(rows, bilinear, words)
             prior, chosen["loss"] = fit_term_weights(examples, prior, self.one_label, fixed)
-            competing = self.competing_examples(rows_of_held, words_of_held, forms)
+            competing = examples  # if all labels have documents
+            if not bool(self.seen.all()):
+                competing = self.competing_examples(rows_of_held, words_of_held, forms)
             prior["unseen"]["offset"] = raise_unseen(competing, prior, self.one_label)
             num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
         return Head(rows, bilinear, prior, chosen, words, num_unseen=num_unseen)
