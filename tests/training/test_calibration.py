@@ -13,6 +13,7 @@ from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration import fit
+from hf_gile.training.calibration.fitting import with_number
 from hf_gile.training.calibration.promised_recall import promised_threshold
 from hf_gile.training.calibration.score_counts import ScoreCounts
 
@@ -665,3 +666,13 @@ def test_impossible_promises_are_refused(scripted):
     model, batches = scripted(logits, gold, "single_label_classification")
     with pytest.raises(ValueError, match="a single-label model has no thresholds"):
         calibrate(model, batches, objective="recall@0.8")
+
+
+@pytest.mark.parametrize("groups", [("seen",), ("unseen",), ("seen", "unseen"), ()])
+def test_a_number_of_unseen_labels_changes_no_calibration(groups):
+    calibration = {group: {"method": "platt", "scale": len(group) / 5, "offset": -1.5} for group in groups}
+    seen = torch.tensor([True, False, True, False])
+    logits = torch.tensor([[0.5, -1.0, 2.0, 3.0]])
+    numbered = with_number(with_number(calibration, 3), 2)
+    assert numbered["unseen"]["labels"] == 2
+    torch.testing.assert_close(calibrated(logits, seen, numbered), calibrated(logits, seen, calibration))

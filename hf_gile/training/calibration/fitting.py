@@ -189,12 +189,9 @@ def fit_promise(
     fitted = fit(counts, method, label_thresholds=False, ranking=ranking, stored=stored)
     thresholds, figures = dict(fitted.thresholds), dict(fitted.figures)
     for group in fitted.thresholds:
-
-        def probabilities(logits: Tensor, group: str = group) -> Tensor:
-            return calibrated(logits, torch.full((len(logits),), group == "seen"), fitted.calibration).sigmoid()
-
-        thresholds[group] = promised_threshold([probabilities(logits) for logits in gold.by_group[group]], recall)
-        assigned = probabilities(VALUES) >= thresholds[group]
+        probabilities = [_of_group(logits, group, fitted.calibration).sigmoid() for logits in gold.by_group[group]]
+        thresholds[group] = promised_threshold(probabilities, recall)
+        assigned = _of_group(VALUES, group, fitted.calibration).sigmoid() >= thresholds[group]
         cells, gold_cells = counts.of_group(group)
         num_assigned = cells[assigned].sum()
         figures[f"{group}_recall"] = _recall(assigned, gold_cells, counts.evidence(group)[1])
@@ -259,25 +256,21 @@ def fit(
             figures["unseen_raised"] = raised = _best_raise(ranking, calibration)
             if raised:
                 calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
-
-        def probabilities(logits: Tensor, group: str = group) -> Tensor:
-            return calibrated(logits, torch.full((len(logits),), group == "seen"), calibration).sigmoid()
-
         common, micro_f1 = best_threshold(counts, group)
-        thresholds[group] = rounded(probabilities(torch.tensor([common])).item())
+        thresholds[group] = rounded(_of_group(torch.tensor([common]), group, calibration).sigmoid().item())
         figures[f"{group}_threshold"] = thresholds[group]
         figures[f"{group}_micro_f1"] = micro_f1
         figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), num_gold)
-        compared = _compare(counts, group, stored, probabilities(VALUES))
+        compared = _compare(counts, group, stored, _of_group(VALUES, group, calibration).sigmoid())
         figures |= {f"{group}_{name}": value for name, value in compared.items()}
         if label_thresholds and gold.any(1).all():
             parts = _parts(counts, labels)
             if all(_is_resolved(*part) for part in parts):
                 *halves, whole = (part for part, _ in parts)
                 fitted = fit_label_thresholds(halves, whole, objective, **options)
-                logits = fitted.thresholds
-                differs = (logits - common).abs() > 1e-6
-                thresholds_by_label[labels] = torch.where(differs, probabilities(logits), math.nan)
+                differs = (fitted.thresholds - common).abs() > 1e-6
+                probabilities = _of_group(fitted.thresholds, group, calibration).sigmoid()
+                thresholds_by_label[labels] = torch.where(differs, probabilities, math.nan)
                 summary = _figures(fitted, int(differs.sum()))
                 figures |= {f"{group}_{name}": value for name, value in summary.items()}
     if not thresholds and "note" not in figures:
@@ -293,7 +286,7 @@ def _compare(counts: ScoreCounts, group: str, stored: Stored, after: Tensor) -> 
     index = int(group == "seen")
     cells, gold = counts.of_group(group)
     _, num_gold = counts.evidence(group)
-    before = calibrated(VALUES, torch.full((len(VALUES),), group == "seen"), stored[0]).sigmoid()
+    before = _of_group(VALUES, group, stored[0]).sigmoid()
     reached = before >= stored[1].get(group, stored[1].get("seen", 0.5))
     figures = {
         "micro_f1_before": _micro_f1(reached, cells, gold, num_gold),
@@ -308,14 +301,17 @@ def _compare(counts: ScoreCounts, group: str, stored: Stored, after: Tensor) -> 
 
 def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float:
     """Returns r of `lift` for unseen labels that are calibrated separately."""
-
-    def mapped(logits: Tensor, seen: bool) -> Tensor:
-        return calibrated(logits, torch.full(logits.shape[-1:], seen), calibration)
-
     raised = ranking.best_raise(
-        PRICE, lambda logits: mapped(logits, True), lambda logits, raised: lift(mapped(logits, False), raised)
+        PRICE,
+        lambda logits: _of_group(logits, "seen", calibration),
+        lambda logits, raised: lift(_of_group(logits, "unseen", calibration), raised),
     )
     return max(0.0, raised)
+
+
+def _of_group(logits: Tensor, group: str, calibration: Mapping[str, Any]) -> Tensor:
+    """Calibrates `(..., C)` logits of labels that are all seen, or all unseen."""
+    return calibrated(logits, torch.full(logits.shape[-1:], group == "seen"), calibration)
 
 
 def _note(documents: int, gold: int, outcome: str) -> str:
@@ -335,7 +331,7 @@ def _improves(method: str, cells: Tensor, gold: Tensor) -> bool:
     gain = 0.0
     for half in range(2):
         fitted = {"seen": fit_calibration(method, VALUES, cells[half], gold[half])}
-        logits = calibrated(VALUES, torch.ones(len(VALUES), dtype=torch.bool), fitted)
+        logits = _of_group(VALUES, "seen", fitted)
         gain += _likelihood(logits, cells[1 - half], gold[1 - half]) - _likelihood(
             VALUES, cells[1 - half], gold[1 - half]
         )
@@ -515,9 +511,13 @@ def _is_multi_hot(gold: Tensor) -> bool:
 
 
 def with_number(calibration: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Notes the number of unseen labels that their calibration was fitted with, see `calibrated`."""
-    seen = calibration.get("seen", _IDENTITY)
-    return {"seen": seen, "unseen": {**calibration.get("unseen", seen), "labels": number}}
+    """Notes the number of unseen labels that their calibration was fitted with, see `calibrated`.
+
+    A missing group gets the calibration of the other, which it is calibrated by in any case.
+    """
+    either = next(iter(calibration.values()), _IDENTITY)
+    seen = {name: value for name, value in calibration.get("seen", either).items() if name != "labels"}
+    return {"seen": seen, "unseen": {**calibration.get("unseen", either), "labels": number}}
 
 
 def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibration) -> None:
