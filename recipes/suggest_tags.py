@@ -37,7 +37,7 @@ class Note(NamedTuple):
 
 
 def read_note(path: Path) -> Note:
-    """Reads a note; raises a ValueError if it is too large, or is no UTF-8, or its tags cannot be read."""
+    """Reads a note; raises a ValueError if it is too large, is not UTF-8, or its tags cannot be read."""
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES:,} bytes")
     text = path.read_text(encoding="utf-8-sig")
