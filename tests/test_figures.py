@@ -1,11 +1,16 @@
 """Figures in docs/ equal the benchmark results."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import unseen_price  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
 COLUMNS = [f"{metric} {group}" for group in ("seen", "unseen") for metric in ("RL", "AvgPr", "OneErr")]
 
@@ -35,14 +40,19 @@ def reading_rows():
         yield f"| {' | '.join([f'.{kind}', *cells, *peaks])} |"
 
 
+def price_rows():
+    yield from unseen_price.table(json.loads((RESULTS / "unseen_price.json").read_text())).splitlines()
+
+
 @pytest.mark.parametrize(
     ("file", "rows"),
     [
         ("docs/from_scratch.md", training_rows),
         ("docs/from_scratch.md", curves_rows),
         ("docs/data.md", reading_rows),
+        ("docs/calibration.md", price_rows),
     ],
-    ids=["what matters", "curves", "reading"],
+    ids=["what matters", "curves", "reading", "price"],
 )
 def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()

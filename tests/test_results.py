@@ -202,8 +202,8 @@ SCRIPTS = {
     "search": ["search", "search_model"],
     "translation": ["translation", "translation_small", "translation_speed"],
 }
-MEANS = {"obvious", "paper_tables"}
-"""Files of which a page has means of several runs; tests/test_obvious.py and tests/test_paper_tables.py make them."""
+MEANS = {"obvious", "paper_tables", "unseen_price"}
+"""Files of which a page has means of several runs; tests of obvious, paper_tables and figures make them."""
 
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 MENTION = re.compile(r"(?:benchmarks|recipes)/(\w+)\.(?:py|json)|results/(\w+)\.json")
