@@ -130,14 +130,15 @@ def is_current(record: Mapping[str, Any]) -> bool:
 def collect(runs: Path) -> dict[str, Any]:
     """Returns the records that are not stale, by name of the run and by seed.
 
-    A run outside a clone does not know its commit: it gets the current commit, whose code is the same.
+    A run outside a clone, or of changed files, gets the commit of its stamp or else the current commit: both have the
+    code that it ran.
     """
+    import machine
+
     results: dict[str, Any] = {}
     for record in filter(is_current, read(runs)):
-        if not COMMIT.fullmatch(record["commit"]) and "stamped" not in record:
-            import machine
-
-            record["commit"] = machine.commit()
+        if not COMMIT.fullmatch(record["commit"]):
+            record["commit"] = record.get("stamped") or machine.commit()
         results.setdefault(record["run"], {})[str(record["seed"])] = record
     return results
 

@@ -45,6 +45,7 @@ def test_each_row_is_on_the_page_with_its_seeds_or_listed_as_not_measured(table)
             assert " seeds" not in row
 
 
+@pytest.mark.release
 def test_no_run_is_older_than_the_code_that_it_depends_on():
     stale = {record["run"] for record in RECORDS if not paper_tables.is_current(record)}
     assert not stale, "python benchmarks/paper_tables.py --data FOLDER --resume measures again:\n" + "\n".join(stale)

@@ -63,7 +63,7 @@ ROWS = {
         set(),
     ),
     "output_layers": ("sampled * *", {"seconds", "loss", "tokens_per_second", "times_tied"}, set()),
-    "paper_tables": ("runs * *", {"source", "code", "cpu_seconds", "seconds", "figures"}, set()),
+    "paper_tables": ("runs * *", {"source", "code", "cpu_seconds", "seconds", "figures"}, {"stamped"}),
     "peers": ("systems *", {"name", "figures"}, set()),
     "promised_recall": ("*", {"documents", "fitted_on", *machine.PROVENANCE}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
