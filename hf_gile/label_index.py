@@ -664,6 +664,3 @@ def _checksum(file: Path) -> str:
 def _checksum_of_head(head: dict[str, Any]) -> str:
     """Computes the checksum of `label_index.json` from its content without `checksums`."""
     return f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}"
-
-
-__all__ = ["INDEX_FILE", "LabelIndex", "leads_out"]

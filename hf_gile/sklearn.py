@@ -377,6 +377,3 @@ def _select_validation(gold: Sequence[Sequence[str]], share: float, seed: int) -
     if not any(gold[row] for row in np.flatnonzero(selected).tolist()):
         raise ValueError(f"{len(gold)} documents are too few for a validation part: no label has two documents")
     return selected
-
-
-__all__ = ["GileClassifier"]

@@ -120,5 +120,3 @@ _TEXT = "My parcel was due on Monday. It has not come yet, and nobody answers th
 _LABELS = """delivery: where a parcel is and when it comes
 invoice: bills and payments
 password: how to log in"""
-
-__all__ = ["make_space", "read_labels", "score_text"]

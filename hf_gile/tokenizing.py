@@ -156,6 +156,3 @@ def _count_words(texts: Iterable[str], min_count: int, max_vocabulary: int | Non
     counter.train_from_iterator(texts, trainer)
     ids = counter.get_vocab()
     return sorted((word for word in ids if word not in (PAD, UNK)), key=ids.__getitem__)
-
-
-__all__ = ["NUM", "PAD", "UNK", "build_tokenizer", "normalizer_and_splitter"]

@@ -349,17 +349,3 @@ def unescape_formula(cell: object) -> object:
     """
     is_escaped = isinstance(cell, str) and cell.startswith("'") and _FORMULA.match(cell)
     return str(cell)[1:] if is_escaped else cell
-
-
-__all__ = [
-    "check_files",
-    "complete",
-    "escape_formula",
-    "exclusive_lock",
-    "new_files",
-    "remove_abandoned",
-    "sync_to_disk",
-    "unescape_formula",
-    "whole_file",
-    "write_csv",
-]

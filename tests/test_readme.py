@@ -1,5 +1,7 @@
 """Code of the README and other pages runs, and files and names in them exist."""
 
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -132,6 +134,23 @@ def test_the_page_on_data_names_every_reader():
     named -= {"load_dataset", "zero_shot_unseen", "load_records"}  # the last is in recipes/papers
     assert named <= set(hf_gile.data.__all__), named - set(hf_gile.data.__all__)
     assert {name for name in hf_gile.data.__all__ if name.startswith("load_")} <= named
+
+
+@pytest.mark.parametrize("package", sorted(path.parent for path in (ROOT / "hf_gile").rglob("__init__.py")))
+def test_every_public_name_is_in_the_reference(package):
+    module = importlib.import_module(".".join(package.relative_to(ROOT).parts))
+    described = set()
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        for target in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE):
+            described |= names_under(target)
+    assert {id(getattr(module, name)) for name in getattr(module, "__all__", [])} <= described
+
+
+def names_under(target):
+    """Returns the ids of what the reference shows for a target: an object, or the public names of a package."""
+    shown = pkgutil.resolve_name(target)
+    names = getattr(shown, "__all__", None)
+    return {id(shown)} if names is None else {id(getattr(shown, name)) for name in names}
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,3 @@ def write_metric(metric: type[_LabelMetric], folder: str | PathLike[str]) -> Pat
         encoding="utf-8",
     )
     return script
-
-
-__all__ = ["LabelCalibration", "LabelF1", "LabelRanking", "write_metric"]

@@ -174,16 +174,3 @@ def save_label_embeds(model: PreTrainedModel, folder: Path) -> None:
     if is_known and embeds.encoder_state == compute_encoder_state(model.gile):
         pool_stored_labels(model)  # encodes labels that were added
         model.stored_labels.embeds.save(folder / EMBEDS_FILE)
-
-
-__all__ = [
-    "EMBEDS_FILE",
-    "LABELS_AT_ONCE",
-    "LabelEmbeds",
-    "embed_stored_labels",
-    "keeps_label_embeds",
-    "load_label_embeds",
-    "pool_stored_labels",
-    "project_label_embeds",
-    "save_label_embeds",
-]

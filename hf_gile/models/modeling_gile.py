@@ -991,6 +991,3 @@ class GileForSequenceClassification(GilePreTrainedModel):
         super()._write(folder, **kwargs)
         if kwargs.get("is_main_process", True):
             save_label_embeds(self, folder)
-
-
-__all__ = ["GileForSequenceClassification", "GileModel", "GileModelOutput", "GilePreTrainedModel"]

@@ -273,12 +273,3 @@ class PublishedGileForSequenceClassification(GileForSequenceClassification):
 
     config_class = PublishedGileConfig
     towers_class = PublishedGileModel
-
-
-__all__ = [
-    "PublishedGileConfig",
-    "PublishedGileForSequenceClassification",
-    "PublishedGileModel",
-    "PublishedGru",
-    "PublishedHierarchicalEncoder",
-]

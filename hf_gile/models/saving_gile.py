@@ -449,6 +449,3 @@ def sync_to_disk(path: Path) -> None:
             raise
     finally:
         os.close(opened)
-
-
-__all__ = ["LONGEST_JSON", "MANIFESTS", "find_problem", "load_checked", "new_files", "sync_to_disk"]

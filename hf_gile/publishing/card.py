@@ -174,6 +174,3 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
                 )
             )
     return eval_results
-
-
-__all__ = ["FIGURE", "TEMPLATE", "make_card"]

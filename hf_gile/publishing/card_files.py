@@ -79,6 +79,3 @@ def write_card(
         content = {name: value for name, value in asdict(replace(info)).items() if value != defaults[name]}
         with whole_file(folder / CARD_FILE) as staged:
             staged.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
-
-
-__all__ = ["CARD_FILE", "read_card_fields", "write_card"]

@@ -112,5 +112,3 @@ def _check_id(name: str, value: str | None) -> None:
 
 Card = CardInfo | ModelCard | str | Literal[False] | None
 """Information for a card, or an existing card; False for no card."""
-
-__all__ = ["Card", "CardInfo"]

@@ -258,6 +258,3 @@ def _operations(files: dict[str, Path], plan: list[PlannedFile]) -> list[CommitO
         elif file.status != "unchanged":
             operations.append(CommitOperationAdd(file.path, files[file.path]))
     return operations
-
-
-__all__ = ["PlannedFile", "Publication", "push_folder"]

@@ -79,6 +79,3 @@ def write_label_table(
         cells = [*(getattr(label, name) for name in _LABEL_FIELDS), *(row.get(name) for name in _REPORT_FIELDS)]
         rows.append([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
     write_csv(path, rows)
-
-
-__all__ = ["LABEL_TABLE", "shown_labels", "write_label_table"]

@@ -104,6 +104,3 @@ def python_text(text: str) -> str:
         "the \"heart\""
     """
     return json.dumps(one_line(text), ensure_ascii=False)
-
-
-__all__ = ["escaped", "is_right_to_left", "one_line", "python_text", "shortened"]

@@ -80,6 +80,3 @@ def _draw_group(axis: Any, group: str, points: Mapping[str, Sequence[tuple[float
         side.set_color(GREY)
     if len(points) > 1:
         axis.legend(loc="upper left", frameon=False, labelcolor=GREY)
-
-
-__all__ = ["MIN_SCORES", "calibration_plot"]

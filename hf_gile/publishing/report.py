@@ -375,6 +375,3 @@ def _versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "python": platform.python_version(),
     }
-
-
-__all__ = ["REPORT_FILE", "Report", "make_report", "stored_labels"]

@@ -31,6 +31,3 @@ def command() -> str:
         elif not word.startswith(("--output_dir=", "--overwrite_output_dir", "--overwrite-output-dir")):
             flags.append(word)
     return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])
-
-
-__all__ = ["card_info"]

@@ -359,6 +359,3 @@ def _open_part(path: Path) -> Any:
         return _parquet().ParquetFile(path)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error!s:.200}): remove it, and score again") from None
-
-
-__all__ = ["RUN_FILE", "Reading", "ScoringRun", "start_run"]

@@ -207,16 +207,3 @@ def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
     bucket_shares[0::2] = np.maximum(bucket_shares[0::2], lowest)
     bucket_shares[1::2] = np.maximum(bucket_shares[1::2], 3 * lowest)
     return (1 - np.log(1 - (1 - bucket_shares.clip(max=0.5)) ** _WORDS)).astype(np.float32)
-
-
-__all__ = [
-    "CHOSEN",
-    "SHRINKAGE",
-    "common",
-    "default_model",
-    "general_scorer",
-    "is_default_model",
-    "scorer_over",
-    "text_vectors",
-    "vocabulary_idf",
-]

@@ -255,13 +255,3 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
         counts[np.asarray(ids, np.int64)] += 1
         number += 1
     lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
-
-
-__all__ = [
-    "joint_size_for",
-    "model_from_text_encoder",
-    "processor_from_text_encoder",
-    "set_lexical_weights",
-    "set_token_weights",
-    "set_word_vectors",
-]
