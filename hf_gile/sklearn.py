@@ -20,7 +20,7 @@ from transformers import TrainingArguments
 from .data.joined_labels import joined_by
 from .data.label_cells import are_lists
 from .data.label_columns import LabelColumn, see
-from .data.zero_shot import seen_first
+from .data.zero_shot import hash_order, seen_first
 from .extras import needs_extra
 from .models.labels_gile import Label, LabelSet
 from .models.search_gile import calibrated
@@ -111,7 +111,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Sequence[str], y: Targets) -> "GileClassifier":
-        """Trains a model.
+        """Trains a model, which does not depend on the order of the texts.
 
         Args:
             X: Texts.
@@ -130,6 +130,9 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         if number != len(texts):
             raise ValueError(f"y must have labels for each of the {len(texts)} texts, got {number}")
         gold, known = self._read_labels(y)
+        order = hash_order(texts, gold)
+        texts = [texts[row] for row in order]
+        gold = [gold[row] for row in order]
         is_validation = _select_validation(gold, self.validation, self.random_state)
         parts = {}
         for part, value in (("train", False), ("validation", True)):
@@ -259,6 +262,8 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Sequence[str]) -> Any:
         """Predicts the most probable label of each text, or for multi-label problems the labels above their thresholds.
 
+        If every training document had a label, a text without a label above its threshold gets the most probable one.
+
         Args:
             X: Texts.
 
@@ -269,6 +274,9 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         if self._form == "single":
             return self.classes_[probabilities.argmax(1)]
         passing = probabilities >= self.model_.stored_labels.thresholds().numpy()
+        if self.model_.config.force_label:
+            without = np.flatnonzero(~passing.any(1))
+            passing[without, probabilities[without].argmax(1)] = True
         if self._form == "lists":
             return [self.classes_[row].tolist() for row in passing]
         return csr_matrix(passing.astype(int)) if self._form == "sparse" else passing.astype(int)

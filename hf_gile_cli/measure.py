@@ -291,6 +291,9 @@ def calibrate(options: Calibration) -> None:
     with lock_for_change(folder, options.dry_run):
         loaded, processor = load(options.model, device=options.device)
         rows = options.read(loaded.label_set)
+        if loaded.config.force_label and not all(rows["labels"]):
+            loaded.config.thresholds = loaded.config.group_thresholds
+            note("documents without labels: a document is no longer assigned its best label in any case")
         rows = options.select_known(rows, loaded.label_set)
         encoded = encode_dataset(rows, processor, loaded.label_set, language=options.language)
         batches: Any = DataLoader(encoded, options.batch_size, collate_fn=GileDataCollator(processor))

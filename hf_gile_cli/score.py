@@ -90,8 +90,12 @@ class Scoring(FolderOptions, LabelColumns):
         ),
     ] = None
     force_label: Annotated[
-        bool, typer.Option("--force-label", help="Return the best label if no label reaches the threshold.")
-    ] = False
+        bool | None,
+        typer.Option(
+            "--force-label/--no-force-label",
+            help="Return the best label if none reaches the threshold.  [default: --threshold stored does as stored]",
+        ),
+    ] = None
     multi_label: Annotated[
         bool | None,
         typer.Option(

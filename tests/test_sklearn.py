@@ -80,6 +80,7 @@ def test_labels_may_be_partly_described_and_added_after_fit(make, tmp_path):
     assert [label.description for label in model.labels_] == ["", "a metal in blood", "", "", ""]
     assert model.labels_.seen == [True, True, True, True, False]
     assert model.score(texts, gold) > 0.7
+    assert all(model.predict(["blood", "nothing of this"]))  # all training documents have a label
     before = model.predict_proba(texts)
     model.add_labels({"cardiac ventricle": "of the heart"})
     assert model.classes_.tolist() == [*NAMES, "blood", "cardiac ventricle"]
@@ -93,6 +94,16 @@ def test_labels_may_be_partly_described_and_added_after_fit(make, tmp_path):
     assert (tmp_path / "labels.jsonl").is_file()
     again = pickle.loads(pickle.dumps(model))
     assert (again.predict_proba(texts) == after).all()
+
+
+def test_the_order_of_texts_does_not_change_the_model(make):
+    texts, gold = draw(60, most=2)
+    order = np.random.default_rng(1).permutation(60)
+    model = make().fit(texts, gold)
+    other = make().fit([texts[row] for row in order], [gold[row] for row in order])
+    assert other.labels_ == model.labels_
+    assert other.model_.config.term_weights == model.model_.config.term_weights
+    assert (other.predict_proba(texts) == model.predict_proba(texts)).all()
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ class TableSource:
         counts_by_part = {part: Counter(chain.from_iterable(rows["labels"])) for part, rows in parts.items()}
         used = sum(counts_by_part.values(), Counter[str]())
         if labels is None:
-            labels = LabelSet.from_names(list(used))
+            labels = LabelSet.from_names(sorted(used))
             if note := note_case((label_id, None) for label_id in used):
                 say(f"note: {note}: they count as different labels")
         missing: dict[str, list[str]] = {}  # ids by the reason why the label file left them out

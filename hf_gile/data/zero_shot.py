@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,23 @@ def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") 
         return {column: [label for label in label_ids if label not in dropped]}
 
     return rows.filter(remains, input_columns=column).map(remove_labels, input_columns=column)
+
+
+def hash_order(texts: Iterable[str], gold: Iterable[Sequence[str]]) -> list[int]:
+    """Returns the positions of documents in an order that depends on their texts and labels only.
+
+    Args:
+        texts: Texts.
+        gold: Label ids of each.
+
+    Example:
+        >>> texts = ["mice", "rats", "cats"]
+        >>> order = [texts[row] for row in hash_order(texts, [[]] * 3)]
+        >>> order == [texts[::-1][row] for row in hash_order(texts[::-1], [[]] * 3)]
+        True
+    """
+    keys = [(hash_fraction("document", text, SALT), text, sorted(ids)) for text, ids in zip(texts, gold, strict=True)]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:

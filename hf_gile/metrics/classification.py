@@ -28,6 +28,8 @@ class F1Metrics:
     With `one_label`, the prediction is the label with the highest score (the lowest index among equal scores), whatever
     the threshold, and `accuracy` is the fraction of documents with a gold label for which it is predicted.
 
+    With `force_label`, a document without any predicted label gets the label with the highest score.
+
     Half-precision scores are converted to float32 before the sigmoid. Predictions are exactly
     `torch.sigmoid(scores) >= threshold`, in the precision of the probabilities.
 
@@ -38,6 +40,7 @@ class F1Metrics:
         threshold: Minimum probability of a predicted label, for all labels or `(L,)` for each.
         seen: `(L,)` bool, True for the labels that were seen in training.
         one_label: Whether every document has one label, as with `problem_type="single_label_classification"`.
+        force_label: Whether at least the best label is predicted, as with `GileConfig.force_label`.
 
     Raises:
         ValueError: If a threshold is not in 0..1, or threshold or mask do not fit the labels.
@@ -55,8 +58,10 @@ class F1Metrics:
         threshold: float | Array = 0.5,
         seen: Array | Sequence[bool] | None = None,
         one_label: bool = False,
+        force_label: bool = False,
     ) -> None:
         self.one_label = one_label
+        self.force_label = force_label
         self.groups = read_groups(num_labels, seen)
         self.num_labels = num_labels
         self.threshold = read_threshold(threshold, num_labels)
@@ -90,11 +95,13 @@ class F1Metrics:
                     f"a document has {int(is_gold.sum(dim=1).max())} gold labels, but one_label=True needs documents "
                     "with a single label; leave it out for multi-label documents"
                 )
-            predicted = torch.zeros_like(scores, dtype=torch.bool)  # (B, L)
-            predicted.scatter_(1, scores.argmax(dim=1, keepdim=True), True)
+            predicted = best_labels_mask(scores)
         else:
             probabilities = widened(scores).sigmoid()
             predicted = probabilities >= self.threshold.to(probabilities.dtype).to(probabilities.device)
+            if self.force_label:
+                is_best = best_labels_mask(scores)
+                predicted |= is_best & ~predicted.any(dim=1, keepdim=True)
         hits = predicted.gather(1, gold.clamp(min=0)) & is_gold  # (B, P)
 
         self.hits += gold[hits].cpu().bincount(minlength=self.num_labels)
@@ -140,14 +147,15 @@ class F1Metrics:
             other: Metrics to add.
 
         Raises:
-            ValueError: If labels, seen labels, thresholds or `one_label` differ.
+            ValueError: If labels, seen labels, thresholds, `one_label` or `force_label` differ.
         """
         require_same_groups(self.groups, other.groups)
         ours, theirs = (metrics.threshold.expand(self.num_labels) for metrics in (self, other))
-        if self.one_label != other.one_label:
-            raise ValueError(
-                "metrics with and without one_label=True cannot be merged; create both with the same settings"
-            )
+        for name in ("one_label", "force_label"):
+            if getattr(self, name) != getattr(other, name):
+                raise ValueError(
+                    f"metrics with and without {name}=True cannot be merged; create both with the same settings"
+                )
         if not torch.equal(ours, theirs):
             raise ValueError(
                 "metrics can be merged only at the same threshold, got different thresholds; "
@@ -171,6 +179,11 @@ class F1Metrics:
         for prefix, value in other.example_sums.items():
             self.example_sums[prefix] += value
         self.documents += other.documents
+
+
+def best_labels_mask(scores: Tensor) -> Tensor:
+    """Returns `(B, L)` booleans, true for the label with the highest of `(B, L)` scores: the first of equal ones."""
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.argmax(dim=1, keepdim=True), True)
 
 
 def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:

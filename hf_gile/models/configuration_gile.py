@@ -480,7 +480,8 @@ class GileConfig(PreTrainedConfig):
             calibrated like the other. "labels" of "unseen" is the number of unseen labels it was fitted with. The
             pipeline applies it, the model does not.
         thresholds: Lowest calibrated probabilities of assigned labels without an individual threshold: `{"seen": 0.31,
-            "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5.
+            "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5. With `"at_least": 1`, a document
+            gets its best label if no label reaches its threshold, as where every training document has a label.
         label_length: Maximum number of words of stored labels; 0 without a label set. Set by `set_labels`.
         format_version: Version of the saved format; newer versions are refused.
 
@@ -714,10 +715,24 @@ class GileConfig(PreTrainedConfig):
                 "a label score is a probability, not a regression"
             )
 
+    @property
+    def group_thresholds(self) -> dict[str, float]:
+        """`thresholds` of "seen" and "unseen" labels that are set; a missing group has the threshold of the other."""
+        return {group: self.thresholds[group] for group in GROUPS if group in self.thresholds}
+
+    @property
+    def force_label(self) -> bool:
+        """Whether a document gets its best label if no label reaches its threshold."""
+        return bool(self.thresholds.get("at_least"))
+
     def validate_calibration(self) -> None:
         """Checks that calibration and thresholds are valid."""
         check_calibration(self.calibration, self.problem_type)
         for group, threshold in self.thresholds.items():
+            if group == "at_least":
+                if type(threshold) is not int or threshold not in (0, 1):
+                    raise ValueError(f"thresholds['at_least'] must be 0 or 1, a number of labels, got {threshold!r}")
+                continue
             if group not in GROUPS:
                 raise ValueError(f"thresholds are for 'seen' and 'unseen' labels, got {group!r:.100}")
             if not 0 <= threshold <= 1:

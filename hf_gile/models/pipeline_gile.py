@@ -53,7 +53,9 @@ class Options:
         top_k: Maximum number of labels of an answer, best first; by default unlimited.
         threshold: Minimum probability of labels. `"stored"` uses the threshold of each label, or else of seen or unseen
             labels, or else 0.5; with `multi_label=False`, it returns the best label only.
-        force_label: Whether to return the best label if no label reaches the threshold.
+        force_label: Whether to return the best label if no label reaches the threshold. By default only with
+            `threshold="stored"`, if the model stores this rule (`config.force_label`) and
+            the candidates include all labels that it was trained on.
         long_texts: How to handle long texts: `"cut"` truncates them; otherwise they are encoded in pieces, and the
             score of a label is that of the best piece, `"max"`, or the mean of the logits, `"mean"`.
         return_evidence: Whether to add the attention to words, which does not depend on labels.
@@ -69,7 +71,7 @@ class Options:
     multi_label: bool | None = None
     top_k: int | None = None
     threshold: float | str | None = None
-    force_label: bool = False
+    force_label: bool | None = None
     long_texts: str = "cut"
     return_evidence: bool = False
     return_parents: bool = False
@@ -84,7 +86,7 @@ class Options:
                 raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once per language")
         for name in ("multi_label", "force_label", "return_evidence", "return_parents"):
             value = getattr(self, name)
-            if not isinstance(value, bool) and (value is not None or name != "multi_label"):
+            if not isinstance(value, bool) and (value is not None or name not in ("multi_label", "force_label")):
                 raise ValueError(f"{name} must be True or False, got {value!r:.100}")
         for name in ("top_k", "shortlist"):
             limit = getattr(self, name)
@@ -118,7 +120,7 @@ class LabelScoringPipeline(Pipeline):
         pipe(texts, candidate_labels={"Milk, Human": "breast milk; colostrum"}, top_k=5)
         pipe(texts, top_k=5)  # the label set stored with the model
         pipe(["Iron in blood.", "Rats were fed."], candidate_labels=[["Iron", "Milk"], ["Rats", "Mice"]])
-        pipe(texts, threshold="stored", force_label=True)  # labels to assign, at least one
+        pipe(texts, threshold="stored")  # labels to assign; with force_label=True, at least one
         pipe(text, shortlist=30)["shortlist"]  # candidates, for the prompt of a language model
         for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32): ...
 
@@ -324,7 +326,10 @@ class LabelScoringPipeline(Pipeline):
         thresholds: Any = self._label_facts("thresholds", *arguments) if threshold == "stored" else threshold
         seen = self._label_facts("seen", *arguments) if config.calibration and not returns_logits else None
         top_k = None if top_k is None else int(top_k)
-        choice = Choice(multi_label, top_k, thresholds, options.force_label, config.calibration, seen, returns_logits)
+        force_label = options.force_label
+        if force_label is None:
+            force_label = threshold == "stored" and config.force_label and self._has_all_seen(*arguments)
+        choice = Choice(multi_label, top_k, thresholds, force_label, config.calibration, seen, returns_logits)
         answers: dict[int, TopLabels] = {}
         postings = self._cached_postings(labels, options, state)
 
@@ -394,6 +399,13 @@ class LabelScoringPipeline(Pipeline):
 
         inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), language)
         return self._cache.fact(labels, "postings", inputs_state, build)
+
+    def _has_all_seen(self, labels: Any, columns: slice, language: str | None) -> bool:
+        """Checks whether the labels include all that training documents have: each document had one of these."""
+        stored = self.model.label_set
+        if labels is None or stored is None:
+            return labels is None
+        return int(self._label_facts("seen", labels, columns, language).sum()) == sum(stored.seen)
 
     def _label_facts(self, name: str, labels: Any, columns: slice, language: str | None) -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""

@@ -85,7 +85,7 @@ class StoredLabels(nn.Module):
             `(C,)` float32: the threshold of the stored label, or of the label itself if it is not stored; otherwise
             that of its group in `config.thresholds`, that of the other group, or 0.5.
         """
-        by_group = self.config.thresholds
+        by_group = self.config.group_thresholds
         groups = [by_group.get(group, next(iter(by_group.values()), 0.5)) for group in ("unseen", "seen")]
         thresholds = [groups[seen] for seen in self.seen(labels, language).tolist()]
         columns = [] if labels is None else self.find_columns(labels, language).tolist()

@@ -136,19 +136,21 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
     methods: dict[str, list[str]] = {}
     for group, fitted in sorted(config.calibration.items()):
         methods.setdefault(METHODS[fitted["method"]], []).append(group)
-    shares = set(config.thresholds) == {"seen"} and _is_shared(config.calibration)
+    by_group = config.group_thresholds
+    shares = set(by_group) == {"seen"} and _is_shared(config.calibration)
     present = {"seen": any(labels.seen), "unseen": not all(labels.seen)}
     groups = [group for group, is_present in present.items() if is_present]
     separate = sum(label.threshold is not None for label in labels)
     thresholds = []
-    if config.thresholds or separate:
-        default = next(iter(config.thresholds.values()), 0.5)
-        thresholds = [(group, _number(config.thresholds.get(group, default))) for group in groups]
+    if by_group or separate:
+        default = next(iter(by_group.values()), 0.5)
+        thresholds = [(group, _number(by_group.get(group, default))) for group in groups]
     return {
         "methods": methods,
         "calibration_rows": _calibration_rows(report),
         "group_thresholds": thresholds,
         "label_thresholds": separate,
+        "force_label": config.force_label,
         "unseen_like_seen": "unseen" in groups and shares,
     }
 

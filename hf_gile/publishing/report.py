@@ -135,7 +135,8 @@ def make_report(
 
     Documents are scored in batches of at most 16 million scores. Scores are the same as in the pipeline, calibrated if
     the model has a calibration. A label is predicted if its probability reaches the threshold in use,
-    `model.stored_labels.thresholds()`. With a single label per document the most probable label is predicted, and
+    `model.stored_labels.thresholds()`, or if none does and `config.force_label` is set, it is the most probable one.
+    With a single label per document the most probable label is predicted, and
     probabilities come from a softmax over the candidates.
 
     Args:
@@ -241,7 +242,7 @@ class _Evaluation:
             counts = torch.tensor([label.count for label in self.labels], dtype=torch.float64)
             shares = propensities(counts, num_documents)
         self.ranking = RankingMetrics(size, mask, [k for k in TOP_K if k <= size], shares)
-        self.f1 = F1Metrics(size, self.thresholds, mask, self.one_label)
+        self.f1 = F1Metrics(size, self.thresholds, mask, self.one_label, config.force_label)
         self.before = CalibrationMetrics(size, mask)
         self.after = CalibrationMetrics(size, mask) if self.calibration else None
 

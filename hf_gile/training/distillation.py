@@ -391,7 +391,7 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
         ValueError: If the head of the model is of another kind, or no text has a label.
     """
     from .experiment import encode_parts, with_a_label  # imports Trainer
-    from .task import TextTask
+    from .task import TextTask, stored_rule
 
     model, processor = distilled.model, distilled.processor
     old = model.label_set
@@ -400,15 +400,17 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
     counts = Counter(chain.from_iterable(parts["train"]["labels"]))
     labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
     model.set_labels(labels, processor)
-    model.config.calibration, model.config.thresholds = {}, {}
     read = {part: parts[part] for part in ("train", "validation")}
+    single = model.config.problem_type == "single_label_classification"
+    model.config.calibration = {}
+    model.config.thresholds = {} if single else stored_rule(read)
     sizes = len(read["train"]), len(counts), model.config.text_config.pooled_size
     most = None if is_feasible(*sizes) else READ_OF_MANY
     on_device: Any = SimpleNamespace(device=model.device, bf16=False)
     neighbours = bool(model.config.neighbours)
     task = TextTask(read, labels)
     encoded = encode_parts(task, model, processor, labels, on_device, most, neighbours)
-    if model.config.problem_type == "single_label_classification":
+    if single:
         encoded = with_a_label(encoded)
     figures = fit_convex(model, encoded, neighbours)
     if not figures["fits_validation"]:

@@ -27,7 +27,7 @@ from .starting import (
     set_word_vectors,
 )
 from .study import Study
-from .task import words_of
+from .task import in_hash_order, stored_rule, words_of
 
 _MIN_COUNT = 2
 """Rarer words count as unknown, except words of seen labels."""
@@ -40,7 +40,7 @@ _NUM_NEGATIVES = 1500
 
 
 def fit(study: Study) -> Experiment:
-    """Trains a model on the documents of a study, by its options.
+    """Trains a model on the documents of a study, by its options. Their order does not matter.
 
     Args:
         study: Documents, labels and options.
@@ -49,6 +49,7 @@ def fit(study: Study) -> Experiment:
         The trained model with its documents; `fitted` says how it was trained.
     """
     set_seed(study.args.seed)
+    study.task = in_hash_order(study.task)
     experiment, start = _prepare(study)
     study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
     if start.is_convex:
@@ -74,6 +75,8 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
     text_config = model.config.text_config
     if start.neighbours and not (start.is_convex and config.lexical):
         raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
+    if not study.has_one_label:  # such a document gets its best label in any case
+        config.thresholds = stored_rule(study.task.parts, study.task.gold)
     labels = study.labels_of(model)
     model.set_labels(labels, processor)
     model.loss_function = GileLoss()

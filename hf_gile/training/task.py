@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from ..data.word_vectors import load_word_vectors
-from ..data.zero_shot import hash_fraction, held_out_labels, seen_first
+from ..data.zero_shot import hash_fraction, hash_order, held_out_labels, seen_first
 from ..metrics.label_metrics import LabelMetrics
 from ..models.labels_gile import Label, LabelSet
 from ..tokenizing import build_tokenizer
@@ -56,6 +56,18 @@ class TextTask:
         return rows[text] if isinstance(text, str) else (text(row) for row in rows)
 
 
+def in_hash_order(task: TextTask) -> TextTask:
+    """Sorts training and validation documents by hashes, so that their order in the files does not change a fit.
+
+    Args:
+        task: The documents.
+    """
+    parts = dict(task.parts)
+    for part in ("train", "validation"):
+        parts[part] = parts[part].select(hash_order(task.texts(part), parts[part][task.gold]))
+    return replace(task, parts=parts)
+
+
 def count_contradictions(task: TextTask) -> int:
     """Counts the texts that occur with different labels, ignoring white space around them.
 
@@ -93,6 +105,17 @@ def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", reques
                 "must have exactly one: fix it, or leave problem_type out"
             )
     return "single_label_classification"
+
+
+def stored_rule(parts: "Mapping[str, Dataset]", gold: str = "labels") -> dict[str, int]:
+    """Returns `GileConfig.thresholds` before they are fitted: "at_least" a label, if each training document has one.
+
+    Args:
+        parts: Documents for `train` and `validation`; those without labels are negatives.
+        gold: Column with the lists of label ids.
+    """
+    has_labels = all(ids for part in ("train", "validation") for ids in parts[part][gold])
+    return {"at_least": 1} if has_labels else {}
 
 
 def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:

@@ -186,3 +186,18 @@ def test_several_gold_labels_are_refused_for_single_label_metrics():
     assert metrics.documents == 0
     with pytest.raises(ValueError, match="one_label"):
         metrics.merge(F1Metrics(3))
+
+
+def test_a_document_without_predicted_labels_can_get_its_best_label():
+    _, gold = batch(seed=2)
+    scores = np.random.default_rng(2).normal(size=gold.shape)
+    scores[0, :5] = -np.inf
+    predicted = torch.tensor(scores).sigmoid().numpy() >= 0.85
+    expected = predicted.copy()
+    for row in np.flatnonzero(~predicted.any(axis=1)):
+        expected[row, scores[row].argmax()] = True
+    assert expected.sum() > predicted.sum() > 0
+    figures = streamed(scores, gold, 0.85, force_label=True)
+    assert figures["micro_f1"] == pytest.approx(f1_score(gold, expected, average="micro"))
+    with pytest.raises(ValueError, match="force_label"):
+        F1Metrics(3).merge(F1Metrics(3, force_label=True))

@@ -148,6 +148,8 @@ def test_an_invalid_calibration_is_refused(calibration, message):
     [
         ({"all": 0.5}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
         ({"seen": 1.5}, r"thresholds\['seen'\] must be a probability between 0 and 1, got 1.5"),
+        ({"at_least": 2}, r"thresholds\['at_least'\] must be 0 or 1, a number of labels, got 2"),
+        ({"at_least": 1.0}, r"thresholds\['at_least'\] must be 0 or 1"),
         ({"seen": True}, "thresholds"),
         ({"seen": "0.5"}, "thresholds"),
     ],

@@ -252,6 +252,24 @@ def test_force_label_returns_the_best_label_instead_of_none(pipe):
     assert pipe(TEXTS, CANDIDATES, force_label=True) == full
 
 
+def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, parts):
+    model, processor = parts
+    strict = LabelSet(replace(label, threshold=None) for label in model.label_set)
+    model.set_labels(strict, processor)
+    model.config.thresholds = {"seen": 1.0, "unseen": 1.0, "at_least": 1}
+    for top_k in (None, 2):
+        answers = pipe(TEXTS, threshold="stored", top_k=top_k)
+        assert [answer["labels"] for answer in answers] == [answer["labels"] for answer in pipe(TEXTS, top_k=1)]
+    assert pipe(TEXTS, strict, threshold="stored") == pipe(TEXTS, threshold="stored")
+    assert pipe(TEXTS[0], threshold="stored", force_label=False)["labels"] == []
+    assert pipe(TEXTS[0], threshold=1.0)["labels"] == []  # not the stored rule
+    assert pipe(TEXTS[0], ["Iron", "Blood"], threshold="stored")["labels"] == []  # its label may be another
+    model.config.thresholds = {"seen": 1.0, "at_least": 0}
+    assert pipe(TEXTS[0], threshold="stored")["labels"] == []
+    model.config.thresholds = {"at_least": 1}
+    assert model.stored_labels.thresholds().tolist() == [0.5] * len(strict)
+
+
 def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
     model, processor = make_model(problem_type="single_label_classification")
     model.set_labels(label_set.with_counts({"Iron": 3}), processor)

@@ -6,7 +6,9 @@ import random
 import re
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 WORDS = {
     "heart": ("Heart Failure", "heart failing cardiac output ventricle"),
@@ -62,6 +64,25 @@ def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
         assert figures["test"]["test_micro_f1"] > 0.8
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"results.json", "settings.yaml", "auto"} <= written
+
+
+@pytest.mark.slow
+def test_the_order_of_rows_changes_neither_choices_nor_weights(tmp_path, run):
+    rows = list(make_rows(120, ["heart", "milk", "iron", "kidney"], seed=1))
+    columns = ["--text", "title", "body", "--labels", "tags", "--separator", ";", "--id", "key", "--baselines", "false"]
+    saved = []
+    for seed in (1, 2):
+        random.Random(seed).shuffle(rows)
+        write_csv(tmp_path / "notes.csv", rows)
+        done, results = run("--train_files", "notes.csv", "--overwrite_output_dir", *columns)
+        assert done.returncode == 0, done.stderr[-3000:]
+        folder = tmp_path / "out/auto/model"
+        weights = load_file(folder / "model.safetensors")
+        saved.append((weights, (folder / "labels.jsonl").read_text(), results["auto"]["chosen"]))
+    first, second = saved
+    assert first[1:] == second[1:]
+    for name, weight in first[0].items():
+        torch.testing.assert_close(second[0][name], weight, atol=1e-6, rtol=0)
 
 
 @pytest.mark.slow

@@ -54,6 +54,26 @@ def test_the_best_raise_costs_at_most_its_price(handicap, price):
     assert cost(raised) <= price < cost(raised + 0.25)
 
 
+def separable(lead, number=60):
+    """Gold labels have `lead` more than others: seen ones in even documents, unseen ones in odd documents."""
+    gold = torch.arange(number)[:, None] % 2 * 30
+    return lead * (torch.arange(LABELS) == gold).float(), gold
+
+
+@pytest.mark.parametrize(("handicap", "raised"), [(0.0, 0.0), (11.0, 1.25), (15.0, 5.25)])
+def test_exclusive_labels_that_already_rank_first_are_not_raised(handicap, raised):
+    logits, gold = separable(10.0)
+    ranking = ranking_of(logits - handicap * ~SEEN, gold)
+    assert ranking.best_raise(0.03) == min(9.75 + handicap, 8.0)
+    assert ranking.best_raise(0.03, one_label=True) == raised
+
+
+@pytest.mark.parametrize(("handicap", "raised"), [(5.0, 5.0), (2.25, 2.25), (0.0, 0.0)])
+def test_independent_labels_are_not_raised_above_a_half(handicap, raised):
+    logits, gold = separable(10.0)
+    assert ranking_of(logits - handicap * ~SEEN, gold).best_raise(0.03, one_label=False) == raised
+
+
 @pytest.mark.parametrize("seen", [torch.ones(LABELS, dtype=torch.bool), torch.zeros(LABELS, dtype=torch.bool)])
 def test_a_single_group_is_not_raised(seen):
     logits, gold, _ = documents(20)

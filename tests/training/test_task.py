@@ -5,7 +5,16 @@ import pytest
 from datasets import Dataset
 
 from hf_gile import Label, LabelSet
-from hf_gile.training.task import TextTask, as_read, check_metric, hold_out, metric_name, problem_type_of, words_of
+from hf_gile.training.task import (
+    TextTask,
+    as_read,
+    check_metric,
+    hold_out,
+    metric_name,
+    problem_type_of,
+    stored_rule,
+    words_of,
+)
 
 
 def test_texts_come_from_a_column_or_a_function():
@@ -27,6 +36,13 @@ def test_texts_come_from_a_column_or_a_function():
 def test_the_problem_type_follows_from_the_documents(requested, gold, expected):
     parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
     assert problem_type_of(parts, "tags", requested) == expected
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_a_label_is_assigned_in_any_case_unless_there_are_negatives(part):
+    parts = {name: Dataset.from_dict({"tags": [["a"], ["b", "a"]]}) for name in ("train", "validation")}
+    assert stored_rule(parts, "tags") == {"at_least": 1}
+    assert stored_rule({**parts, part: Dataset.from_dict({"tags": [["a"], []]})}, "tags") == {}
 
 
 def test_several_labels_are_refused_in_a_single_label_problem():

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from transformers import EvalPrediction, Trainer, TrainingArguments
 
-from hf_gile.metrics import LabelMetrics
+from hf_gile.metrics import F1Metrics, LabelMetrics
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
 from hf_gile.training.calibration import fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
@@ -81,6 +81,29 @@ def test_calibration_and_tuning_find_the_same_numbers():
     assert fitted.figures["seen_threshold"] == found["threshold"]
     assert fitted.figures["seen_micro_f1"] == found["tuned_micro_f1"]
     assert fitted.figures["unseen_micro_f1"] == found["unseen_tuned_micro_f1"]
+
+
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("gold_share", [0.06, 0.3])
+def test_with_a_label_in_any_case_no_other_threshold_is_better(ties, gold_share):
+    scores, gold = batch(seed=5, gold_share=gold_share, ties=ties)
+    scores[0, 0] = -100  # an outlier
+    counts = ScoreCounts(torch.ones(17, dtype=torch.bool), force_label=True)
+    for start in range(0, 23, 5):
+        counts.update(torch.tensor(scores[start : start + 5]), torch.tensor(sparse(gold)[start : start + 5]))
+    fitted = fit(counts, method=None, label_thresholds=False)
+
+    def micro_f1(threshold):
+        metrics = F1Metrics(17, float(threshold), force_label=True)
+        metrics.update(scores, gold)
+        return metrics.compute()["micro_f1"]
+
+    best = max(map(micro_f1, [*np.unique(torch.tensor(scores).sigmoid().numpy()), 1.0]))
+    assert fitted.figures["seen_micro_f1"] == pytest.approx(best)
+    assert micro_f1(fitted.thresholds["seen"]) == pytest.approx(best)
+    assert fitted.thresholds["seen"] < 1
+    before = fit(counts, None, stored=({}, {"seen": 0.5})).figures
+    assert before["seen_micro_f1_before"] == pytest.approx(micro_f1(0.5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -84,6 +84,8 @@ def calibrate(
     unseen labels share the calibration and the threshold of seen labels, and `note` says so. A group stays
     uncalibrated if its calibration does not improve held-out documents.
 
+    If `config.force_label` is set, thresholds are fitted for the labels that a document has beside its best one.
+
     This sets `config.calibration`, `config.thresholds` (the threshold with the best micro-F1 of each group) and, in
     `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
     a group without gold labels in these documents. On an error, nothing is set. A model with
@@ -160,7 +162,8 @@ def _fit_groups(
     documents = documents if ranking is None else ranking.collect(documents, seen)
     if recall is not None:
         return fit_promise(documents, seen, method, recall, ranking, stored)
-    return fit(_count_scores(documents, seen), method, label_thresholds, objective, ranking, stored)
+    counts = _count_scores(documents, seen, bool(stored[1].get("at_least")))
+    return fit(counts, method, label_thresholds, objective, ranking, stored)
 
 
 def fit_promise(
@@ -185,24 +188,23 @@ def fit_promise(
         As in `fit`; `thresholds` contains only groups with a guarantee.
     """
     gold = GoldLogits(seen)
-    counts = _count_scores(gold.collect(documents), seen)
+    counts = _count_scores(gold.collect(documents), seen, bool(stored[1].get("at_least")))
     fitted = fit(counts, method, label_thresholds=False, ranking=ranking, stored=stored)
     thresholds, figures = dict(fitted.thresholds), dict(fitted.figures)
     for group in fitted.thresholds:
         probabilities = [_of_group(logits, group, fitted.calibration).sigmoid() for logits in gold.by_group[group]]
         thresholds[group] = promised_threshold(probabilities, recall)
         assigned = _of_group(VALUES, group, fitted.calibration).sigmoid() >= thresholds[group]
-        cells, gold_cells = counts.of_group(group)
-        num_assigned = cells[assigned].sum()
-        figures[f"{group}_recall"] = _recall(assigned, gold_cells, counts.evidence(group)[1])
+        hits, num_assigned = counts.hits(group, assigned)
+        figures[f"{group}_recall"] = hits / counts.evidence(group)[1]
         figures[f"{group}_threshold"], figures[f"{group}_promised_recall"] = thresholds[group], recall
-        figures[f"{group}_labels_per_document"] = float(num_assigned) / counts.documents
+        figures[f"{group}_labels_per_document"] = num_assigned / counts.documents
         figures.pop(f"{group}_micro_f1")
     return Calibration(fitted.calibration, thresholds, fitted.label_thresholds, figures)
 
 
-def _count_scores(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> ScoreCounts:
-    counts = ScoreCounts(seen)
+def _count_scores(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, force_label: bool) -> ScoreCounts:
+    counts = ScoreCounts(seen, force_label=force_label)
     for logits, gold in documents:
         counts.update(logits, gold)
     return counts
@@ -260,7 +262,7 @@ def fit(
         thresholds[group] = rounded(_of_group(torch.tensor([common]), group, calibration).sigmoid().item())
         figures[f"{group}_threshold"] = thresholds[group]
         figures[f"{group}_micro_f1"] = micro_f1
-        figures[f"{group}_recall"] = _recall(common <= VALUES, gold.sum(0), num_gold)
+        figures[f"{group}_recall"] = counts.hits(group, common <= VALUES)[0] / num_gold
         compared = _compare(counts, group, stored, _of_group(VALUES, group, calibration).sigmoid())
         figures |= {f"{group}_{name}": value for name, value in compared.items()}
         if label_thresholds and gold.any(1).all():
@@ -287,11 +289,8 @@ def _compare(counts: ScoreCounts, group: str, stored: Stored, after: Tensor) -> 
     cells, gold = counts.of_group(group)
     _, num_gold = counts.evidence(group)
     before = _of_group(VALUES, group, stored[0]).sigmoid()
-    reached = before >= stored[1].get(group, stored[1].get("seen", 0.5))
-    figures = {
-        "micro_f1_before": _micro_f1(reached, cells, gold, num_gold),
-        "recall_before": _recall(reached, gold, num_gold),
-    }
+    hits, assigned = counts.hits(group, before >= stored[1].get(group, stored[1].get("seen", 0.5)))
+    figures = {"micro_f1_before": 2 * hits / (assigned + num_gold), "recall_before": hits / num_gold}
     scores = {"": (cells, gold), f"top_{counts.top_k}_": (counts.best_cells[index], counts.best_gold[index])}
     for name, (number, correct) in scores.items():
         figures[f"{name}expected_calibration_error_before"] = _error(before, number, correct)
@@ -351,8 +350,9 @@ def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float
     parts = []
     for part in (slice(0, 1), slice(1, 2), slice(0, 2)):
         num_gold = counts.num_gold[part, labels].sum(0)
+        forced = counts.forced_cells[part, group].sum(0), counts.forced_gold[part, group].sum(0)
         common, micro_f1 = group_threshold(
-            counts.cells[part, group].sum(0), counts.gold[part, group].sum(0), int(num_gold.sum())
+            counts.cells[part, group].sum(0), counts.gold[part, group].sum(0), int(num_gold.sum()), forced
         )
         cells, gold = (above_edges(table[part, labels].sum(0)) for table in (counts.label_cells, counts.label_gold))
         parts.append((LabelCounts(cells, gold, num_gold, common), micro_f1))
@@ -422,14 +422,6 @@ def _fit_softmax(
     if unseen and not tells_enough(unseen, unseen):
         figures["note"] = _note(unseen, unseen, "use the calibration of seen labels")
     return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
-
-
-def _micro_f1(assigned: Tensor, cells: Tensor, gold: Tensor, num_gold: int) -> float:
-    return 2 * int(gold[assigned].sum()) / (int(cells[assigned].sum()) + num_gold)
-
-
-def _recall(assigned: Tensor, gold: Tensor, num_gold: int) -> float:
-    return int(gold[assigned].sum()) / num_gold
 
 
 def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
@@ -533,7 +525,8 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
         labels = LabelSet(changed)
     config.calibration, config.thresholds = fitted.calibration or before[0], fitted.thresholds
     if not single:  # groups of a softmax are only valid together
-        others = {group: before[0].get(group, _IDENTITY) for group in before[1] if group not in fitted.thresholds}
+        unchanged = before[1].keys() - fitted.thresholds.keys() - {"at_least"}
+        others = {group: before[0].get(group, _IDENTITY) for group in unchanged}
         config.calibration, config.thresholds = others | fitted.calibration, before[1] | fitted.thresholds
         if all(entry == _IDENTITY for entry in config.calibration.values()):
             config.calibration = {}

@@ -31,13 +31,16 @@ _ROUNDS = 3
 """Number of iterations, as the best threshold of a label and the micro-F1 of all labels depend on each other."""
 
 
-def group_threshold(cells: Tensor, gold: Tensor, num_gold: int) -> tuple[float, float]:
+def group_threshold(
+    cells: Tensor, gold: Tensor, num_gold: int, forced: tuple[Tensor, Tensor] | None = None
+) -> tuple[float, float]:
     """Finds the common threshold with the best micro-F1.
 
     Args:
         cells: `(BINS,)` documents with a label, by rounded logit, as in `ScoreCounts`.
         gold: `(BINS,)` documents in which the label is gold.
         num_gold: Total number of gold labels.
+        forced: The part of cells and gold labels that is assigned at any threshold, `(BINS,)` each.
 
     Returns:
         A logit, and its micro-F1. Among equally good thresholds, it is halfway between the lowest accepted score and
@@ -46,12 +49,17 @@ def group_threshold(cells: Tensor, gold: Tensor, num_gold: int) -> tuple[float, 
     Raises:
         ValueError: If no gold label has a positive probability.
     """
-    hits, predicted = (counts.flip(0).cumsum(0).double() for counts in (gold, cells))
+    forced_cells, forced_gold = (torch.zeros_like(cells),) * 2 if forced is None else forced
+    hits = (gold - forced_gold).flip(0).cumsum(0).double() + forced_gold.sum()
+    predicted = (cells - forced_cells).flip(0).cumsum(0).double() + forced_cells.sum()
     if not hits[-1] > 0:
         raise ValueError("a threshold needs a gold label that is a candidate, got none; check the validation documents")
     micro_f1 = 2 * hits / (predicted + num_gold).clamp(min=1)
     best = int(micro_f1.argmax())  # the first of the best
-    last = int((predicted == predicted[best]).nonzero()[-1])  # no scores in between
+    last = int((predicted == predicted[best]).nonzero()[-1])  # no scores in between but forced ones
+    if forced is not None:
+        accepted = forced_cells.flip(0)[best : last + 1].nonzero()
+        best += int(accepted.max()) if len(accepted) else 0
     threshold = LOWER_BOUNDS[len(LOWER_BOUNDS) - 1 - best]
     if last < len(LOWER_BOUNDS) - 1:
         threshold = (threshold + LOWER_BOUNDS[len(LOWER_BOUNDS) - 1 - last]) / 2

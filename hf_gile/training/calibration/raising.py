@@ -19,6 +19,9 @@ PRICE_ONE_LABEL, PRICE = 0.03, 0.05
 _STEP, _MAX_STEPS = 0.25, 32
 """Step of the raise, and maximum number of steps."""
 
+_LIKELY = 0.2
+"""Highest share of documents in which a raise may give a wrong unseen label a probability of a half."""
+
 _CENTRE = -1.386
 """Calibrated logit of a probability of 0.2: labels below are raised."""
 
@@ -46,6 +49,7 @@ class SharedRanking:
 
     def __init__(self) -> None:
         self._batches: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        self._rivals: list[tuple[Tensor, Tensor]] = []  # highest wrong seen, and unseen gold label of a document
         self._left = _MAX_STORED // _STORED
 
     def collect(self, documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -64,6 +68,7 @@ class SharedRanking:
         """
         seen = seen.cpu()
         gold = gold.cpu()
+        self._add_rivals(widened(logits).cpu(), gold, seen)
         is_gold = (gold != IGNORE) & seen[gold.clamp(min=0)]
         counted = is_gold.any(1).nonzero()[: self._left, 0]
         if not len(counted):
@@ -78,6 +83,14 @@ class SharedRanking:
         is_unseen_gold = multi_hot(gold, ranked.shape[1]).bool() & ~seen
         of_unseen = ranked.masked_fill(is_unseen_gold, -torch.inf)[:, ~seen].sort(1).values
         self._batches.append((values, is_gold, above, of_unseen[:, -_STORED:].clone()))
+
+    def _add_rivals(self, logits: Tensor, gold: Tensor, seen: Tensor) -> None:
+        """Adds the documents with unseen gold labels."""
+        is_gold = multi_hot(gold, logits.shape[1]).bool()
+        highest = logits.masked_fill(~is_gold | seen, -torch.inf).max(1).values
+        rivals = logits.masked_fill(is_gold | ~seen, -torch.inf).max(1).values
+        counted = highest.isfinite() & rivals.isfinite()
+        self._rivals.append((rivals[counted], highest[counted]))
 
     def average_precision(self, seen: Map = _identity, unseen: Map = _identity) -> float:
         """Returns the mean average precision of the seen gold labels.
@@ -99,17 +112,27 @@ class SharedRanking:
         return total / max(1, number)
 
     def best_raise(
-        self, price: float, seen: Map = _identity, unseen: Callable[[Tensor, float], Tensor] = torch.add
+        self,
+        price: float,
+        seen: Map = _identity,
+        unseen: Callable[[Tensor, float], Tensor] = torch.add,
+        one_label: bool | None = None,
     ) -> float:
         """Returns the highest raise at which unseen labels cost at most this price; 0 if a group is missing.
 
         The price is the relative loss in average precision, compared to the ranking without unseen labels. It is
         negative where unseen labels rank too high.
 
+        With few labels that are easy to tell apart, any raise is affordable, and makes labels added later nearly
+        certain for all texts. So with `one_label`, there is no raise once unseen gold labels rank above all wrong seen
+        ones, and otherwise none by which wrong unseen labels often reach a probability of a half.
+
         Args:
             price: The share that may be lost.
             seen: As in `average_precision`.
             unseen: Returns the scores of unseen labels, from their logits and the raise.
+            one_label: Whether each document has one label, and scores are the logits of a softmax; False if they are
+                independent logits. By default, the price alone decides.
         """
         if not any(best_unseen.shape[1] for *_, best_unseen in self._batches):
             return 0.0
@@ -118,8 +141,21 @@ class SharedRanking:
         def is_affordable(steps: int) -> bool:
             return self.average_precision(seen, lambda logits: unseen(logits, steps * _STEP)) >= lowest
 
+        rivals, highest = map(torch.cat, zip(*self._rivals, strict=True))
+
+        def is_useful(steps: int) -> bool:
+            if not one_label or not len(rivals):
+                return True
+            return bool((unseen(highest, (steps - 1) * _STEP) <= seen(rivals)).any())
+
+        def is_improbable(steps: int) -> bool:
+            if one_label is not False:
+                return True
+            likely = torch.cat([unseen(of_unseen[:, -1], steps * _STEP) > 0 for *_, of_unseen in self._batches])
+            return likely.double().mean().item() <= _LIKELY
+
         steps = 0
-        while steps < _MAX_STEPS and is_affordable(steps + 1):
+        while steps < _MAX_STEPS and all(test(steps + 1) for test in (is_useful, is_improbable, is_affordable)):
             steps += 1
         while steps > -_MAX_STEPS and steps <= 0 and not is_affordable(steps):
             steps -= 1

@@ -69,11 +69,16 @@ class ScoreCounts:
     Labels that are not candidates for a document (logits of minus infinity or the minimum of the dtype) are not
     counted. If they are gold anyway, they are included in `num_gold`, as labels below any threshold.
 
+    With `force_label`, the label with the highest logit of a document is assigned at any threshold: thresholds only
+    decide about the others. The counts of single labels then have it in the highest interval.
+
     Attributes:
         cells: `(2, 2, BINS)` documents with a label, by half, by group (unseen, seen), and by rounded logit.
         gold: `(2, 2, BINS)` documents in which the label is gold.
         best_cells: `(2, BINS)` the `top_k` best labels of each document within a group.
         best_gold: `(2, BINS)` gold labels among the best.
+        forced_cells: `(2, 2, BINS)` the part of `cells` that is assigned at any threshold.
+        forced_gold: `(2, 2, BINS)` gold labels among these.
         label_cells: `(2, C, E + 1)` documents by half, label and interval between `EDGES`.
         label_gold: `(2, C, E + 1)` documents in which the label is gold.
         num_gold: `(2, C)` gold documents of each label, by half.
@@ -83,6 +88,7 @@ class ScoreCounts:
         seen: `(C,)` bool, whether each label was seen in training.
         top_k: Number of best labels.
         chunk_size: Number of documents processed together.
+        force_label: Whether each document is assigned its best label at least.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, False]))
@@ -91,12 +97,14 @@ class ScoreCounts:
         (tensor([1, 2]), tensor([1, 1]))
     """
 
-    def __init__(self, seen: Tensor, top_k: int = 5, chunk_size: int = 64) -> None:
+    def __init__(self, seen: Tensor, top_k: int = 5, chunk_size: int = 64, force_label: bool = False) -> None:
         self.seen = seen.cpu()
+        self.force_label = force_label
         self.top_k = top_k
         self.chunk_size = chunk_size
         self.documents = 0
         self.cells, self.gold = (torch.zeros(2, 2, BINS, dtype=torch.long) for _ in range(2))
+        self.forced_cells, self.forced_gold = (torch.zeros(2, 2, BINS, dtype=torch.long) for _ in range(2))
         self.best_cells, self.best_gold = (torch.zeros(2, BINS, dtype=torch.long) for _ in range(2))
         shape = 2, len(seen), len(EDGES) + 1
         self.label_cells, self.label_gold = (torch.zeros(shape, dtype=torch.int32) for _ in range(2))
@@ -117,6 +125,23 @@ class ScoreCounts:
         """Returns the `(BINS,)` cells and gold labels of seen or unseen labels."""
         index = int(group == "seen")
         return self.cells[:, index].sum(0), self.gold[:, index].sum(0)
+
+    def forced(self, group: str) -> tuple[Tensor, Tensor]:
+        """Returns the part of `of_group` that is assigned at any threshold."""
+        index = int(group == "seen")
+        return self.forced_cells[:, index].sum(0), self.forced_gold[:, index].sum(0)
+
+    def hits(self, group: str, reached: Tensor) -> tuple[int, int]:
+        """Returns the numbers of assigned gold labels and of assigned labels of a group.
+
+        Args:
+            group: "seen" or "unseen".
+            reached: `(BINS,)` booleans, whether a logit reaches the threshold.
+        """
+        cells, gold = self.of_group(group)
+        forced_cells, forced_gold = self.forced(group)
+        hits = int(gold[reached].sum() + forced_gold[~reached].sum())
+        return hits, int(cells[reached].sum() + forced_cells[~reached].sum())
 
     def evidence(self, group: str) -> tuple[int, int]:
         """Returns the number of documents with gold labels of a group, and of these labels."""
@@ -139,7 +164,12 @@ class ScoreCounts:
         group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
         half, width = halves.int()[:, None], len(EDGES) + 1
         group_bins = (bins + BINS * group).add_(2 * BINS * half)
-        label_bins = _INTERVALS[bins].add_(width * labels).add_(width * len(labels) * half)
+        forced = torch.zeros(logits.shape, dtype=torch.bool)
+        if self.force_label:
+            forced[rows, logits.argmax(1).cpu()] = True
+            forced &= candidate
+        intervals = _INTERVALS[bins].masked_fill(forced, len(EDGES))
+        label_bins = intervals.add_(width * labels).add_(width * len(labels) * half)
         if bool(candidate.all()):
             _count(self.cells, group_bins)
             _count(self.label_cells, label_bins.T)  # label by label, for memory locality
@@ -155,6 +185,8 @@ class ScoreCounts:
         _count(self.label_gold, label_bins[documents, columns])
         mask = torch.zeros(logits.shape, dtype=torch.bool)
         mask[documents, columns] = True
+        _count(self.forced_cells, group_bins[forced])
+        _count(self.forced_gold, group_bins[forced & mask])
         for index in range(2):
             chosen = (group == index).nonzero().flatten()
             self.gold_documents[index] += int(mask[:, chosen].any(1).sum())

@@ -193,7 +193,7 @@ def best_threshold(counts: ScoreCounts, group: str) -> tuple[float, float]:
         ValueError: If no candidate label of the group is gold.
     """
     cells, gold = counts.of_group(group)
-    return group_threshold(cells, gold, counts.evidence(group)[1])
+    return group_threshold(cells, gold, counts.evidence(group)[1], counts.forced(group))
 
 
 def rounded(probability: float) -> float:

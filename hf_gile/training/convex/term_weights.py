@@ -197,4 +197,4 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: b
         for terms, block in example.blocks(len(example.seen) * max(1, len(example.terms))):
             ranking.update(mixture.add(terms, example.seen, example.rarity), block.gold, example.seen)
     price = PRICE_ONE_LABEL if one_label else PRICE
-    return weights["unseen"].get("offset", 0.0) + ranking.best_raise(price)
+    return weights["unseen"].get("offset", 0.0) + ranking.best_raise(price, one_label=one_label)
