@@ -143,9 +143,10 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         counts = Counter(chain.from_iterable(parts["train"]["labels"]))
         labels = seen_first(LabelSet(known.values()), counts)
         with tempfile.TemporaryDirectory() as folder, nullcontext() if self.verbose else _silence_training():
-            study = Study(*self._settings(folder), TextTask(parts, labels))
+            study = Study(*self._settings(folder), TextTask(parts, labels, cut=["validation"]))
             experiment = fit(study)
             study.calibrate(experiment)
+            study.fit_again(experiment)
         self.model_ = experiment.model.cpu().eval()
         self.processor_ = experiment.processor
         # Columns keep the order of `known`, as indicator matrices need.

@@ -50,7 +50,7 @@ def main() -> None:
 def read_task(recipe: Recipe, args: TrainingArguments, say: Callable[..., None]) -> TextTask:
     """Reads documents, each with an id, a text and label ids, and label descriptions."""
     with reading(args, "the tables"):
-        parts, labels = recipe.read_all(say)
+        parts, labels, cut = recipe.read_all(say)
         if len(labels) == 1 and problem_type_of(parts, requested=recipe.problem_type) == "single_label_classification":
             raise ValueError(
                 f"all documents have the same label, {labels[0].id!r}, so there is nothing to learn: add documents "
@@ -59,7 +59,7 @@ def read_task(recipe: Recipe, args: TrainingArguments, say: Callable[..., None])
     sizes = ", ".join(f"{len(rows):,} for {part}" for part, rows in parts.items())
     seen = sum(labels.seen)
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} unseen")
-    return TextTask(parts, labels)
+    return TextTask(parts, labels, cut=cut)
 
 
 def describe(recipe: Recipe) -> CardInfo:

@@ -79,6 +79,7 @@ def test_labels_may_be_partly_described_and_added_after_fit(make, tmp_path):
     assert model.classes_.tolist() == [*NAMES, "blood"]
     assert [label.description for label in model.labels_] == ["", "a metal in blood", "", "", ""]
     assert model.labels_.seen == [True, True, True, True, False]
+    assert sum(label.count for label in model.labels_) == sum(map(len, gold))  # fitted on all texts in the end
     assert model.score(texts, gold) > 0.7
     assert all(model.predict(["blood", "nothing of this"]))  # all training documents have a label
     before = model.predict_proba(texts)

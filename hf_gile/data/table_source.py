@@ -115,15 +115,16 @@ class TableSource:
             return folder.name if folder.exists() else self.dataset
         return join_file_names(self.train_files)
 
-    def read_all(self, say: Callable[..., None]) -> "tuple[dict[str, Dataset], LabelSet]":
+    def read_all(self, say: Callable[..., None]) -> "tuple[dict[str, Dataset], LabelSet, list[str]]":
         """Reads all documents and labels.
 
         Args:
             say: Prints a line about each part.
 
         Returns:
-            A dataset with the columns `id`, `text` and `labels` for each of `PARTS`; and the labels, where labels of
-            training documents come first and have counts.
+            A dataset with the columns `id`, `text` and `labels` for each of `PARTS`; the labels, where labels of
+            training documents come first and have counts; and the parts that were cut from the training documents, none
+            if labels are held out of them.
 
         Raises:
             OSError: If a path does not exist.
@@ -134,10 +135,12 @@ class TableSource:
             known, report = self.read_labels()
             _say_report(say, "labels", report)
         parts, labels = self._read_parts(known, say)
+        cut = [] if self.held_out else [part for part in PARTS if part not in parts]
         parts = fill_parts(parts, column="text" if self.id is None else "id")
         if self.held_out:
             parts = hold_out_labels(parts, self.held_out)
-        return parts, self._collect_labels(parts, labels if known is None else known, report.ids_left_out, say)
+        labels = self._collect_labels(parts, labels if known is None else known, report.ids_left_out, say)
+        return parts, labels, cut
 
     def _read_parts(
         self, known: LabelSet | None, say: Callable[..., None]

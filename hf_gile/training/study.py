@@ -30,6 +30,11 @@ from .reporting import (
 )
 from .task import TextTask, as_read, check_unseen, count_contradictions, hold_out, metric_name, problem_type_of
 
+_FITTED_AGAIN = (
+    "All figures are of the model fitted on {:,} training documents. It was then fitted again on all {:,} documents, with "
+    "those that chose its settings and that it was measured on."
+)
+
 _MOST_LANGUAGES = 5
 """Maximum number of languages that a card lists; an encoder of more is called multilingual."""
 
@@ -137,7 +142,7 @@ class Study:
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
 
-        Its result is that of `calibrate`, and `test`, the metrics of the report of its card, as the saved model assigns
+        The model is saved as `fit_again` leaves it. Its result is that of `calibrate`, and `test`, the metrics of the report of its card, as the saved model assigns
         labels, with `test_documents_per_second`, from texts to the scores of all labels.
 
         Args:
@@ -150,6 +155,7 @@ class Study:
         texts = list(self.task.texts("test", 256))
         speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
         result["test"]["test_documents_per_second"] = speed
+        result["fitted_again_on"] = number = self.fit_again(experiment)
         self.results[name] = result
         self._metrics[name] = str(experiment.args.metric_for_best_model)
         folder = Path(self.args.output_dir) / name / "model"
@@ -159,7 +165,7 @@ class Study:
                 experiment.save(folder)
         if is_saved(experiment.model) and self.options.make_cards and self.args.process_index == 0:
             report.save(folder / REPORT_FILE)
-            write_card(folder, experiment.model, self._card_info(experiment), report)
+            write_card(folder, experiment.model, self._card_info(experiment, number), report)
 
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on validation documents.
@@ -187,14 +193,37 @@ class Study:
             say_calibration(calibration, self.say, not all(experiment.labels.seen), method)
         return {**fitted, "unseen_weights": weights, "calibration": calibration}
 
+    def fit_again(self, experiment: Experiment) -> int:
+        """Fits a model also on the parts that were cut from the training documents, once they served their purpose.
+
+        The rows of labels and words and the bilinear form are fitted again, with the same settings. Thresholds,
+        probabilities and figures stay those of documents that were left out.
+
+        Args:
+            experiment: The calibrated model, if possible of a convex fit; others stay as they are.
+
+        Returns:
+            The number of documents that it is fitted on; 0 if it stays as it is.
+        """
+        if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
+            return 0
+        return experiment.refit_convex(["train", *self.task.cut])
+
     def write(self) -> None:
         """Writes `results.json` and the curves, in the main process."""
         if self.args.process_index == 0:
             write_results(Path(self.args.output_dir), self.results, self._metrics)
 
-    def _card_info(self, experiment: Experiment) -> CardInfo:
-        """Returns the description of the data, with what is known of the encoder that training started from."""
+    def _card_info(self, experiment: Experiment, number: int) -> CardInfo:
+        """Returns the description of the data, with what is known of the encoder that training started from.
+
+        Args:
+            experiment: The model.
+            number: Number of documents that it was fitted on again, see `fit_again`.
+        """
         info = self.info
+        if number:
+            info = replace(info, limits=[*info.limits, _FITTED_AGAIN.format(self.num_documents, number)])
         if experiment.encoder is None or not experiment.model.config.text_config.reads_pretrained:
             return info
         origin = origin_of(experiment.encoder)
@@ -229,6 +258,9 @@ class Study:
             columns |= dict(list(recall.items())[:1])
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
         notes += self._notes_on_evidence()
+        for number in {result.get("fitted_again_on") for result in self.results.values()}:
+            if number:
+                notes.append(_FITTED_AGAIN.format(self.num_documents, number))
         groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
         self.say(self.table(columns, groups, "\n".join(notes)))
         folder = Path(self.args.output_dir)

@@ -2,7 +2,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,14 @@ class TextTask:
         labels: Labels of training documents with their counts, then other labels.
         text: Column with the texts, or a function that returns the text of a row.
         gold: Column with the lists of label ids.
+        cut: Parts that were cut from the training documents: once all is measured, the model is fitted on them, too.
     """
 
     parts: "Mapping[str, Dataset]"
     labels: LabelSet
     text: str | Callable[[dict[str, Any]], str] = "text"
     gold: str = "labels"
+    cut: Collection[str] = ()
 
     def texts(self, part: str, number: int | None = None) -> Iterable[str]:
         """Returns the texts of a part, or of its first documents.
@@ -57,15 +59,13 @@ class TextTask:
 
 
 def in_hash_order(task: TextTask) -> TextTask:
-    """Sorts training and validation documents by hashes, so that their order in the files does not change a fit.
+    """Sorts documents by hashes, so that their order in the files does not change a fit.
 
     Args:
         task: The documents.
     """
-    parts = dict(task.parts)
-    for part in ("train", "validation"):
-        parts[part] = parts[part].select(hash_order(task.texts(part), parts[part][task.gold]))
-    return replace(task, parts=parts)
+    orders = {part: hash_order(task.texts(part), rows[task.gold]) for part, rows in task.parts.items()}
+    return replace(task, parts={part: rows.select(orders[part]) for part, rows in task.parts.items()})
 
 
 def count_contradictions(task: TextTask) -> int:

@@ -23,7 +23,7 @@ def read(tmp_path, monkeypatch):
             if name in options:
                 options[name] = options[name][0]
         lines = []
-        parts, _ = TableSource([str(file)], **options).read_all(lambda *words: lines.append(" ".join(words)))
+        parts, _, _ = TableSource([str(file)], **options).read_all(lambda *words: lines.append(" ".join(words)))
         labels = {row["text"]: set(row["labels"]) for part in parts.values() for row in part}
         return labels, "\n".join(lines)
 

@@ -108,7 +108,7 @@ def read(tmp_path, monkeypatch):
         label_file = {"label_file": paths[settings["label_file"]]} if "label_file" in settings else {}
         said = []
         source = TableSource(**{"train_files": [next(iter(paths.values()))], **settings, **files, **label_file})
-        parts, labels = source.read_all(lambda line: said.append(str(line)))
+        parts, labels, _ = source.read_all(lambda line: said.append(str(line)))
         return parts, labels, "\n".join(said)
 
     return read_all

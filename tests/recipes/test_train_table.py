@@ -10,6 +10,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from hf_gile import LabelSet
+
 WORDS = {
     "heart": ("Heart Failure", "heart failing cardiac output ventricle"),
     "milk": ("Milk, Human", "milk breast human feeding"),
@@ -51,7 +53,8 @@ def write_csv(path, rows):
 
 
 def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
-    write_csv(tmp_path / "notes.csv", make_rows(120, ["heart", "milk", "iron", "kidney"], seed=1))
+    rows = list(make_rows(120, ["heart", "milk", "iron", "kidney"], seed=1))
+    write_csv(tmp_path / "notes.csv", rows)
     columns = ["--text", "title", "body", "--labels", "tags", "--separator", ";", "--id", "key"]
     done, results = run("--train_files", "notes.csv", *columns)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -62,6 +65,11 @@ def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
     for figures in results.values():
         assert figures["test"]["test_average_precision"] > 0.9
         assert figures["test"]["test_micro_f1"] > 0.8
+        assert figures.get("fitted_again_on", 120) == 120
+    assert "fitted again on all 120 documents" in done.stdout
+    assert "fitted again on all 120 documents" in (tmp_path / "out/auto/model/README.md").read_text()
+    labels = LabelSet.load(tmp_path / "out/auto/model/labels.jsonl")
+    assert sum(label.count for label in labels) == sum(len(row["tags"]) for row in rows)
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"results.json", "settings.yaml", "auto"} <= written
 
@@ -104,6 +112,8 @@ def test_untrained_labels_of_a_skos_vocabulary_are_scored(tmp_path, run):
     done, results = run("--config", "mine.yaml", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "4 labels seen in training, 1 unseen" in done.stdout
+    assert results["auto"]["fitted_again_on"] == 0
+    assert "fitted again" not in done.stdout
     test = results["auto"]["test"]
     assert test["test_seen_average_precision"] > 0.9
     assert test["test_unseen_documents"] > 0

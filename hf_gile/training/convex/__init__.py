@@ -1,6 +1,6 @@
 """Convex fits of the head over a frozen encoder."""
 
-from .fitting import can_be_fitted, fit_convex, is_feasible
+from .fitting import can_be_fitted, fit_convex, is_feasible, refit_convex
 from .head import READ_OF_MANY, Head, fit_head
 
-__all__ = ["READ_OF_MANY", "Head", "can_be_fitted", "fit_convex", "fit_head", "is_feasible"]
+__all__ = ["READ_OF_MANY", "Head", "can_be_fitted", "fit_convex", "fit_head", "is_feasible", "refit_convex"]

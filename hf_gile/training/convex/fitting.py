@@ -6,7 +6,7 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from ..calibration.fitting import with_number
 from ..starting import set_lexical_weights
 from .documents import PADDING, Documents
 from .folds import may_be_held_out
-from .head import LARGEST, CompareWords, Head, fit_head
+from .head import LARGEST, CompareWords, Head, fit_head, refit_head
 from .word_rows import WordRegression, feature_counts, named_labels
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def fit_convex(
     compare = regression = None
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
-        compare, regression = _words(model, parts, train, validation, neighbours)
+        words = [parts["train"], parts["validation"]]
+        compare, regression = _words(model, words, train, validation, neighbours)
     one_label = config.problem_type == "single_label_classification"
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
     _store(model, head, e)
@@ -103,6 +104,45 @@ def fit_convex(
         "fits_validation": head.fits_validation,
         "term_weights": head.term_weights,
     }
+
+
+@torch.no_grad()
+def refit_convex(
+    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", chosen: dict[str, float]
+) -> int:
+    """Fits the head of `fit_convex` again on more documents, with the same settings, and counts the labels again.
+
+    The weights of terms, the calibration and the thresholds stay those of documents that were left out.
+
+    Args:
+        model: The fitted model.
+        parts: Encoded documents as in `fit_convex`; all are fitted on.
+        chosen: What `fit_convex` chose.
+
+    Returns:
+        The number of documents.
+    """
+    gile = model.gile
+    config = model.config
+    if model.label_set is None:
+        raise ValueError("the model stores no labels: call set_labels first")
+    model.eval()
+    e = embed_stored_labels(model) if keeps_label_embeds(gile) else gile.embed_labels(model.label_input_ids)
+    first, *others = parts
+    documents = _documents(model, parts, first)
+    for part in others:
+        documents = documents.joined(_documents(model, parts, part, len(documents)))
+    regression = None
+    if "words_l2" in chosen:
+        neighbours = bool(config.neighbours)
+        _, regression = _words(model, list(parts.values()), documents, documents.take(slice(0)), neighbours)
+    reads_all = bool(gile.label_rows.weight.any())
+    head = refit_head(documents, _of_length_1(e), chosen, config.term_weights, regression, reads_all)
+    ids = model.label_set.ids
+    counts = documents.counts(len(ids))
+    model.label_set = model.label_set.with_counts(dict(zip(ids, counts.tolist(), strict=True)))
+    _store(model, head, e)
+    return len(documents)
 
 
 def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> None:
@@ -175,19 +215,22 @@ def _documents(
 
 def _words(
     model: "GileForSequenceClassification",
-    parts: "Mapping[str, Dataset]",
+    parts: "Sequence[Dataset]",
     train: Documents,
     validation: Documents,
     neighbours: bool,
 ) -> tuple[CompareWords, WordRegression]:
-    """Returns what compares words of documents and labels, and what fits rows of words; stores neighbours, if any."""
+    """Returns what compares words of documents and labels, and what fits rows of words; stores neighbours, if any.
+
+    Training documents are the first ones in `parts`, followed by those for validation.
+    """
     from datasets import concatenate_datasets
 
     config, gile, labels = model.config, model.gile, model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
     names = ["lexical_ids", "lexical_counts"]
-    rows = concatenate_datasets([parts[part].select_columns(names) for part in ("train", "validation")])
+    rows = concatenate_datasets([part.select_columns(names) for part in parts])
     postings = Postings.build(labels, gile.output_layer.lexical().cpu(), torch.zeros(3, len(labels)))
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:

@@ -48,6 +48,9 @@ _FEWEST = 100
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
 
+_ROW_STEPS = 60
+"""Maximum number of iterations for rows."""
+
 CompareWords = Callable[[Tensor], dict[str, Tensor]]
 """Function from `(N,)` numbers of documents to the terms "match" and "coverage", `(N, L)` each."""
 
@@ -123,6 +126,33 @@ def fit_head(
     return _Fit(train, validation, labels, one_label, compare, regression).run()
 
 
+def refit_head(
+    documents: Documents,
+    labels: Tensor,
+    chosen: dict[str, float],
+    term_weights: TermWeights,
+    regression: WordRegression | None = None,
+    reads_all: bool = True,
+) -> Head:
+    """Fits rows, rows of words and a bilinear form without choices; weights of terms stay as they are.
+
+    Args:
+        documents: N documents for fitting.
+        labels: As in `fit_head`.
+        chosen: What `fit_head` chose, perhaps on fewer documents.
+        term_weights: The weights of terms that it fitted.
+        regression: The words of the documents, if it fitted rows of words.
+        reads_all: Whether rows are fitted, rather than the frequencies of labels.
+    """
+    fold = Fold(documents, documents.take(slice(0)), len(labels))
+    rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=_ROW_STEPS if reads_all else 0)
+    bilinear = _fit_bilinear(fold, labels, chosen["bilinear_l2"])
+    words = None
+    if regression is not None:
+        words = _fit_words(regression, fold, chosen["words_l2"])
+    return Head(rows, bilinear, term_weights, chosen, words)
+
+
 class _Fit:
     """The stages of `fit_head`, in the order of `run`; each is a function of what earlier ones returned."""
 
@@ -145,7 +175,7 @@ class _Fit:
         cost = len(train) * int(self.seen.sum()) * labels.shape[1]
         self.is_enough = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
         self.reads_all = train.mostly_read and cost <= LARGEST
-        self.max_iter = 60 if self.reads_all else 0  # rows are then the frequencies of labels
+        self.max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
         self.plain = folds_of_documents(train, validation, number, self.is_enough)
         self.held = folds_of_labels(train, validation, number, 1 if cost > _COSTLY else FOLDS, self.is_enough)
         self.whole = self.plain[0] if self.is_enough else Fold(train, validation, number)
@@ -382,12 +412,9 @@ def _count_told(train: Documents, validation: Documents, num_labels: int) -> int
 
 def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
     """Fits the sum of the cosine and of rows to few documents with one label each, without choices on others."""
-    fold = Fold(documents, documents.take(slice(0)), len(labels))
-    rows = fit_rows(documents, len(labels), _L2_WITHOUT_CHOICE)
-    bilinear = _fit_bilinear(fold, labels, L2_OF_BILINEAR[0])
     prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
     chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0]}
-    return Head(rows, bilinear, prior, chosen, fits_validation=True)
+    return replace(refit_head(documents, labels, chosen, prior), fits_validation=True)
 
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
