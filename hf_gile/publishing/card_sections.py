@@ -117,9 +117,11 @@ def results(report: Report, labels: LabelSet) -> dict[str, Any]:
         values = [metrics.get(_GROUPS[group] + name) for group in groups]
         if any(value is not None for value in values):
             rows.append([RESULTS[name], *map(_percent, values)])
-    measured = {row["id"] for row in report.labels}
-    num_seen = sum(label.seen for label in labels if label.id in measured)
-    num_unseen = sum(not label.seen for label in labels if label.id in measured)
+    counts = {row["id"]: row["count"] for row in report.labels}
+    # A label without a count in the report was unseen when it was measured, if a later fit counted documents.
+    measured = [label for label in labels if label.id in counts]
+    num_seen = sum(label.seen and (counts[label.id] > 0 or not label.count) for label in measured)
+    num_unseen = len(measured) - num_seen
     sizes = {"seen": f"{num_seen:,} seen", "unseen": f"{num_unseen:,} unseen", "all": "all"}
     return {
         "result_groups": [sizes[group] for group in groups],

@@ -31,8 +31,8 @@ from .reporting import (
 from .task import TextTask, as_read, check_unseen, count_contradictions, hold_out, metric_name, problem_type_of
 
 _FITTED_AGAIN = (
-    "All figures are of the model fitted on {:,} training documents. It was then fitted again on all {:,} documents, with "
-    "those that chose its settings and that it was measured on."
+    "All figures are of the model fitted on {:,} training documents. It was then fitted again on all {:,} documents, "
+    "with those that chose its settings and that it was measured on."
 )
 
 _MOST_LANGUAGES = 5
@@ -142,8 +142,9 @@ class Study:
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
 
-        The model is saved as `fit_again` leaves it. Its result is that of `calibrate`, and `test`, the metrics of the report of its card, as the saved model assigns
-        labels, with `test_documents_per_second`, from texts to the scores of all labels.
+        Its result is that of `calibrate`, and `test`, the metrics of the report of its card, with
+        `test_documents_per_second`, from texts to the scores of all labels. Only then `fit_again` fits it on further
+        documents; `fitted_again_on` is their number.
 
         Args:
             name: Name of the model.
