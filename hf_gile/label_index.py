@@ -66,7 +66,7 @@ _NO_DIFFERENCE = {
     *("auto_map", "custom_pipelines", "use_cache"),
     *("cosine_scale", "embedding_std", "initializer_range", "label_prior"),  # initial values of weights
     "freeze_text_encoder",
-    *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels and of results
+    *("calibration", "label_length", "language_labels", "thresholds", "usual_score"),  # of stored labels and of results
     *("max_label_words", "max_words"),  # of the processor; sentence sizes also matter to a published graph
 }
 

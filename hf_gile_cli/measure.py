@@ -364,6 +364,8 @@ def _print_comparison(figures: Mapping[str, Any]) -> None:
                 per_document = figures[f"{group}_labels_per_document"]
                 details = f" guarantees a recall of {100 * recall:g}, with {per_document:.1f} labels per document"
             note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3g}{details}")
+    if (share := figures.get("unusual_documents")) is not None:
+        note(f"{100 * share:.0f} % of these documents have no label as probable as 90 % of the earlier ones had")
     if "note" in figures:
         note(figures["note"])
 

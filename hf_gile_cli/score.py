@@ -294,6 +294,8 @@ def _score_into_lines(options: Scoring) -> None:
             if report.records == before:
                 note(f"no texts in {'standard input' if source == '-' else source}")
     _print_summary(report, written, unknown)
+    if warning := pipe.note_on_texts():
+        note(warning)
 
 
 def _print_summary(report: "ReadReport", written: int, unknown: int) -> None:

@@ -39,6 +39,10 @@ LONG_TEXTS = ("cut", "max", "mean")
 _PIECES_AT_ONCE = 32
 """Number of pieces of long texts encoded together, but never fewer than the number of texts."""
 
+_WATCHED, _UNUSUAL = 50, 0.3
+"""Number of texts after which they are compared with the training documents, and the share below `config.usual_score`
+from which they are unlike these: a tenth is usual."""
+
 LABEL_CACHE_BYTES = 1 << 28
 """Default size of the cache of label codes in bytes, enough for 130,000 labels with codes of size 500."""
 
@@ -151,6 +155,9 @@ class LabelScoringPipeline(Pipeline):
                 "use AutoModelForSequenceClassification.from_pretrained(folder)"
             )
         super().__init__(*args, **kwargs)
+        self.watched = 0
+        self.unusual = 0
+        self._has_warned = False
         if not hasattr(self.processor, "pad_documents"):
             raise ValueError(
                 "the label-scoring pipeline needs the processor saved with the model; save it in the same folder, or "
@@ -347,7 +354,33 @@ class LabelScoringPipeline(Pipeline):
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, codes, addend(long), choice), strict=True)
+        if labels is None and options.multi_label is None and not returns_logits:
+            self._watch([answer.scores for answer in answers.values()])
         return [TopLabels(answers[row].scores, answers[row].columns + first) for row in positions]
+
+    def _watch(self, scores: list[Tensor]) -> None:
+        """Counts documents by the probability of their best stored label, and warns if most look unusual."""
+        usual = self.model.config.usual_score
+        if not usual:
+            return
+        best = [float(answer[0]) for answer in scores if len(answer)]
+        self.watched += len(best)
+        self.unusual += sum(score < usual for score in best)
+        note = self.note_on_texts()
+        if note and not self._has_warned:
+            self._has_warned = True
+            logging.get_logger(__name__).warning(note)
+
+    def note_on_texts(self) -> str:
+        """Returns a warning if the texts scored so far look unlike the training documents, or else an empty string."""
+        if self.watched < _WATCHED or self.unusual < _UNUSUAL * self.watched:
+            return ""
+        usual = self.model.config.usual_score
+        return (
+            "these texts look unlike those that the model was trained on: the best label of "
+            f"{100 * self.unusual / self.watched:.0f} % has a probability below {usual:.2g}, where 10 % are usual; "
+            "calibrate the model on a few hundred such documents (hf-gile calibrate), or train it with some"
+        )
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Converts the best labels of a document to names and numbers."""

@@ -403,6 +403,7 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
     read = {part: parts[part] for part in ("train", "validation")}
     single = model.config.problem_type == "single_label_classification"
     model.config.calibration = {}
+    model.config.usual_score = 0.0
     model.config.thresholds = {} if single else stored_rule(read)
     sizes = len(read["train"]), len(counts), model.config.text_config.pooled_size
     most = None if is_feasible(*sizes) else READ_OF_MANY

@@ -174,7 +174,7 @@ def saved_model(
         changes: Changed fields of `GileConfig`.
     """
     # Calibration and thresholds belong to the old weights, and perhaps to another problem type.
-    changes |= {"calibration": {}, "thresholds": {}, "problem_type": study.problem_type}
+    changes |= {"calibration": {}, "thresholds": {}, "usual_score": 0.0, "problem_type": study.problem_type}
     if freeze is not None:
         changes["freeze_text_encoder"] = freeze
     config = GileConfig.from_pretrained(folder, **changes)

@@ -133,6 +133,12 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert "index updated: 0 encoded, 0 removed" in result.stderr
     model, _ = load(saved_model)
     assert set(model.config.calibration) == {"seen", "unseen"}
+    assert "unusual_documents" not in figures
+    assert 0 < model.config.usual_score < 1
+    again = run("calibrate", saved_model, table, *columns, "--dry-run")
+    share = json.loads(again.stdout)["unusual_documents"]
+    assert share <= 0.25
+    assert f"{100 * share:.0f} % of these documents have no label as probable as 90 %" in again.stderr
     assert model.config.thresholds["seen"] == figures["seen_threshold"]
     assert LabelIndex.from_pretrained(saved_model / "index", model).label_set == model.label_set
     after = json.loads(run("score", saved_model, input="iron\n").stdout)

@@ -1,13 +1,14 @@
 """Labels that the pipeline returns: calibrated probabilities, thresholds, top_k, force_label."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
-from hf_gile.models import search_gile
+from hf_gile.models import pipeline_gile, search_gile
 from hf_gile.models.search_gile import Choice, best_labels, calibrated, compute_scores
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
@@ -268,6 +269,25 @@ def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, part
     assert pipe(TEXTS[0], threshold="stored")["labels"] == []
     model.config.thresholds = {"at_least": 1}
     assert model.stored_labels.thresholds().tolist() == [0.5] * len(strict)
+
+
+def test_texts_unlike_the_training_documents_are_noticed_once(pipe, parts, monkeypatch):
+    said = []
+    monkeypatch.setattr(
+        pipeline_gile.logging, "get_logger", lambda name: SimpleNamespace(warning=said.append, warning_once=said.append)
+    )
+    best = sorted(answer["scores"][0] for answer in pipe(TEXTS))
+    config = parts[0].config
+    config.usual_score = best[0] * 0.99
+    pipe(TEXTS * 25)
+    assert pipe.note_on_texts() == ""
+    config.usual_score = (best[1] + best[2]) / 2
+    pipe(TEXTS * 4, CANDIDATES)  # other labels tell nothing
+    assert said == []
+    pipe(TEXTS * 60, batch_size=7)
+    pipe(TEXTS * 60)
+    assert len(said) == 1
+    assert said[0].startswith("these texts look unlike those that the model was trained on: the best label of ")
 
 
 def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):

@@ -34,6 +34,9 @@ NOTHING_STORED: Stored = ({}, {})
 _IDENTITY = {"method": "platt", "scale": 1.0, "offset": 0.0}
 """Identity calibration of a group; a group without an entry would use the calibration of the other group."""
 
+_UNUSUAL = 0.1
+"""Share of the documents whose best label does not reach `GileConfig.usual_score`."""
+
 _NO_GUARANTEE = (
     "no recall is guaranteed for unseen labels, because too few of these documents have any; they keep their "
     "threshold, or use that of seen labels"
@@ -54,12 +57,14 @@ class Calibration:
         label_thresholds: `(C,)` probabilities of the candidate labels; NaN for labels with the threshold of their
             group.
         figures: The return value of `calibrate`.
+        usual_score: `GileConfig.usual_score`.
     """
 
     calibration: dict[str, Any]
     thresholds: dict[str, float]
     label_thresholds: Tensor
     figures: dict[str, Any] = field(default_factory=dict)
+    usual_score: float = 0.0
 
 
 @torch.no_grad()
@@ -86,7 +91,7 @@ def calibrate(
 
     If `config.force_label` is set, thresholds are fitted for the labels that a document has beside its best one.
 
-    This sets `config.calibration`, `config.thresholds` (the threshold with the best micro-F1 of each group) and, in
+    This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
     `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
     a group without gold labels in these documents. On an error, nothing is set. A model with
     `problem_type="single_label_classification"` gets no thresholds: it assigns the best label.
@@ -104,7 +109,8 @@ def calibrate(
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
-        `documents`, and for each fitted group, with the prefix `seen_` or `unseen_`:
+        `documents`; `unusual_documents`, the share whose best label does not reach `config.usual_score` as stored
+        before, where a tenth is usual; and for each fitted group, with the prefix `seen_` or `unseen_`:
 
         - `expected_calibration_error` and `top_5_expected_calibration_error` on these documents, as
           `CalibrationMetrics` computes them, with the suffixes `_before`, as stored in the model, and `_after`;
@@ -134,17 +140,54 @@ def calibrate(
     was_training = model.training
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
+        usual = model.config.usual_score
         if single:
-            fitted = _fit_softmax(documents, seen, model.config.calibration)
+            fitted = _fit_softmax(documents, seen, model.config.calibration, usual)
         else:
             stored = model.config.calibration, model.config.thresholds
+            best: list[Tensor] = []
+            documents = _collect_best(documents, seen, best)
             fitted = _fit_groups(documents, seen, fits, recall, label_thresholds, objective, raise_unseen, stored)
+            scores = [_best_of_groups(best, each).sigmoid() for each in (stored[0], fitted.calibration)]
+            fitted = _with_usual_score(fitted, usual, *scores)
             if recall is not None and "unseen" not in fitted.thresholds and not model.stored_labels.seen().all():
                 fitted.figures["note"] = _NO_GUARANTEE
     finally:
         model.train(was_training)
     _store(model, chosen, fitted)
     return fitted.figures
+
+
+def _collect_best(
+    documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, best: list[Tensor]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Appends the `(B, 2)` highest logits of seen and of unseen labels to a list, and yields the batches unchanged."""
+    for logits, gold in documents:
+        groups = [logits[:, mask.to(logits.device)] for mask in (seen, ~seen)]
+        absent = logits.new_full((len(logits),), -torch.inf)
+        highest = [group.max(1).values if group.shape[1] else absent for group in groups]
+        best.append(widened(torch.stack(highest, 1)).cpu())
+        yield logits, gold
+
+
+def _best_of_groups(best: Sequence[Tensor], calibration: Mapping[str, Any]) -> Tensor:
+    """Returns the `(N,)` highest calibrated logits of documents, from the highest logits of each group."""
+    return calibrated(torch.cat(list(best)), torch.tensor([True, False]), calibration).max(1).values
+
+
+def _with_usual_score(fitted: Calibration, usual: float, before: Tensor, after: Tensor) -> Calibration:
+    """Adds the summary of the probabilities of the best label of N documents.
+
+    Args:
+        fitted: The fit.
+        usual: The stored `usual_score`, 0 if there is none.
+        before: `(N,)` probabilities with the stored calibration.
+        after: `(N,)` probabilities with the new calibration.
+    """
+    figures = dict(fitted.figures)
+    if usual:
+        figures["unusual_documents"] = float((before < usual).double().mean())
+    return replace(fitted, figures=figures, usual_score=rounded(float(after.double().quantile(_UNUSUAL))))
 
 
 def _fit_groups(
@@ -377,7 +420,7 @@ def _figures(fitted: LabelThresholds, number: int) -> dict[str, Any]:
 
 
 def _fit_softmax(
-    documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, stored_calibration: Mapping[str, Any]
+    documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, stored_calibration: Mapping[str, Any], usual: float
 ) -> Calibration:
     """Fits a single-label model on logits of whole documents, since a softmax needs all logits of a document."""
     stored: list[tuple[Tensor, Tensor]] = []
@@ -421,7 +464,9 @@ def _fit_softmax(
         figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
     if unseen and not tells_enough(unseen, unseen):
         figures["note"] = _note(unseen, unseen, "use the calibration of seen labels")
-    return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
+    fitted = Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
+    best = [calibrated(all_logits, seen, each).softmax(-1).max(-1).values for each in (stored_calibration, calibration)]
+    return _with_usual_score(fitted, usual, *best)
 
 
 def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
@@ -540,4 +585,5 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
     except ValueError:
         config.calibration, config.thresholds = before
         raise
+    config.usual_score = fitted.usual_score
     model.label_set = labels
