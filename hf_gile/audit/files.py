@@ -94,7 +94,7 @@ def write_audit(
         for rank, (document, findings) in enumerate(audited.by_document().items())
     ]
     tables = {
-        "wrong.csv": (_HEADINGS, _rows(audited, audit.wrong)),
+        "wrong.csv": ([*_HEADINGS, "instead"], _rows(audited, audit.wrong, has_instead=True)),
         "missing.csv": (_HEADINGS, _rows(audited, audit.missing)),
         "documents.csv": (["rank", "document", "expected_corrections", "wrong", "missing", "text"], documents),
     }
@@ -121,16 +121,18 @@ def write_audit(
 _HEADINGS = ["rank", "document", "label", "name", "probability", "verdict", "text"]
 
 
-def _rows(audited: _Collection, findings: Iterable[Finding]) -> list[list[Any]]:
+def _rows(audited: _Collection, findings: Iterable[Finding], has_instead: bool = False) -> list[list[Any]]:
+    names = audited.label_set.names
     return [
         [
             rank + 1,
             audited.ids[finding.document],
             audited.label_set[finding.column].id,
-            audited.label_set[finding.column].name,
+            names[finding.column],
             f"{finding.probability:.4f}",
             "",
             shortened(audited.texts[finding.document], _LENGTH),
+            *(["" if finding.instead is None else names[finding.instead]] if has_instead else []),
         ]
         for rank, finding in enumerate(findings)
     ]

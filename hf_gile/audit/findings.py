@@ -41,12 +41,15 @@ class Finding:
         column: Index of the label.
         probability: Probability that a document with this text has the label.
         assigned: Whether the label is assigned and probably wrong; otherwise it is probably missing.
+        instead: Index of the best label that is not assigned, if its probability is at least a half: a wrong label may
+            stand for it. None if nothing else fits: perhaps the text only does not mention the label.
     """
 
     document: int
     column: int
     probability: float
     assigned: bool
+    instead: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ class Auditor:
             raise ValueError(f"most must be at least 1, got {most}")
         self.num_labels = num_labels
         self.most = most
-        # Rows of probabilities, documents and columns, for assigned and for missing labels.
-        self._findings = {assigned: torch.empty(3, 0, dtype=torch.double) for assigned in (True, False)}
+        # Rows of probabilities, documents, columns, and labels instead (-1 for none); for assigned and missing labels.
+        self._findings = {assigned: torch.empty(4, 0, dtype=torch.double) for assigned in (True, False)}
         self.corrections: list[Tensor] = []
         self.used = torch.zeros(num_labels, dtype=torch.long)
         self.expected = torch.zeros(num_labels, dtype=torch.double)
@@ -120,18 +123,19 @@ class Auditor:
         values, gold = read_batch(probabilities, labels, self.num_labels)
         values = values.double().cpu()
         assigned = make_gold_mask(gold.cpu(), self.num_labels)
+        best, others = values.masked_fill(assigned, -1).topk(min(PER_DOCUMENT, self.num_labels))
+        instead = others[:, 0].masked_fill(best[:, 0] < 0.5, -1)
         rows, columns = assigned.nonzero(as_tuple=True)
-        self._add(True, values[rows, columns], rows, columns)
-        best, columns = values.masked_fill(assigned, -1).topk(min(PER_DOCUMENT, self.num_labels))
+        self._add(True, values[rows, columns], rows, columns, instead[rows])
         rows, ranks = (best >= 0).nonzero(as_tuple=True)
-        self._add(False, best[rows, ranks], rows, columns[rows, ranks])
+        self._add(False, best[rows, ranks], rows, others[rows, ranks], torch.full_like(rows, -1))
         self.corrections.append((assigned.double() - values).abs().sum(1))
         self.used += assigned.sum(0)
         self.expected += values.sum(0)
         self.documents += len(values)
 
-    def _add(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor) -> None:
-        new = torch.stack([values, (rows + self.documents).double(), columns.double()])
+    def _add(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor, instead: Tensor) -> None:
+        new = torch.stack([values, (rows + self.documents).double(), columns.double(), instead.double()])
         candidates = torch.cat([self._findings[assigned], new], dim=1)
         order = candidates[0].argsort(descending=not assigned, stable=True)[: self.most or MOST]
         self._findings[assigned] = candidates[:, order]
@@ -146,7 +150,10 @@ class Auditor:
             raise ValueError("no documents to audit: call update first")
         most = self.most or min(MOST, math.ceil(SHARE * int(self.used.sum())))
         wrong, missing = (
-            [Finding(int(row), int(column), value, assigned) for value, row, column in findings.T[:most].tolist()]
+            [
+                Finding(int(row), int(column), value, assigned, None if instead < 0 else int(instead))
+                for value, row, column, instead in findings.T[:most].tolist()
+            ]
             for assigned, findings in self._findings.items()
         )
         return Audit(wrong, missing, torch.cat(self.corrections), self.used.clone(), self.expected.clone())

@@ -28,10 +28,17 @@ def test_findings_are_unlikely_assigned_labels_and_likely_missing_labels():
     assert of(found.wrong) == [(0, 1), (1, 1)]
     assert of(found.missing) == [(1, 3), (0, 2)]
     assert [finding.assigned for finding in (*found.wrong, *found.missing)] == [True, True, False, False]
+    assert [finding.instead for finding in (*found.wrong, *found.missing)] == [2, 3, None, None]
     assert found.corrections.tolist() == pytest.approx([0.1 + 0.8 + 0.6, 0.1 + 0.3 + 0.3 + 0.9, 1.05])
     assert found.documents() == [1, 0]
     assert found.used.tolist() == [1, 2, 0, 0]
     assert found.expected.tolist() == pytest.approx([1.5, 1.3, 1.0, 0.95])
+
+
+def test_a_label_that_nothing_else_fits_better_than_is_told_apart():
+    auditor = Auditor(num_labels=3, most=2)
+    auditor.update(torch.tensor([[0.1, 0.49, 0.2], [0.2, 0.1, 0.5]]), torch.tensor([[0, -100], [0, 1]]))
+    assert [(finding.document, finding.instead) for finding in auditor.compute().wrong] == [(0, None), (1, 2)]
 
 
 def test_findings_do_not_depend_on_batches():
@@ -148,6 +155,8 @@ def test_tables_rank_the_findings_and_leave_a_column_for_the_verdict(written):
         assert [row["label"] for row in rows] == [label_set[finding.column].id for finding in findings]
         assert [row["document"] for row in rows] == ["abc"[finding.document] for finding in findings]
         assert {row["verdict"] for row in rows} == {""}
+    names = ["" if finding.instead is None else label_set[finding.instead].name for finding in found.wrong]
+    assert [row["instead"].lstrip("'") for row in rows_of(files["wrong.csv"])] == names
     documents = rows_of(files["documents.csv"])
     assert [row["document"] for row in documents] == ["abc"[place] for place in found.documents()]
     assert sum(int(row["wrong"]) + int(row["missing"]) for row in documents) == 6
