@@ -266,6 +266,24 @@ def test_few_documents_with_unseen_labels_share_the_seen_calibration(scripted, d
         assert unseen[:-1] == pytest.approx([model.config.thresholds["seen"]] * (UNSEEN - 1))
 
 
+@pytest.mark.parametrize("documents", [9, 49, 300])
+@pytest.mark.parametrize("single", [False, True])
+def test_nine_in_ten_documents_reach_the_usual_score(scripted, documents, single):
+    logits, gold = scores(seed=18, documents=documents)
+    if single:
+        gold = torch.nn.functional.one_hot((logits + torch.randn(logits.shape)).argmax(1), logits.shape[1]).bool()
+    kind = "single_label_classification" if single else "multi_label_classification"
+    model, batches = scripted(logits, gold, problem_type=kind)
+    assert "unusual_documents" not in calibrate(model, batches, method="platt", columns=range(SEEN + UNSEEN))
+    ours = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
+    best = (ours.softmax(1) if single else ours.sigmoid()).max(1).values
+    expected = {9: 0.0, 49: best.min().item(), 300: best.quantile(0.1).item()}
+    assert model.config.usual_score == pytest.approx(expected[documents], rel=1e-4)
+    if documents == 300:
+        figures = calibrate(model, batches, method="platt", columns=range(SEEN + UNSEEN))
+        assert figures["unusual_documents"] == pytest.approx(0.1)
+
+
 def test_a_single_document_with_unseen_labels_changes_nothing(scripted):
     logits, gold = scores(seed=17, documents=3)
     gold[:] = False

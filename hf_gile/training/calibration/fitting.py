@@ -37,6 +37,9 @@ _IDENTITY = {"method": "platt", "scale": 1.0, "offset": 0.0}
 _UNUSUAL = 0.1
 """Share of the documents whose best label does not reach `GileConfig.usual_score`."""
 
+_FEWEST, _ENOUGH = 10, 50
+"""Numbers of documents: with fewer, `usual_score` stays unknown, or is that of the lowest."""
+
 _NO_GUARANTEE = (
     "no recall is guaranteed for unseen labels, because too few of these documents have any; they keep their "
     "threshold, or use that of seen labels"
@@ -187,7 +190,10 @@ def _with_usual_score(fitted: Calibration, usual: float, before: Tensor, after: 
     figures = dict(fitted.figures)
     if usual:
         figures["unusual_documents"] = float((before < usual).double().mean())
-    return replace(fitted, figures=figures, usual_score=rounded(float(after.double().quantile(_UNUSUAL))))
+    if len(after) < _FEWEST:
+        return replace(fitted, figures=figures)
+    share = _UNUSUAL if len(after) >= _ENOUGH else 0.0  # the lowest of few
+    return replace(fitted, figures=figures, usual_score=rounded(float(after.double().quantile(share))))
 
 
 def _fit_groups(
