@@ -94,7 +94,7 @@ def serve(
     suggest.prepare()
     note(f"serving {len(loaded.label_set):,} labels; the address for Annif is /v1/projects/{project}/suggest")
     uvicorn.run(
-        make_app(suggest, description, limits, token, learner and suggest.learn),
+        make_app(suggest, description, limits, token, None if learner is None else suggest.learn),
         host=host,
         port=port,
         http=partial(Connection, limits=limits, opened={}),  # type: ignore[arg-type]
