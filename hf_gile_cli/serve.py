@@ -16,6 +16,12 @@ FORWARDED = "FORWARDED_ALLOW_IPS"  # of uvicorn: addresses of proxies whose X-Fo
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
+LearnFolder = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, metavar="FOLDER", help="Learn from /learn, and keep the corrections in this folder."),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
     add_command(app, "serve", serve)
@@ -44,12 +50,7 @@ def serve(
         float,
         typer.Option(min=0.001, metavar="SECONDS", help="Time limit for receiving a request, and for answering it."),
     ] = 30.0,
-    learn: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False, metavar="FOLDER", help="Learn from /learn, and keep the corrections in this folder."
-        ),
-    ] = None,
+    learn: LearnFolder = None,
     device: Device = None,
     revision: Revision = None,
 ) -> None:
@@ -72,8 +73,6 @@ def serve(
         import uvicorn
 
         from hf_gile.serving import Connection, Learner, Limits, Suggester, describe, make_app
-    from transformers.utils import cached_file
-
     from hf_gile import LabelScoringPipeline
 
     from .saved_model import load
@@ -87,8 +86,7 @@ def serve(
         seconds=timeout,
         connections=_most_connections(Limits.connections),
     )
-    saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
-    description = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
+    description = describe(project, len(loaded.label_set or ()), language, _time_saved(model, revision))
     learner = None if learn is None else Learner(pipe, learn)
     suggest = Suggester(pipe, uri_prefix, learner)
     suggest.prepare()
@@ -106,6 +104,13 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=int(timeout) + 1,
     )
+
+
+def _time_saved(model: str, revision: str | None) -> datetime:
+    """Returns when a model was saved."""
+    from transformers.utils import cached_file
+
+    return datetime.fromtimestamp(Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime, UTC)
 
 
 def _most_connections(most: int) -> int:
