@@ -16,6 +16,12 @@ FORWARDED = "FORWARDED_ALLOW_IPS"  # of uvicorn: addresses of proxies whose X-Fo
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
+LearnFolder = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, metavar="FOLDER", help="Learn from /learn, and keep the corrections in this folder."),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
     add_command(app, "serve", serve)
@@ -44,14 +50,15 @@ def serve(
         float,
         typer.Option(min=0.001, metavar="SECONDS", help="Time limit for receiving a request, and for answering it."),
     ] = 30.0,
+    learn: LearnFolder = None,
     device: Device = None,
     revision: Revision = None,
 ) -> None:
     """Serve a model over HTTP, with the REST API of Annif.
 
     Texts are scored against the labels stored with the model. The URI of a label is --uri-prefix followed by its id.
-    Concurrent requests are scored together. /health reports the status, /metrics serves Prometheus, and /openapi.json
-    describes the API.
+    Concurrent requests are scored together. Open / in a browser to try the model, and /docs for the API. /health
+    reports the status, and /metrics serves Prometheus.
 
         hf-gile serve runs/mesh/auto/model --project mesh
         curl -d text="Rats were fed." -d limit=5 http://127.0.0.1:8000/v1/projects/mesh/suggest
@@ -65,9 +72,7 @@ def serve(
     with needs_extra("serve", "hf-gile serve"):
         import uvicorn
 
-        from hf_gile.serving import Connection, Limits, describe, make_app, suggest_with
-    from transformers.utils import cached_file
-
+        from hf_gile.serving import Connection, Learner, Limits, Suggester, describe, make_app
     from hf_gile import LabelScoringPipeline
 
     from .saved_model import load
@@ -81,13 +86,13 @@ def serve(
         seconds=timeout,
         connections=_most_connections(Limits.connections),
     )
-    saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
-    description = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
-    suggest = suggest_with(pipe, uri_prefix)
-    suggest([("", 1)])  # the first call encodes the labels
+    description = describe(project, len(loaded.label_set or ()), language, _time_saved(model, revision))
+    learner = None if learn is None else Learner(pipe, learn)
+    suggest = Suggester(pipe, uri_prefix, learner)
+    suggest.prepare()
     note(f"serving {len(loaded.label_set):,} labels; the address for Annif is /v1/projects/{project}/suggest")
     uvicorn.run(
-        make_app(suggest, description, limits, token),
+        make_app(suggest, description, limits, token, None if learner is None else suggest.learn),
         host=host,
         port=port,
         http=partial(Connection, limits=limits, opened={}),  # type: ignore[arg-type]
@@ -99,6 +104,13 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=int(timeout) + 1,
     )
+
+
+def _time_saved(model: str, revision: str | None) -> datetime:
+    """Returns when a model was saved."""
+    from transformers.utils import cached_file
+
+    return datetime.fromtimestamp(Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime, UTC)
 
 
 def _most_connections(most: int) -> int:

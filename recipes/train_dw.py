@@ -88,7 +88,6 @@ def main() -> None:
     say(f"{len(news.corpus.words):,} words; {len(news.labels):,} labels, {num_unseen} of them unseen in training")
 
     results: dict[str, Any] = {}
-    metrics: dict[str, str] = {}
     for unit in recipe.units:
         # 2. Create a model: NN, HNN, HAN, or MHAN for several languages, with or without GILE.
         set_seed(args.seed)
@@ -97,7 +96,6 @@ def main() -> None:
 
         # 3. Train on a document of each language at each step, with all seen labels of its language.
         trainer = make_trainer(recipe, args, unit, model, processor, input_news)
-        metrics[unit] = str(trainer.args.metric_for_best_model)
         joint = "" if UNITS[unit].is_linear else f", joint size {model.config.joint_size}"
         say(f"\n{unit}: {count_parameters(model):,} parameters{joint}")
         if joint and recipe.joint_size is None and model.config.joint_size < SMALL_JOINT_SIZE:
@@ -113,7 +111,7 @@ def main() -> None:
             if recipe.save_models:
                 save_model(trainer, folder / unit / "model")
             if args.process_index == 0:
-                write_results(folder, results, metrics)
+                write_results(folder, results)
         if args.process_index == 0 and recipe.save_models:
             test = input_news.all("test")
             gold = [[news.labels[column].id for column in row] for row in test["labels"]]

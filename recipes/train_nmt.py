@@ -137,7 +137,7 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         results[name]["test"] = {**figures, **{f"f1_{third}": value for third, value in by_third.items()}}
         say(name, results[name]["test"])
     if args.process_index == 0:
-        write_results(folder, results, dict.fromkeys(results, "eval_bleu"))
+        write_results(folder, results)
     return results
 
 

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .messages import Problem
 
-OPEN = ("/health", "/openapi.json")
+OPEN = ("/health", "/openapi.json", "/", "/docs")
 """Paths that need no token."""
 
 TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Learning not allowed", 404: "Not found", 405: "Not allowed"}

@@ -9,13 +9,29 @@ BATCH = 32
 """Maximum number of documents of `suggest-batch`, as in Annif."""
 
 
+class Parent(BaseModel):
+    """A parent of a label."""
+
+    uri: str
+    label: str
+
+
+class Evidence(BaseModel):
+    """A part of a text, and how far the logit of a label falls without it."""
+
+    text: str
+    weight: float
+
+
 class Suggestion(BaseModel):
-    """A suggested label: id, name and probability."""
+    """A suggested label: id, name and probability, its parents, and evidence if requested."""
 
     uri: str
     label: str
     notation: str | None = None
     score: float
+    parents: list[Parent] = []
+    evidence: list[Evidence] | None = None
 
 
 class Suggestions(BaseModel):
@@ -121,6 +137,20 @@ class Documents(BaseModel):
     """A batch of texts."""
 
     documents: Annotated[list[Document], Field(max_length=BATCH)]
+
+
+class Subject(BaseModel):
+    """A label of a corrected document; its name is ignored."""
+
+    uri: Text
+    label: Text | None = None
+
+
+class Corrected(BaseModel):
+    """A text with all its labels; metadata are ignored."""
+
+    text: Annotated[Text, Field(min_length=1)]
+    subjects: list[Subject]
 
 
 def describe(project_id: str, num_labels: int, language: str, saved: datetime) -> Project:

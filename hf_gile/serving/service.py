@@ -7,21 +7,25 @@ model. Label ids are URIs, or become URIs with a prefix.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Form, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from ..masking import masked
-from ..models import LabelScoringPipeline
-from ..models.stored_labels_gile import reads_weights
 from .batching import Batcher, Failed, Overloaded
 from .guard import TITLES, Guard, Limits, refusal
+from .learning import JournalFull
 from .messages import (
+    BATCH,
+    Corrected,
     Documents,
     Health,
     Info,
@@ -34,54 +38,34 @@ from .messages import (
     Text,
     Vocabularies,
 )
+from .suggesting import Wanted
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPES = {
     "suggest": ("application/x-www-form-urlencoded", "multipart/form-data"),
     "suggest-batch": ("application/json",),
+    "learn": ("application/json",),
 }
 """Content types of the bodies of requests, by the last part of the path."""
 
-Suggest = Callable[[list[tuple[str, int]]], list[list[Suggestion]]]
-"""Maps texts, each with a maximum number of labels, to the best labels of each text."""
+Suggest = Callable[[list[Wanted]], list[list[Suggestion]]]
+"""Maps texts to the best labels of each, see `Suggester`."""
 
+Learn = Callable[[Sequence[Corrected]], None]
+"""Learns from corrected documents, see `Suggester.learn`."""
 
-def suggest_with(pipe: LabelScoringPipeline, uri_prefix: str = "") -> Suggest:
-    """Returns a function that suggests the labels stored with a model.
+PAGES = Path(__file__).parent / "pages"
+"""Folder of the pages for people, which load nothing from other servers."""
 
-    Label codes are recomputed when the version counter of a weight has changed. Fused optimizers and writes to `.data`
-    do not change it: restart the service after using these.
-
-    Args:
-        pipe: Pipeline that scores texts.
-        uri_prefix: Prefix that turns label ids into URIs.
-
-    Raises:
-        ValueError: If the model stores no labels.
-    """
-    labels = pipe.model.label_set
-    if not labels:
-        raise ValueError("the model stores no labels to suggest: add some with hf-gile labels import")
-    by_name = {label.name: label for label in labels}
-
-    def suggest(texts: list[tuple[str, int]]) -> list[list[Suggestion]]:
-        top_k = max(1, *(limit for _, limit in texts))
-        pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
-        reading = reads_weights.set(False)  # reading all weights takes a quarter of the time of a lone request
-        try:
-            answers = pipe([text for text, _ in texts], top_k=top_k, batch_size=len(texts))
-        finally:
-            reads_weights.reset(reading)
-        return [
-            [
-                Suggestion(uri=uri_prefix + by_name[name].id, label=name, score=score)
-                for name, score in zip(answer["labels"][:limit], answer["scores"][:limit], strict=True)
-            ]
-            for answer, (_, limit) in zip(answers, texts, strict=True)
-        ]
-
-    return suggest
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; "
+    "script-src 'unsafe-inline'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'"
+}
+"""Headers of the pages: a browser then enforces that they load nothing."""
 
 
 async def _respond(request: Request, error: Exception) -> Response:
@@ -103,39 +87,41 @@ def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": TITLES[status], "content": content} for status in (401, 408, 413, 429, *statuses)}
 
 
-def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, token: str | None = None) -> FastAPI:
+def make_app(
+    suggest: Suggest,
+    project: Project,
+    limits: Limits | None = None,
+    token: str | None = None,
+    learn: Learn | None = None,
+) -> FastAPI:
     """Creates the service.
 
     Args:
-        suggest: Function that scores texts, see `suggest_with`.
+        suggest: Function that scores texts, such as a `Suggester`.
         project: Description of the model.
         limits: Limits of the service.
-        token: Token required by all requests except `/health` and `/openapi.json`, as `Authorization: Bearer TOKEN`, or
-            as the password in a URL, `http://user:TOKEN@host/`, which Annif supports.
+        token: Token required by all requests except those of `OPEN`, as `Authorization: Bearer TOKEN`, or as the
+            password in a URL, `http://user:TOKEN@host/`, which Annif supports.
+        learn: Function that learns from corrected documents; by default they are refused.
     """
     limits = limits or Limits()
     batcher = Batcher(suggest, limits.batch_size, limits.waiting)
+    lessons = Batcher(partial(_learn_each, learn), 1, limits.waiting) if learn is not None else None
     registry = CollectorRegistry()
     seconds = Histogram("hf_gile_request_seconds", "Request durations", ["method", "path", "status"], registry=registry)
     Gauge("hf_gile_waiting_texts", "Waiting texts", registry=registry).set_function(lambda: len(batcher))
 
-    async def answer(texts: Sequence[str], limit: int, threshold: float) -> list[list[Suggestion]]:
-        if len(texts) > limits.waiting:
+    async def answer(wanted: Sequence[Wanted], threshold: float) -> list[list[Suggestion]]:
+        if len(wanted) > limits.waiting:
             raise HTTPException(400, f"at most {limits.waiting} texts can wait here: send fewer in a request")
-        try:
-            async with asyncio.timeout(limits.seconds):
-                answers = await batcher([(text, min(limit, limits.labels)) for text in texts])
-        except TimeoutError:
-            raise HTTPException(503, f"no answer within {limits.seconds:g} seconds: try again later") from None
-        except Overloaded:
-            raise HTTPException(503, "too many texts are waiting: try again later") from None
-        except ValueError as error:
-            raise HTTPException(400, masked(str(error))) from None
-        except Failed as failed:
-            logger.error("a text cannot be scored", exc_info=failed.args[0])
-            detail = f"the text cannot be scored ({type(failed.args[0]).__name__}): see the log of the service"
-            raise HTTPException(500, detail) from None
+        items = [item._replace(limit=min(item.limit, limits.labels)) for item in wanted]
+        answers = await _compute(batcher, items, limits.seconds)
         return [[label for label in suggestions if label.score >= threshold] for suggestions in answers]
+
+    async def teach(documents: Sequence[Corrected]) -> None:
+        if lessons is None:
+            raise HTTPException(403, "this service does not learn: start it with --learn FOLDER, or use hf-gile train")
+        await _compute(lessons, [documents], limits.seconds)
 
     app = FastAPI(title="hf-gile", version=version("hf-gile"), docs_url=None, redoc_url=None)
     app.add_middleware(Guard, limits=limits, seconds=seconds, token=token)
@@ -153,9 +139,51 @@ def make_app(suggest: Suggest, project: Project, limits: Limits | None = None, t
     async def metrics() -> Response:
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
+    app.include_router(_pages())
     app.include_router(_descriptions(project))
     app.include_router(_suggestions(project, answer))
+    app.include_router(_lessons(project, teach))
     return app
+
+
+async def _compute(batcher: Batcher[Item, Result], items: Sequence[Item], seconds: float) -> list[Result]:
+    """Waits for the answers to items; errors become those of the service."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await batcher(items)
+    except TimeoutError:
+        raise HTTPException(503, f"no answer within {seconds:g} seconds: try again later") from None
+    except Overloaded:
+        raise HTTPException(503, "too many texts are waiting: try again later") from None
+    except JournalFull as full:
+        raise HTTPException(403, str(full)) from None
+    except ValueError as error:
+        raise HTTPException(400, masked(str(error))) from None
+    except Failed as failed:
+        logger.error("a text cannot be scored or learned", exc_info=failed.args[0])
+        detail = f"the text cannot be scored ({type(failed.args[0]).__name__}): see the log of the service"
+        raise HTTPException(500, detail) from None
+
+
+def _learn_each(learn: Learn, requests: list[Sequence[Corrected]]) -> list[None]:
+    for documents in requests:
+        learn(documents)
+    return [None] * len(requests)
+
+
+def _pages() -> APIRouter:
+    """Creates the routes of the pages for people: one tries the model, the other describes this API."""
+    pages = APIRouter(include_in_schema=False)
+
+    @pages.get("/")
+    async def page() -> FileResponse:
+        return FileResponse(PAGES / "try.html", headers=PAGE_HEADERS)
+
+    @pages.get("/docs")
+    async def docs() -> FileResponse:
+        return FileResponse(PAGES / "docs.html", headers=PAGE_HEADERS)
+
+    return pages
 
 
 def _check(project: Project, project_id: str, language: str = "") -> None:
@@ -190,8 +218,10 @@ def _descriptions(project: Project) -> APIRouter:
     return api
 
 
-Answer = Callable[[Sequence[str], int, float], Awaitable[list[list[Suggestion]]]]
-"""Maps texts, a maximum number of labels and a minimum probability to the labels of each text."""
+Answer = Callable[[Sequence[Wanted], float], Awaitable[list[list[Suggestion]]]]
+"""Maps texts and a minimum probability to the labels of each text."""
+
+Uris = list[Text]
 
 
 def _suggestions(project: Project, answer: Answer) -> APIRouter:
@@ -206,9 +236,13 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
         limit: Annotated[int, Form(ge=0)] = 10,
         threshold: Annotated[float, Form(ge=0, le=1)] = 0.0,
         language: Annotated[str, Form(json_schema_extra=languages)] = project.vocab_language,
+        exclude: Annotated[Uris, Form()] = [],  # noqa: B006
+        include_branch: Annotated[Uris, Form()] = [],  # noqa: B006
+        evidence: Annotated[bool, Form()] = False,
     ) -> Suggestions:
         _check(project, project_id, language)
-        return Suggestions(results=(await answer([text], limit, threshold))[0])
+        wanted = Wanted(text, limit, exclude, include_branch, evidence)
+        return Suggestions(results=(await answer([wanted], threshold))[0])
 
     @api.post("/suggest-batch", responses=_error_responses(400, 404, 500, 503))
     async def suggest_batch(
@@ -217,17 +251,27 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
         limit: Annotated[int, Query(ge=0)] = 10,
         threshold: Annotated[float, Query(ge=0, le=1)] = 0.0,
         language: Annotated[str, Query(json_schema_extra=languages)] = project.vocab_language,
+        exclude: Annotated[Uris, Query()] = [],  # noqa: B006
+        include_branch: Annotated[Uris, Query()] = [],  # noqa: B006
     ) -> list[NumberedSuggestions]:
         _check(project, project_id, language)
-        answers = await answer([document.text for document in body.documents], limit, threshold)
+        wanted = [Wanted(document.text, limit, exclude, include_branch) for document in body.documents]
+        answers = await answer(wanted, threshold)
         return [
             NumberedSuggestions(results=results, document_id=document.document_id)
             for results, document in zip(answers, body.documents, strict=True)
         ]
 
-    @api.post("/learn", status_code=403, responses=_error_responses(403, 404))
-    async def learn(project_id: str) -> Problem:
+    return api
+
+
+def _lessons(project: Project, teach: Callable[[Sequence[Corrected]], Awaitable[None]]) -> APIRouter:
+    """Creates the route that learns from corrected documents."""
+    api = APIRouter(prefix="/v1/projects/{project_id}")
+
+    @api.post("/learn", status_code=204, responses=_error_responses(400, 403, 404, 500, 503))
+    async def learn(project_id: str, body: Annotated[list[Corrected], Field(max_length=BATCH)]) -> None:
         _check(project, project_id)
-        raise HTTPException(403, "the service cannot train models: use hf-gile train")
+        await teach(body)
 
     return api

@@ -1,4 +1,4 @@
-"""Writes the output of recipes: printed lines, results, tables and plots."""
+"""Writes the output of recipes: printed lines, results and tables."""
 
 import json
 import math
@@ -54,48 +54,26 @@ def reading(args: TrainingArguments, content: str) -> Iterator[None]:
             raise SystemExit(str(error)) from None
 
 
-def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
-    """Writes `results.json`, where NaN is null, and `curves.png` with loss and metric against the step, if any.
-
-    A fit without steps, or with a single one, has no curve.
+def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """Writes `results.json`, where NaN is null.
 
     Args:
         folder: Output folder.
-        results: Results of `fit`, by model.
-        metrics: Metric to plot for each model, a key of its history.
+        results: Results of a `Study`.
     """
     with whole_file(folder / "results.json") as staged:
         staged.write_text(json.dumps(without_nan(results), indent=1, allow_nan=False), encoding="utf-8")
-    points = {
-        name: [(entry["step"], 100 * entry[metric]) for entry in results[name]["history"] if metric in entry]
-        for name, metric in metrics.items()
-    }
-    losses = {name: results[name]["losses"] for name in metrics}
-    if any(len(curve) > 1 for curve in (*losses.values(), *points.values())):
-        _plot_curves(folder / "curves.png", losses, points, metrics)
-    else:
-        (folder / "curves.png").unlink(missing_ok=True)  # of an earlier run
 
 
-def _plot_curves(path: Path, losses: Mapping[str, Any], points: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
-    import matplotlib
+def curves_of(result: Mapping[str, Any], metric: str) -> dict[str, list[tuple[float, float]]]:
+    """Returns the points (step, value) of the training loss and of the validation metric of a model.
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 6), layout="constrained")
-    for name, metric in metrics.items():
-        (line,) = above.plot(*zip(*losses[name], strict=True), label=name) if losses[name] else above.plot([])
-        below.plot(*zip(*points[name], strict=True), marker="o", color=line.get_color(), label=name)
-        below.set_ylabel(f"validation {short_name(metric)}, percent")
-    above.set_ylabel("training loss")
-    below.set_xlabel("step")
-    below.legend()
-    for axes in (above, below):
-        axes.grid(alpha=0.3)
-    with whole_file(path) as staged:
-        figure.savefig(staged, dpi=120)
-    pyplot.close(figure)
+    Args:
+        result: Result of a model.
+        metric: The metric for choosing the epoch, a key of its history.
+    """
+    measured = [(entry["step"], entry[metric]) for entry in result["history"] if entry.get(metric) is not None]
+    return {"training loss": result["losses"], f"validation {short_name(metric)}": measured}
 
 
 @contextmanager

@@ -1,27 +1,35 @@
 """Documents and labels of a run, prepared for training, and the results of the models that are trained on them."""
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
 from transformers import TrainingArguments
 
 from ..data.schema import clean_label
 from ..data.zero_shot import drop_labels
 from ..models import GileForSequenceClassification, LabelSet
+from ..models.search_gile import calibrated
 from ..publishing import CardInfo
 from ..publishing.card_files import write_card
 from ..publishing.card_info import LANGUAGE_CODE, LICENSE_ID
 from ..publishing.report import REPORT_FILE, Report
+from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
 from .encoders import origin_of
+from .encoding import ReadBefore
 from .experiment import Experiment, documents_per_second
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
+    curves_of,
     printer,
     saved_settings,
     say_calibration,
@@ -38,14 +46,20 @@ _FITTED_AGAIN = (
 _MOST_LANGUAGES = 5
 """Maximum number of languages that a card lists; an encoder of more is called multilingual."""
 
+_MOST_READ = 2000
+"""Maximum number of test documents that are searched for mistakes."""
+
+_FEW = 20
+"""With fewer training documents, more of them are likely to help a label."""
+
 
 class Study:
     """Documents and labels, prepared for training, and the results of models on the same test documents.
 
     Args:
         options: The options, which are saved with the results.
-        args: The training arguments; a folder for each model, `results.json` and, of models trained in steps,
-            `curves.png` are written to `output_dir`.
+        args: The training arguments; a folder for each model, `results.json` and `report.html` are written to
+            `output_dir`.
         task: Documents and labels.
         info: Description of the data for the cards of the models.
         tested_on: The name of the test documents in the cards; by default that of the data.
@@ -72,11 +86,13 @@ class Study:
     ) -> None:
         self.options = options
         self.args = args
-        self.say = printer(args)
+        self.said: list[str] = []
+        self._print = printer(args)
         self.info = info or CardInfo()
         self.tested_on = tested_on
         self.results: dict[str, Any] = {}
         self._metrics: dict[str, str] = {}
+        self._page: Callable[[], None] | None = None
         self.problem_type = problem_type_of(task.parts, task.gold, options.problem_type)
         options.check_problem_type(self.problem_type)
         self.has_one_label = self.problem_type == "single_label_classification"
@@ -96,6 +112,15 @@ class Study:
         names = ", ".join(label.name for label in self.task.labels[:3])
         held_out = f", {len(self.held_out):,} of them held out for validation" if self.held_out else ""
         self.say(f"{len(self.task.labels):,} labels, such as {names}{held_out}")
+
+    def say(self, *words: object) -> None:
+        """Prints words in the main process, which the report of the run repeats.
+
+        Args:
+            words: As for `print`.
+        """
+        self.said.append(" ".join(map(str, words)))
+        self._print(*words)
 
     def _say_one_label(self, task: TextTask) -> None:
         if self.options.problem_type is None:
@@ -156,6 +181,8 @@ class Study:
         texts = list(self.task.texts("test", 256))
         speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
         result["test"]["test_documents_per_second"] = speed
+        if self._has_report(experiment):
+            self._page = partial(self._write_page, name, report, self._find_mistakes(experiment))
         result["fitted_again_on"] = number = self.fit_again(experiment)
         self.results[name] = result
         self._metrics[name] = str(experiment.args.metric_for_best_model)
@@ -164,9 +191,13 @@ class Study:
             self.write()
             if is_saved(experiment.model):
                 experiment.save(folder)
-        if is_saved(experiment.model) and self.options.make_cards and self.args.process_index == 0:
+        if self._has_report(experiment):
             report.save(folder / REPORT_FILE)
             write_card(folder, experiment.model, self._card_info(experiment, number), report)
+
+    def _has_report(self, experiment: Experiment) -> bool:
+        """Returns whether this process writes the card and the page of a model."""
+        return is_saved(experiment.model) and self.options.make_cards and self.args.process_index == 0
 
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on validation documents.
@@ -211,9 +242,9 @@ class Study:
         return experiment.refit_convex(["train", *self.task.cut])
 
     def write(self) -> None:
-        """Writes `results.json` and the curves, in the main process."""
+        """Writes `results.json`, in the main process."""
         if self.args.process_index == 0:
-            write_results(Path(self.args.output_dir), self.results, self._metrics)
+            write_results(Path(self.args.output_dir), self.results)
 
     def _card_info(self, experiment: Experiment, number: int) -> CardInfo:
         """Returns the description of the data, with what is known of the encoder that training started from.
@@ -262,17 +293,65 @@ class Study:
         for number in {result.get("fitted_again_on") for result in self.results.values()}:
             if number:
                 notes.append(_FITTED_AGAIN.format(self.num_documents, number))
+        if self._page is not None:
+            self._page()
         groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
         self.say(self.table(columns, groups, "\n".join(notes)))
         folder = Path(self.args.output_dir)
-        curves = "curves.png, " if (folder / "curves.png").is_file() else ""
-        self.say(f"\nwritten to {folder}: results.json, {curves}settings.yaml, and each model")
+        page = "" if self._page is None else f"{PAGE_FILE}, "
+        self.say(f"\nwritten to {folder}: {page}results.json, settings.yaml, and each model")
         saved = [name for name in self._metrics if (folder / name / "model").is_dir()]
         if saved:
             self.say("to use one:\n  from transformers import pipeline")
             self.say("  pipe = pipeline(")
             self.say(f'      "zero-shot-classification", model="{folder}/{saved[-1]}/model", trust_remote_code=True')
             self.say("  )")
+
+    def _find_mistakes(self, experiment: Experiment) -> list[Mistake]:
+        """Returns the worst mistakes of a model among the first test documents."""
+        model = experiment.model
+        rows = experiment.parts["test"].select(range(min(_MOST_READ, len(experiment.parts["test"]))))
+        read = ReadBefore(experiment.processor, rows)
+        activation = torch.softmax if self.has_one_label else lambda logits, _: logits.sigmoid()
+
+        def probabilities(positions: range) -> Tensor:
+            logits = model(**read(positions).to(model.device)).logits
+            return activation(calibrated(logits, model.stored_labels.seen(), model.config.calibration), -1)
+
+        def score(texts: list[str]) -> Tensor:
+            return model(**experiment.processor(text=texts, return_tensors="pt").to(model.device)).logits
+
+        texts = list(self.task.texts("test", len(rows)))
+        model.eval()
+        return worst_mistakes(probabilities, rows["labels"], experiment.in_test, score, texts, experiment.labels)
+
+    def _write_page(self, name: str, report: Report, mistakes: list[Mistake]) -> None:
+        """Writes the report of the run for people."""
+        names = ["average_precision", "micro_f1", "macro_f1"]
+        names = ["accuracy", *names] if self.has_one_label else names
+        order = [*(other for other in self.results if other != name), name]
+        table = {
+            system: {
+                metric.replace("_", " "): value
+                for metric in names
+                if (value := self.results[system]["test"].get(f"test_{metric}")) is not None and math.isfinite(value)
+            }
+            for system in order
+        }
+        steps = [f"Score new texts: hf-gile score {self.args.output_dir}/{name}/model texts.txt --threshold stored"]
+        steps.append(
+            f"Correct the model as you use it: hf-gile serve {self.args.output_dir}/{name}/model --learn FOLDER"
+        )
+        poor = [row for row in report.labels if row["f1"] is not None and row["f1"] < 0.5 and row["count"] < _FEW]
+        if poor:
+            some = ", ".join(self.task.labels[self.task.labels.column(row["id"])].name for row in poor[:5])
+            steps.append(f"Add training documents: {len(poor):,} labels have few and are found poorly, such as {some}")
+        if bare := [label.name for label in self.described if not label.description and not label.synonyms]:
+            steps.append(f"Describe labels, or add synonyms: {len(bare):,} have none, such as {', '.join(bare[:5])}")
+        title = self.tested_on or self.info.dataset_name or "Training"
+        curves = curves_of(self.results[name], self._metrics[name])
+        run = Run(title, self.said.copy(), table, curves, steps)
+        write_page(Path(self.args.output_dir), run, report, self.task.labels, mistakes)
 
     def _notes_on_evidence(self) -> list[str]:
         """Returns what limits the meaning of the figures of the test part."""

@@ -76,3 +76,15 @@ def test_a_service_answers_accepted_requests_before_it_stops(start, saved_model)
     assert set(accepted) == {2}
     assert all("Connection" in str(x) or "refused" in str(x) for x in results if not isinstance(x, int)), results
     process.wait(timeout=60)
+
+
+def test_a_service_learns_only_with_a_folder(run, saved_model, served, tmp_path):
+    from fastapi.testclient import TestClient
+
+    run("serve", saved_model)
+    lesson = [{"text": "Rats were fed.", "subjects": []}]
+    refused = TestClient(served["app"]).post("/v1/projects/gile/learn", json=lesson)
+    assert (refused.status_code, "start it with --learn FOLDER" in refused.json()["detail"]) == (403, True)
+    run("serve", saved_model, "--learn", tmp_path / "learned")
+    assert TestClient(served["app"]).post("/v1/projects/gile/learn", json=lesson).status_code == 204
+    assert (tmp_path / "learned" / "corrections.jsonl").read_text() == '{"text": "Rats were fed.", "labels": []}\n'

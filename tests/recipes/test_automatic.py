@@ -131,8 +131,12 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     stated = ModelCard.load(folder / "README.md").data
     assert (stated.base_model, stated.license, stated.language) == ("ada/milk", "mit", ["en"])
     assert model.config.text_config.text_encoder_config._name_or_path == "ada/milk"
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"auto", "results.json", "settings.yaml"}
-    assert "written to out: results.json, settings.yaml, and each model" in done.stdout
+    written = {"auto", "report.html", "results.json", "settings.yaml"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == written
+    assert "written to out: report.html, results.json, settings.yaml, and each model" in done.stdout
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "frozen; the head is fitted by convex optimization" in page
+    assert "auto (this model)" in page
 
 
 def task_of(texts, names):

@@ -14,7 +14,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from hf_gile.training.reporting import saved_settings, write_results
+from hf_gile.training.reporting import curves_of, saved_settings, write_results
 from hf_gile_cli.flags import parse_settings
 
 
@@ -143,21 +143,16 @@ def test_a_missing_settings_file_is_named(parse, capsys):
     assert "cannot read absent.yaml: No such file" in capsys.readouterr().err
 
 
-def test_results_and_curves_are_written(tmp_path):
-    history = [{"step": 5, "eval_average_precision": 0.25}, {"step": 10, "eval_average_precision": 0.5}]
-    results = {
-        "linear": {"losses": [[5, 3.0], [10, 2.0]], "history": history},
-        "gile": {"losses": [], "history": history[:1]},
-    }
-    write_results(tmp_path, results, dict.fromkeys(results, "eval_average_precision"))
-    assert json.loads((tmp_path / "results.json").read_text()) == results
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+def test_curves_are_the_losses_and_the_metric_that_chooses():
+    history = [{"step": 5, "eval_average_precision": 0.25}, {"step": 10, "eval_average_precision": None}]
+    curves = curves_of({"losses": [[5, 3.0], [10, 2.0]], "history": history}, "eval_average_precision")
+    assert curves == {"training loss": [[5, 3.0], [10, 2.0]], "validation AvgPr": [(5, 0.25)]}
 
 
 def test_results_are_valid_json_with_null_for_nan(tmp_path):
     history = [{"step": 5, "eval_accuracy": np.float64("nan")}, {"step": 10, "eval_accuracy": 0.5}]
     results = {"gile": {"losses": [(5, 3.0)], "history": history, "test": {"test_accuracy": math.nan}}}
-    write_results(tmp_path, results, {"gile": "eval_accuracy"})
+    write_results(tmp_path, results)
     text = (tmp_path / "results.json").read_text()
     assert "NaN" not in text
     assert json.loads(text)["gile"] == {

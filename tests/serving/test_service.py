@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from hf_gile import LabelScoringPipeline
 from hf_gile.models import stored_labels_gile
-from hf_gile.serving import Limits, Suggestion, describe, make_app, suggest_with
+from hf_gile.serving import Limits, Suggester, Suggestion, describe, make_app
 from hf_gile.serving.guard import Guard
 
 PROJECT = describe("mesh", 5, "en", datetime(2026, 11, 23, tzinfo=UTC))
@@ -33,7 +33,7 @@ def make_client(pipe):
     """Makes a client of a service; by default of a tiny model."""
 
     def make(suggest=None, token=None, **limits):
-        return TestClient(make_app(suggest or suggest_with(pipe), PROJECT, Limits(**limits), token))
+        return TestClient(make_app(suggest or Suggester(pipe), PROJECT, Limits(**limits), token))
 
     return make
 
@@ -88,7 +88,7 @@ def test_forms_are_decoded_as_utf_8_with_or_without_escapes(make_client, sent):
     read = []
 
     def suggest(texts):
-        read.extend(text for text, _ in texts)
+        read.extend(text for text, *_ in texts)
         return [[]]
 
     client = make_client(suggest)
@@ -140,7 +140,7 @@ def test_project_descriptions_follow_the_annif_api(client):
         ("mesh/suggest-batch", {"json": {"documents": [{"text": "a"}] * 33}}, 400, "at most 32 items"),
         ("mesh/suggest-batch", {"content": b'{"documents": [{"text": "\\ud800"}]}'}, 400, "contains a lone surrogate"),
         ("mesh/suggest-batch", {"content": b"[" * 5000}, 400, "body"),
-        ("mesh/learn", {"json": []}, 403, "the service cannot train models: use hf-gile train"),
+        ("mesh/learn", {"json": []}, 403, "this service does not learn: start it with --learn FOLDER"),
         ("mesh/suggest", {"data": {"text": "a" * 20_000}}, 413, "the request has more than 10,000 bytes"),
     ],
 )
@@ -253,9 +253,9 @@ def test_a_slow_answer_times_out(make_client):
 
 def test_a_failing_text_gets_its_error_and_the_service_goes_on(make_client, capsys):
     def suggest(texts):
-        if any("bad" in text for text, _ in texts):
+        if any("bad" in text for text, *_ in texts):
             raise BaseException(f"failed for the token {TOKEN}")
-        if any("odd" in text for text, _ in texts):
+        if any("odd" in text for text, *_ in texts):
             raise ValueError(f"an odd text: --token {TOKEN}")
         return [[] for _ in texts]
 
@@ -302,4 +302,4 @@ def test_metrics_count_requests_by_path_and_status(client):
 def test_a_model_without_labels_is_refused(pipe):
     pipe.model.label_set = None
     with pytest.raises(ValueError, match="stores no labels to suggest: add some with hf-gile labels import"):
-        suggest_with(pipe)
+        Suggester(pipe)

@@ -1,0 +1,183 @@
+"""Writes the report of a training run: a single HTML file that loads nothing, for reading and passing on.
+
+Shapes: B documents, C candidate labels.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..extras import needs_extra
+from ..models.labels_gile import LabelSet
+from ..scoring.evidence import find_evidence
+from ..writing import whole_file
+from .report import Report
+
+PAGE_FILE = "report.html"
+"""File of the page in the output folder of a run."""
+
+_MOST_LABELS = 25
+_MOST_ERRORS = 10
+_MOST_PARTS = 4
+_MOST_CHARACTERS = 400
+_MIN_SCORES = 20
+"""Minimum number of scores in a bin of the calibration."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A test document whose best label is wrong.
+
+    Args:
+        text: The document.
+        gold: Names of its labels.
+        predicted: Name of the label that it got.
+        probability: Probability of this label.
+        gold_probability: Probability of the best of its labels.
+        evidence: The parts of the text that raise the score of the wrong label most.
+    """
+
+    text: str
+    gold: list[str]
+    predicted: str
+    probability: float
+    gold_probability: float
+    evidence: list[str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the page shows of a run.
+
+    Args:
+        title: Name of the data.
+        said: Lines that the run printed before the table, such as what was chosen and why.
+        table: Rows of metrics, from 0 to 1, by system and heading, ours last.
+        curves: Points (step, value) by name, of a model trained in steps.
+        next_steps: Commands and advice.
+    """
+
+    title: str
+    said: list[str]
+    table: dict[str, dict[str, float]]
+    curves: dict[str, list[tuple[float, float]]]
+    next_steps: list[str]
+
+
+@torch.no_grad()
+def worst_mistakes(
+    probabilities: Callable[[range], Tensor],
+    gold: Sequence[Sequence[int]],
+    columns: Sequence[int],
+    score: Callable[[list[str]], Tensor],
+    texts: Sequence[str],
+    labels: LabelSet,
+    batch_size: int = 32,
+) -> list[Mistake]:
+    """Finds the documents whose wrong best label is furthest above their gold labels.
+
+    Args:
+        probabilities: Maps positions of B documents to their `(B, L)` probabilities.
+        gold: Indices of the labels of each document.
+        columns: Indices of the C candidates.
+        score: Maps texts to their logits, for the evidence.
+        texts: The documents.
+        labels: The labels.
+        batch_size: Maximum number of documents scored at a time.
+    """
+    candidates = torch.tensor(columns)
+    found: list[tuple[float, int, int, float, float]] = []
+    for start in range(0, len(texts), batch_size):
+        positions = range(start, min(start + batch_size, len(texts)))
+        for position, row in zip(positions, probabilities(positions).float().cpu(), strict=True):
+            of_gold = [column for column in gold[position] if column in set(columns)]
+            if not of_gold:
+                continue
+            wrong = row[candidates].masked_fill(torch.isin(candidates, torch.tensor(of_gold)), -1.0)
+            best = int(candidates[wrong.argmax()])
+            right = float(row[of_gold].max())
+            found.append((float(row[best]) - right, position, best, float(row[best]), right))
+        found = sorted(found, reverse=True)[:_MOST_ERRORS]
+    mistakes = []
+    for lead, position, best, probability, right in found:
+        if lead > 0:
+            (evidence,) = find_evidence(score, texts[position], [best])
+            names = [labels[column].name for column in gold[position]]
+            parts = [part for part, _ in evidence[:_MOST_PARTS]]
+            mistakes.append(
+                Mistake(texts[position], names, labels[best].name, probability, right, parts),
+            )
+    return mistakes
+
+
+def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistakes: Sequence[Mistake]) -> None:
+    """Writes `report.html`.
+
+    Args:
+        folder: Output folder of the run.
+        run: What the run said and measured.
+        report: The report of the model.
+        labels: The labels.
+        mistakes: The worst mistakes.
+
+    Raises:
+        ImportError: If jinja2 is not installed.
+    """
+    with needs_extra("train", "the report of a run"):
+        from jinja2 import Environment
+
+    template = Path(__file__).with_name("run_report.html.jinja").read_text(encoding="utf-8")
+    tested = [row for row in report.labels if row["support"] and row["f1"] is not None]
+    tested.sort(key=lambda row: (row["f1"], -row["support"]))
+    headings = list(dict.fromkeys(name for row in run.table.values() for name in row))
+    page = (
+        Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        .from_string(template)
+        .render(
+            run=run,
+            headings=headings,
+            best={name: max(row.get(name, 0.0) for row in run.table.values()) for name in headings},
+            report=report,
+            labels=[{**row, "name": labels[labels.column(row["id"])].name} for row in tested[:_MOST_LABELS]],
+            num_tested=len(tested),
+            calibration=_calibration(report.reliability),
+            curves={name: _polyline(points) for name, points in run.curves.items() if len(points) > 1},
+            mistakes=mistakes,
+            most_characters=_MOST_CHARACTERS,
+        )
+    )
+    with whole_file(folder / PAGE_FILE) as staged:
+        staged.write_text(page, encoding="utf-8")
+
+
+def _calibration(reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> dict[str, dict[str, str]]:
+    """Returns polylines of frequency against probability, by group and before and after calibration."""
+    lines = {}
+    for group, times in reliability.items():
+        points = {
+            time: [(bin["probability"], bin["frequency"]) for bin in bins if bin["count"] >= _MIN_SCORES]
+            for time, bins in times.items()
+        }
+        if any(points.values()):
+            lines[group] = {time: _path(values) for time, values in points.items()}
+    return lines
+
+
+def _polyline(points: Sequence[tuple[float, float]]) -> str:
+    """Returns the points of a line, scaled to a box of 200 x 200."""
+    steps = [step for step, _ in points]
+    values = [value for _, value in points]
+    width = max(steps) - min(steps) or 1
+    height = max(values) - min(values) or 1
+    return _path([((step - min(steps)) / width, (value - min(values)) / height) for step, value in points])
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{200 * x:.1f},{200 - 200 * y:.1f}" for x, y in points)
+
+
+__all__ = ["PAGE_FILE", "Mistake", "Run", "worst_mistakes", "write_page"]

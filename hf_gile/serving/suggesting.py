@@ -1,0 +1,167 @@
+"""Suggests the labels stored with a model, and learns from corrected documents."""
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..models import LabelScoringPipeline
+from ..models.labels_gile import Label
+from ..models.stored_labels_gile import reads_weights
+from ..scoring.evidence import find_evidence
+from .learning import Correction, Learner
+from .messages import Corrected, Evidence, Parent, Suggestion
+
+_MOST_EVIDENCE = 5
+"""Maximum number of parts of a text that are evidence for a label."""
+
+
+class Wanted(NamedTuple):
+    """A text, and which of its labels are wanted.
+
+    Args:
+        text: The text.
+        limit: Maximum number of labels.
+        exclude: URIs of labels that are not suggested.
+        include_branch: URIs of labels; if any, only these and their descendants are suggested.
+        evidence: Whether to find the words for each label.
+    """
+
+    text: str
+    limit: int
+    exclude: Collection[str] = ()
+    include_branch: Collection[str] = ()
+    evidence: bool = False
+
+
+class Suggester:
+    """Suggests the labels stored with a model.
+
+    Label codes are recomputed when the version counter of a weight has changed. Fused optimizers and writes to `.data`
+    do not change it: restart the service after using these.
+
+    Args:
+        pipe: Pipeline that scores texts.
+        uri_prefix: Prefix that turns label ids into URIs.
+        learner: Learns from corrected documents; by default the model stays as it is.
+
+    Raises:
+        ValueError: If the model stores no labels.
+    """
+
+    def __init__(self, pipe: LabelScoringPipeline, uri_prefix: str = "", learner: Learner | None = None) -> None:
+        labels = pipe.model.label_set
+        if not labels:
+            raise ValueError("the model stores no labels to suggest: add some with hf-gile labels import")
+        self._pipe = pipe
+        self._prefix = uri_prefix
+        self._learner = learner
+        self._labels = labels
+        self._columns = {name: column for column, name in labels.id2label().items()}
+
+    def __call__(self, wanted: Sequence[Wanted]) -> list[list[Suggestion]]:
+        """Returns the best labels of each text.
+
+        Args:
+            wanted: The texts.
+
+        Raises:
+            ValueError: If a text cannot be read, or a URI is unknown.
+        """
+        allowed = [self._allowed(item) for item in wanted]
+        top_k = 1
+        for item, ids in zip(wanted, allowed, strict=True):
+            top_k = max(top_k, item.limit if ids is None else len(self._labels))
+        pipe = self._pipe
+        pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
+        candidates = self._learner and self._learner.index
+        reading = reads_weights.set(False)  # reading all weights takes a quarter of the time of a lone request
+        try:
+            texts = [item.text for item in wanted]
+            answers = pipe(texts, candidate_labels=candidates, top_k=top_k, batch_size=len(texts))
+            return [self._suggestions(*row) for row in zip(wanted, allowed, answers, strict=True)]
+        finally:
+            reads_weights.reset(reading)
+
+    def prepare(self) -> None:
+        """Encodes the labels, so that the first request need not wait for this."""
+        self([Wanted("", 1)])
+
+    def learn(self, documents: Sequence[Corrected]) -> None:
+        """Learns from corrected documents.
+
+        Args:
+            documents: Texts with all their labels.
+
+        Raises:
+            ValueError: If a URI is unknown, a text cannot be read, or the journal is full.
+            OSError: If the journal cannot be written.
+        """
+        assert self._learner is not None
+        self._learner.learn(
+            [
+                Correction(document.text, tuple(dict.fromkeys(self._id(subject.uri) for subject in document.subjects)))
+                for document in documents
+            ]
+        )
+
+    def _id(self, uri: str) -> str:
+        """Returns the id of a label."""
+        label_id = uri.removeprefix(self._prefix)
+        if not uri.startswith(self._prefix) or label_id not in self._labels:
+            raise ValueError(f"no label has the URI {uri!r:.100}")
+        return label_id
+
+    def _allowed(self, item: Wanted) -> set[str] | None:
+        """Returns the ids of the labels that may be suggested; None for all."""
+        if not item.exclude and not item.include_branch:
+            return None
+        waiting = [self._id(uri) for uri in item.include_branch]
+        allowed = set(waiting or self._labels.ids)
+        while waiting:
+            narrower = self._narrower.get(waiting.pop(), set()) - allowed
+            allowed |= narrower
+            waiting += narrower
+        return allowed - {self._id(uri) for uri in item.exclude}
+
+    @cached_property
+    def _narrower(self) -> dict[str, set[str]]:
+        """The ids of the children of labels."""
+        narrower: dict[str, set[str]] = {}
+        for label in self._labels:
+            for parent in label.broader:
+                narrower.setdefault(parent, set()).add(label.id)
+        return narrower
+
+    def _suggestions(self, item: Wanted, allowed: set[str] | None, answer: dict[str, Any]) -> list[Suggestion]:
+        columns = [self._columns[name] for name in answer["labels"]]
+        pairs = [
+            (column, score)
+            for column, score in zip(columns, answer["scores"], strict=True)
+            if allowed is None or self._labels[column].id in allowed
+        ][: item.limit]
+        suggestions = [self._describe(self._labels[column], score) for column, score in pairs]
+        if item.evidence:
+            evidence = find_evidence(self._scores, item.text, [column for column, _ in pairs])
+            for suggestion, parts in zip(suggestions, evidence, strict=True):
+                suggestion.evidence = [Evidence(text=text, weight=weight) for text, weight in parts[:_MOST_EVIDENCE]]
+        return suggestions
+
+    def _describe(self, label: Label, score: float) -> Suggestion:
+        parents = [self._labels[self._labels.column(parent)] for parent in label.broader if parent in self._labels]
+        return Suggestion(
+            uri=self._prefix + label.id,
+            label=label.name,
+            score=score,
+            parents=[Parent(uri=self._prefix + parent.id, label=parent.name) for parent in parents],
+        )
+
+    @torch.no_grad()
+    def _scores(self, texts: list[str]) -> Tensor:
+        """Returns logits of texts for all labels."""
+        if self._learner is not None:
+            return self._learner.scores(texts)
+        model = self._pipe.model
+        return model(**self._pipe.processor(text=texts, return_tensors="pt").to(model.device)).logits
