@@ -178,6 +178,3 @@ def _polyline(points: Sequence[tuple[float, float]]) -> str:
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{200 * x:.1f},{200 - 200 * y:.1f}" for x, y in points)
-
-
-__all__ = ["PAGE_FILE", "Mistake", "Run", "worst_mistakes", "write_page"]

@@ -40,6 +40,3 @@ def find_evidence(
         sorted(((part, fall) for part, fall in zip(parts, row, strict=True) if fall > 0), key=lambda pair: -pair[1])
         for row in falls
     ]
-
-
-__all__ = ["PARTS", "find_evidence"]

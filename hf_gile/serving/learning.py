@@ -18,8 +18,8 @@ from torch import Tensor
 from ..label_index import LabelIndex
 from ..models import LabelScoringPipeline
 from ..models.processing_gile import LexicalFeatures
+from ..models.saving_gile import sync_to_disk
 from ..models.search_gile import calibrated
-from ..writing import sync_to_disk
 from .messages import BATCH
 
 logger = logging.getLogger(__name__)
@@ -254,6 +254,3 @@ class Learner:
         if gone:
             logger.warning("labels of corrections that the model no longer has: %s", ", ".join(sorted(gone)[:5]))
         return corrections
-
-
-__all__ = ["JOURNAL", "Correction", "JournalFull", "Learner"]
