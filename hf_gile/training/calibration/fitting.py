@@ -183,7 +183,7 @@ def _with_usual_score(fitted: Calibration, usual: float, before: Tensor, after: 
 
     Args:
         fitted: The fit.
-        usual: The stored `usual_score`, 0 if there is none.
+        usual: The stored `usual_score`, or 0.
         before: `(N,)` probabilities with the stored calibration.
         after: `(N,)` probabilities with the new calibration.
     """
