@@ -1,9 +1,11 @@
 """Sees in a file's first bytes how characters are encoded."""
+# ruff: noqa: RUF001, RUF002
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator, Sequence
 
 _NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
 _BOMS = {
@@ -13,8 +15,45 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_LEGACY = ["cp1251", "cp1252", "cp1253", "cp1255", "cp1256", "koi8_r"]
-_LEGACY += ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"]
+_SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
+_OPENING = "“‘«‹„‚¿¡"
+_CLOSING = "”’»›“‘ºª"
+_MARKS = set("\u00a0€…†‡‰•–—™¢£¥§©®°±²³´µ¶·¹¼½¾×÷№、。「」『』・ー，．：；？！（）") | {*_OPENING, *_CLOSING}
+_MARK = 0.9  # weight of a mark that may be anywhere
+_ALONE = 0.8  # weight of a letter beside no other
+_BEYOND_ASCII = re.compile(r"[^\0-\x7f]")
+_UNUSUAL = 0.97  # weight of a letter that is rare in its language
+
+# Letters of languages, beyond ASCII, and how old programs encode these; rare letters follow a space. If languages fit
+# equally well, the first is taken, so Western Europe's come first. The encodings of Windows come before others.
+_WESTERN = ("cp1252", "mac_roman", "cp850")
+_CENTRAL = ("cp1250", "iso8859_2", "cp852", "mac_latin2")
+_BALTIC = ("cp1257", "iso8859_4")
+_CYRILLIC = ("cp1251", "koi8_u", "cp866", "iso8859_5", "mac_cyrillic")
+_LETTERS = (
+    ("äöüß", _WESTERN),
+    ("éèàêçîôùûâëïœ üÿæ", _WESTERN),
+    ("áéíóúñüª", _WESTERN),
+    ("áâãàçéêíóôõúü", _WESTERN),
+    ("àèéìíîòóùú", _WESTERN),
+    ("åäöæøé", _WESTERN),
+    ("éëïóöüèêá", _WESTERN),
+    ("àèéíïòóúüç", _WESTERN),
+    ("çğıöşüİâîû", ("cp1254", "cp857", "mac_turkish")),
+    ("áðéíóúýþæö", _WESTERN),
+    ("ąćęłńóśźż", _CENTRAL),
+    ("áčďéěíňóřšťúůýž äĺľôŕ", _CENTRAL),
+    ("áéíóöőúüű", _CENTRAL),
+    ("ăâîşţșț", _CENTRAL),
+    ("čćđšž", _CENTRAL),
+    ("ąčęėįšųūž", _BALTIC),
+    ("āčēģīķļņšūž", _BALTIC),
+    ("äõöüšž", _BALTIC),
+    ("אבגדהוזחטיךכלםמןנסעףפץצקרשת", ("cp1255", "cp862")),
+    ("оаеинтсрвлкмдпузыьяб гчйхжшюцщэфъёіїєґўђљњћџјѕ", _CYRILLIC),
+    ("αοιετσνηυρπκμλςάίόέήω θδγχύφβώξζψϊϋ", ("cp1253", "iso8859_7", "cp737")),
+    ("اليمنرتوبعدهسفكقحجأةى شصخذضطظغزثءؤئآإپچژگ،؛؟ًٌٍَُِّْ", ("cp1256", "iso8859_6")),
+)
 
 
 def resolve_encoding(encoding: str) -> str:
@@ -42,24 +81,85 @@ def see_unicode(head: bytes) -> str | None:
     return None
 
 
-def see_encoding(head: bytes) -> str:
-    """Returns UTF-8, unless bytes are not UTF-8 and hardly any others are more than ASCII."""
+def see_encoding(head: bytes) -> tuple[str, str]:
+    """Returns the encoding of bytes, and a word for which it matters.
+
+    It is UTF-8, unless most bytes beyond ASCII are not. Otherwise it is the encoding in which most of these are letters
+    of a language, and in which no capital follows a small letter.
+
+    Example:
+        >>> see_encoding("kargo geç geldi, müşteri ağladı".encode("cp1254"))
+        ('cp1254', 'müşteri')
+    """
     if head.isascii():
-        return "utf-8"
+        return "utf-8", ""
     text = head.decode("utf-8", "replace")
     invalid = text.count("\ufffd") - text.endswith("\ufffd")  # the last character may be cut
     valid = sum(map(len, re.findall("[^\0-\x7f\ufffd]+", text)))
     if valid >= invalid:
-        return "utf-8"  # with damaged lines, if any, which the reader reports
-    lines = [line for line in head.splitlines() if not line.isascii()]
-    text_bytes = b"\n".join(lines[:200])
-    runs = re.findall(rb"[\x80-\xff]+", text_bytes)
-    # Letters beyond ASCII are few and alone in Latin script, of which Western Europe's is by far the most frequent.
-    if sum(len(run) for run in runs if len(run) > 1) < 0.5 * sum(map(len, runs)):
-        return "cp1252"
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError:
-        return "cp1252"
-    best = from_bytes(text_bytes, cp_isolation=_LEGACY).best()
-    return "cp1252" if best is None else best.encoding
+        return "utf-8", ""  # with damaged lines, if any, which the reader reports
+    sample = b"\n".join(line for line in head.splitlines() if not line.isascii())[:_SAMPLE]
+    best = 0.0
+    encoding = "cp1252"
+    languages = [*_LETTERS, *_asian_letters()]
+    for rank in range(len(_CYRILLIC)):
+        for letters, encodings in languages:
+            for candidate in encodings[rank : rank + 1]:
+                share = _share_of_letters(sample.decode(candidate, "replace"), letters)
+                if share > best:
+                    best = share
+                    encoding = candidate
+    words = re.findall(r"[^\W\d_]+", sample.decode(encoding, "replace"))
+    longest = max((word[:20] for word in words if not word.isascii()), key=len, default="")
+    return encoding, longest
+
+
+def _share_of_letters(text: str, letters: str) -> float:
+    """Returns the share of characters beyond ASCII that are letters of a language, or marks where these may be."""
+    usual, _, rare = letters.partition(" ")
+    weights = dict.fromkeys(rare, _UNUSUAL) | dict.fromkeys(usual, 1.0)
+    is_latin = usual[0] < "\u0250"
+    total = 0.0
+    number = 0
+    for match in _BEYOND_ASCII.finditer(text):
+        number += 1
+        character = match[0]
+        before = text[match.start() - 1 : match.start()]
+        after = text[match.end() : match.end() + 1]
+        neighbours = (before.isalpha(), after.isalpha())
+        if character in _MARKS:
+            total += _weight_of_mark(character, *neighbours)
+            continue
+        weight = weights.get(character) or weights.get(character.lower(), 0.0)
+        if not any(neighbours):
+            weight *= _ALONE
+        is_mixed = not is_latin and (before + after).isascii() and any(neighbours)
+        is_mixed |= before.islower() and character.isupper()
+        is_mixed |= after.isupper() and character.islower()
+        if not is_mixed:
+            total += weight
+    return total / max(1, number)
+
+
+def _weight_of_mark(mark: str, follows: bool, precedes: bool) -> float:
+    """Returns how plausible a mark is that follows or precedes a letter."""
+    if follows and precedes:
+        return float(mark in "’·")
+    is_quote = (mark in _OPENING and precedes) or (mark in _CLOSING and follows)
+    return 1.0 if is_quote else _MARK
+
+
+def _asian_letters() -> Iterator[tuple[str, Sequence[str]]]:
+    """Yields the syllables of Korean, and the frequent characters of Japanese, Chinese and Thai."""
+    yield _plane("euc_kr", 0xB0, 0xC9, 0xA1), ("cp949",)
+    kana = "".join(map(chr, range(0x3041, 0x30FF)))
+    yield kana + _plane("shift_jis", 0x88, 0x98, 0x40), ("cp932", "euc_jp")
+    yield _plane("gb2312", 0xB0, 0xD8, 0xA1), ("gb18030",)
+    yield _plane("big5", 0xA4, 0xC7, 0x40), ("big5",)
+    yield "านรกเงอมยลวดทสตะปบคหแจพชข่้ัิีืุู็์ำใไโถผ ซธณศภญฉฟฐษฝฮฆฏฎฑฒฌฬฤๆฯ๊๋", ("cp874",)
+
+
+def _plane(encoding: str, start: int, stop: int, low: int) -> str:
+    """Returns the characters of two bytes, of which the first is from `start` to below `stop`."""
+    pairs = (bytes([first, second]) for first in range(start, stop) for second in range(low, 0xFF))
+    return "".join(pair.decode(encoding, "ignore") for pair in pairs)

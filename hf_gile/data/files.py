@@ -60,7 +60,7 @@ def data_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in PACKED_SUFFIXES else path).suffix.lower()
 
 
-def find_files(paths: Paths, suffixes: Sequence[str], named: Sequence[str] = ()) -> list[Path]:
+def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) -> list[Path]:
     """Resolves paths to distinct readable files.
 
     They follow the order of the paths, and are sorted by name within a folder or a glob.
@@ -68,7 +68,7 @@ def find_files(paths: Paths, suffixes: Sequence[str], named: Sequence[str] = ())
     Args:
         paths: Files, folders (not searched recursively) and globs.
         suffixes: Suffixes of readable formats, in lower case and without `.gz`, as `data_suffix` returns them.
-        named: Further suffixes of files that are named themselves.
+        any_name: Whether files that are named themselves may have any suffix.
 
     Returns:
         At least one file.
@@ -84,16 +84,20 @@ def find_files(paths: Paths, suffixes: Sequence[str], named: Sequence[str] = ())
         path = Path(pattern)
         if pattern == "":  # an unset shell variable, which Path would resolve to the current folder
             raise FileNotFoundError("paths must name files, folders or globs, got an empty string")
-        accepted = tuple(suffixes)
         if path.is_file():
             matches = [path]
-            accepted += tuple(named)
         else:
             matches = sorted(path.iterdir() if path.is_dir() else map(Path, glob(str(pattern), recursive=True)))  # noqa: PTH207
+            if saved := [match for match in matches if match.name in ("dataset_dict.json", "state.json")]:
+                raise ValueError(
+                    f"{saved[0].parent} was written by save_to_disk of datasets: train with --dataset {pattern}, "
+                    'or write it as datasets.load_from_disk(...).to_parquet("table.parquet")'
+                )
             if not matches and not path.is_dir():
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
         candidates = [match for match in matches if match.is_file()]
-        readable = [candidate for candidate in candidates if data_suffix(candidate) in accepted]
+        readable = candidates if any_name and path.is_file() else []
+        readable = readable or [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
         if not readable:
             raise ValueError(
                 f"nothing to read at {pattern}: expected {', '.join(suffixes)}, each also compressed as "

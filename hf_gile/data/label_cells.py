@@ -14,27 +14,11 @@ from typing import Any
 from .schema import clean_label, clean_text
 
 MISSING = {
-    "nan",
-    "NaN",
-    "None",
-    "null",
-    "NULL",
-    "<NA>",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "#NA",
-    "N.A.",
-    "NaT",
-    "\\N",
-    "NIL",
-    "nil",
-    "-",
-    "--",
-    "?",
-}
-"""How pandas, R, Excel, databases and people write a cell without a value, which may be in brackets."""
+    "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL", "undefined", "NA", "N/A", "n/a", "N.A.", "\\N",
+    "#N/A", "#NA", "#VALUE!", "#REF!", "#DIV/0!", "#NAME?", "#NUM!", "#NULL!", "(null)", "(blank)", "(none)", "<none>",
+    "<NA>", "-", "--", "\u2013", "\u2014", ".", "?",
+}  # fmt: skip
+"""How programs and people write a cell without a value, which may be in brackets. A word such as "none" is a label."""
 
 _YES = {"true": "false", "yes": "no", "y": "n", "t": "f", "x": ""}
 _NO = {no: yes for yes, no in _YES.items() if no}
@@ -46,16 +30,18 @@ _OPEN, _CLOSE = "[({", "])}"
 _WRAPPER = re.compile(
     r"(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|set|tuple|list|Index|c)\((.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL
 )
+_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
 _BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
+_ONE_QUOTED = re.compile(r"""(["'])[^"'\\\[({][^"'\\]*\1""")
 _ITEM = re.compile(rf"\s*(?:np\.\w+\()?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
 
 def is_missing(value: Any) -> bool:
     """Checks whether a cell has no value: None, NaN, white space, or a word for these."""
     if isinstance(value, str):
-        value = value.strip("[](){} \t\n")
-        return not value or value in MISSING or value.isspace()
+        inner = value.strip("[](){}<>'\" \t\n")
+        return not inner or inner in MISSING or inner.isspace() or value.strip() in MISSING
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -98,6 +84,8 @@ def parse_list(text: str) -> list[Any] | None:
     text = text.strip()
     if _TAGS.fullmatch(text):
         return [item.strip() for item in _TAG.findall(text)]
+    if _ONE_QUOTED.fullmatch(text):
+        return [text[1:-1]]
     if wrapped := _WRAPPER.fullmatch(text):
         inner = wrapped[1].strip()
         text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"
@@ -150,14 +138,9 @@ def number_of(word: str) -> int | float | bool | None:
     """Returns the number that a word is written for; None for another word."""
     if word in ("True", "False"):
         return word == "True"
-    try:
-        return int(word)
-    except ValueError:
-        pass
-    try:
-        return float(word)
-    except ValueError:
+    if _NUMBER.fullmatch(word) is None:  # such as 007
         return None
+    return int(word) if word.lstrip("+-").isdigit() else float(word)
 
 
 def checked_list(text: str, column: str) -> list[Any]:

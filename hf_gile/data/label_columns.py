@@ -11,12 +11,14 @@ import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from numbers import Real
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 from .joined_labels import SPELLED, are_different, joined_by, refuse_joined
 from .label_cells import (
+    MISSING,
     are_flags,
     are_lists,
     as_number,
@@ -35,6 +37,7 @@ SAMPLE = 2000
 
 _KEYS = ("name", "label", "title", "id", "uri", "value", "choices")  # of objects, in order of preference
 _WHOLE = re.compile(r"-?\d+\.0*")
+_FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
@@ -52,6 +55,7 @@ class LabelColumn(NamedTuple):
         key: Key of the label in an object.
         names: Names of classes by number, for each column; or of positions.
         whole: Whether texts such as "3.0" are whole numbers that a library wrote with a point.
+        literal: Words of `MISSING` that are labels.
         note: What the columns were taken for, in a line.
     """
 
@@ -61,6 +65,7 @@ class LabelColumn(NamedTuple):
     key: str | None = None
     names: tuple[tuple[str, ...], ...] = ()
     whole: bool = False
+    literal: tuple[str, ...] = ()
     note: str = ""
 
     def read(self, row: Mapping[str, Any]) -> list[str]:
@@ -87,20 +92,20 @@ class LabelColumn(NamedTuple):
             shares = self._shares(items, column, names)
             return {name: None for name, share in shares if read_flag(share, name)}
         if names:
-            numbered = (item for item in items if not is_missing(item) and number_of(str(item)) != -1)
+            numbered = (item for item in items if not self.is_absent(item) and number_of(str(item)) != -1)
             return {_class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
         try:
             if not self.whole:
                 with suppress(TypeError):  # of an item that is no text
-                    return dict.fromkeys(map(_TEXTS.__getitem__, items))
-            items = [_without_point(item, self.whole) for item in items if not is_missing(item)]
+                    return dict.fromkeys(map(_texts(self.literal).__getitem__, items))
+            items = [_without_point(item, self.whole) for item in items if not self.is_absent(item)]
             return dict.fromkeys(map(label_id, items))
         except ValueError as error:
             raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
 
     def _shares(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[tuple[str, Any]]:
         """Returns numbers by label."""
-        items = [item for item in items if not is_missing(item)]
+        items = [item for item in items if not self.is_absent(item)]
         if self.form == "shares":
             return items[0].items() if items and isinstance(items[0], Mapping) else ()
         if items and len(items) != len(names):
@@ -112,7 +117,7 @@ class LabelColumn(NamedTuple):
         if isinstance(value, str):
             if self.form == "plain":
                 return self._split(value)
-            if is_missing(value):
+            if self.is_absent(value):
                 return []
             if self.form == "mixed" and value[0] not in "[{":
                 value = parse_list(value) or value
@@ -128,6 +133,10 @@ class LabelColumn(NamedTuple):
             return self._split(self.separators[0].join(items))
         return [part for item in items for part in (self._split(item) if isinstance(item, str) else [item])]
 
+    def is_absent(self, value: Any) -> bool:
+        """Checks whether a cell or an item of it has no label."""
+        return is_missing(value) and not (self.literal and isinstance(value, str) and value.strip() in self.literal)
+
     def _split(self, text: str) -> list[str]:
         if not self.separators:
             return [text]
@@ -139,16 +148,20 @@ class LabelColumn(NamedTuple):
 class _Texts(dict[str, str]):
     """Labels by text, since they recur; empty for a text that stands for none."""
 
+    def __init__(self, literal: tuple[str, ...]) -> None:
+        self.literal = literal
+
     def __missing__(self, text: str) -> str:
         if type(text) is not str:
             raise TypeError
         if len(self) >= _MOST_TEXTS:
             self.clear()
-        label = self[text] = "" if is_missing(text) else label_id(text)
+        is_absent = is_missing(text) and text.strip() not in self.literal
+        label = self[text] = "" if is_absent else label_id(text)
         return label
 
 
-_TEXTS = _Texts()
+_texts = lru_cache(maxsize=8)(_Texts)
 
 
 def _without_point(item: Any, is_whole: bool) -> Any:
@@ -187,12 +200,15 @@ def see(
     """
     if separator == "":
         raise ValueError("separator must not be empty; pass None if a string is a single label id")
-    form = LabelColumn(tuple(columns))
-    cells = [row[column] for row in rows for column in columns if not is_missing(row.get(column))]
+    words = MISSING if separator == "none" else MISSING.intersection(known)
+    form = LabelColumn(tuple(columns), literal=tuple(sorted(words)))
+    cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
     if len(columns) > 1 and are_flags(cells):
         form = form._replace(form="flags")
-        return _noted(form, f"{title}: a column of zeros and ones a label", "--labels", rows)
+        constant = [column for column in _ones(rows) if column not in columns]
+        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" if constant else ""
+        return _noted(form, f"{title}: a column of zeros and ones a label{left_out}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
@@ -210,7 +226,7 @@ def see(
         if not is_mixed:
             cells = [cell for cell in cells if not isinstance(cell, str)]
     positions = tuple(known) if isinstance(known, list | tuple) else ()
-    lists = [[item for item in form.items(cell, title) if not is_missing(item)] for cell in cells]
+    lists = [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions
         if _are_positions(lists, title, names) and len(lists[0]) == len(positions) and not form.names:
@@ -220,7 +236,7 @@ def see(
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     form = form._replace(key=_key([item for items in lists for item in items], known))
-    items = [item for cell in cells for item in form.items(cell, title) if not is_missing(item)]
+    items = [item for cell in cells for item in form.items(cell, title) if not form.is_absent(item)]
     pieces = [item for item in items if isinstance(item, str)]
     form = form._replace(whole=bool(pieces) and all(_WHOLE.fullmatch(piece.strip()) for piece in pieces))
     description = ""
@@ -276,10 +292,20 @@ def flag_columns(rows: Sequence[Mapping[str, Any]], others: Container[str]) -> l
     """
     columns = [column for column in (rows[0] if rows else ()) if column and column not in others]
     cells = {column: [row.get(column) for row in rows if not is_missing(row.get(column))] for column in columns}
+    ones = _ones(rows)
     flags = [column for column in columns if are_flags(cells[column]) and not _COUNTED.fullmatch(column)]
+    flags = [column for column in flags if column not in ones]
     whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
     flags = whole or flags  # a share beside zeros and ones is something else, such as the agreement of annotators
     return flags if len(flags) > 1 else []
+
+
+def _ones(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
+    if len(rows) < _FEW:
+        return []
+    names = [column for column in rows[0] if column and not _COUNTED.fullmatch(column)]
+    return [column for column in names if all(as_number(row.get(column)) == 1 for row in rows)]
 
 
 def _refuse_flags(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, known: Container[str]) -> None:
@@ -368,7 +394,9 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mappin
     """Adds a line with two examples."""
     examples: dict[str, None] = {}
     cells = [row.get(column) for row in rows for column in form.columns]
-    missing = [cell for cell in cells if isinstance(cell, str) and cell.strip() and is_missing(cell)]
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    missing = [text for text in texts if text and form.is_absent(text)]
+    none = [text for text in texts if text.lower() == "none" and not form.is_absent(text)]
     for row in rows:
         try:
             labels = form.read(row)
@@ -381,4 +409,6 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mappin
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
     if missing and form.form == "plain":
         description += f"; {missing[0]!r} is no label"
+    if none and form.form == "plain":
+        description += f"; {none[0]!r} is a label: leave cells empty where a document has none"
     return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")

@@ -24,8 +24,8 @@ from .label_names import read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_label, clean_text
-from .sniffing import Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, VOCABULARIES, missing_column_error, read_rows
+from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
+from .table_files import SUFFIXES, missing_column_error, read_rows
 from .tables import as_tuple, document_id
 
 

@@ -23,7 +23,7 @@ from .json_text import is_json_object
 SAMPLE = 1 << 20
 """Number of bytes, decompressed, from which a format is seen."""
 
-_DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01")
 _MAX_ROWS = 200
 _ROW_TEXT = 1 << 16  # characters from which kind, delimiter, quotes and header are seen
 _MAX_TITLE = 20  # lines before the header
@@ -31,26 +31,38 @@ _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
 _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
-_WORKBOOK = re.compile(
-    rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)", re.DOTALL
-)
+_RULE = re.compile(r"[\s|+:=-]*-{3,}[\s|+:=-]*")
+_BINARY = {
+    "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
+    "parquet": b"PAR1",
+    "feather": rb"ARROW1|FEA1|\xff\xff\xff\xff[^\0]",
+    "pickle": rb"\x80[\x02-\x05]",
+    "sqlite": b"SQLite format 3",
+    "statistics": rb"<stata_dta>|[\x6e-\x73][\x01\x02]\x01|\$FL[23]@|\0{12}\xc2\xea\x81|RD[ABX][23]\n|[XAB]\n\0\0",
+    "archive": rb"\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!|.{257}ustar",
+    "other": rb"\x89HDF|\x93NUMPY|%PDF|ORC|Obj\x01|\{\\rtf",
+}
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
 
 # How texts of each kind start, in order of preference; those below a `csv` are never in a file with a suffix of CSV.
 _STARTS: tuple[tuple[str, str], ...] = (
     ("lfs", r"version https://git-lfs\.github\.com/spec"),
-    ("html", r"(?i:<!doctype html|<html)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
+    ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
     ("xml", r"<\?xml|<!"),
-    ("fasttext", "__label__"),
+    ("fasttext", r"__label__[^\s,;]+\s"),
     ("object", r"\{"),
     ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
     ("ontology", r"format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)"),
     ("csv", ""),
+    ("fasttext", r"[^\n]+\s__label__\S"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
     ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),
     ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
 )
+
+VOCABULARIES = ("xml", "turtle", "ntriples")
+"""Kinds of content that `read_label_file` reads, not `read_rows`."""
 
 REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself",
@@ -59,6 +71,14 @@ REFUSED = {
     "(robot convert --input terms.obo --output terms.owl)",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
+    "feather": 'is a Feather or Arrow file: convert it, as in pandas.read_feather(...).to_parquet("table.parquet")',
+    "pickle": "is a pickle, which runs code when it is read: if you trust it, convert it, as in "
+    'pandas.read_pickle(...).to_parquet("table.parquet")',
+    "sqlite": "is a database of SQLite: export a table, as in sqlite3 -header -csv FILE 'select * from a' > a.csv",
+    "statistics": "is a file of Stata, SPSS, SAS or R: export it as CSV, or in Python as "
+    'pandas.read_stata(...).to_csv("table.csv")',
+    "archive": "is an archive of an unknown kind: unpack it first",
+    "other": "is a binary file: write it as CSV, JSON lines or Parquet",
     "cr": "has lines that end with a carriage return, as of old Macs: convert it with `tr '\\r' '\\n' < OLD > NEW`",
 }
 """Kinds of content that no reader accepts, and what to do."""
@@ -164,7 +184,7 @@ def sniff(
         ValueError: If it is compressed and damaged in its first bytes, or an archive of several files.
     """
     with Path(path).open("rb") as raw:
-        if not kind and _WORKBOOK.match(raw.read(1 << 12)):
+        if not kind and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
             return Format("xlsx")
     try:
         with open_binary(path) as stream:
@@ -203,18 +223,26 @@ def sniff_bytes(
     if not head:
         return Format("empty")
     encoding = requested.encoding or see_unicode(head)
-    start = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").removeprefix("\ufeff").lstrip()
-    kind = kind or _see_kind(start, suffix)
-    if head.startswith(b"PAR1") or (suffix == ".parquet" and kind not in REFUSED):
+    for binary, start in _BINARY.items():
+        if re.match(start, head[:4096], re.DOTALL):
+            return Format(binary)
+    if encoding is None and b"\0\0\0" in head[:4096]:
+        return Format("other")
+    text = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").lstrip("\ufeff")
+    kind = kind or _see_kind(text.lstrip(), suffix)
+    if suffix == ".parquet" and kind not in REFUSED:
         return Format("parquet")
     note = ""
     if encoding is None:
-        encoding = see_encoding(head) if kind in ("csv", "text") else "utf-8"
-        note = f"encoding {encoding}" if encoding != "utf-8" else ""
+        encoding = "utf-8"
+        if kind in ("csv", "text", "fasttext"):
+            encoding, example = see_encoding(head)
+        if encoding != "utf-8":
+            note = f"encoding {encoding}, as in {example!r}"
     form = Format(kind, encoding, note=note)
     if kind != "csv":
         return form
-    text = head.decode(encoding, "replace").removeprefix("\ufeff")[:_ROW_TEXT]
+    text = head.decode(encoding, "replace").lstrip("\ufeff")[:_ROW_TEXT]
     is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
     return _see_cells(form, text, is_cut, "\t" if suffix in (".tsv", ".tab") else ",", requested, names)
 
@@ -231,6 +259,11 @@ def csv_reader(lines: Iterable[str], form: Format) -> Any:
         skipinitialspace=form.spaced,
         strict=True,
     )
+
+
+def is_rule(cells: Sequence[str], form: Format) -> bool:
+    """Checks whether a row is a line below names of columns, as Markdown and databases write it."""
+    return form.delimiter == "|" and _RULE.fullmatch("|".join(cells)) is not None
 
 
 def _see_kind(text: str, suffix: str) -> str:
@@ -334,7 +367,7 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], floa
     errors = 0
     try:
         for row in reader:
-            if row:
+            if row and not is_rule(row, form):
                 rows.append(row)
             if len(rows) > _MAX_ROWS:
                 break

@@ -23,13 +23,11 @@ from .json_text import JsonText, check_parts, json_array
 from .loading import Piece
 from .parquet_files import read_parquet, split_parquet
 from .report import ReadReport
-from .sniffing import Format, csv_reader
+from .schema import clean_label
+from .sniffing import VOCABULARIES, Format, csv_reader, is_rule
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".xls", ".ods")
 """Suffixes of table files, compressed or not. Spreadsheets are refused with what to do."""
-
-VOCABULARIES = ("xml", "turtle", "ntriples")
-"""Kinds of content that `read_label_file` reads, not `read_rows`."""
 
 _BY_LINE = ("jsonl", "text", "fasttext")  # kinds whose rows are lines
 _PIECE = 1 << 26
@@ -38,6 +36,7 @@ _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _BOM = "\ufeff"
+_END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
 
 Lines = Iterator[tuple[int, str | ValueError]]
@@ -177,11 +176,11 @@ def _decode_line(raw: bytes | str, encoding: str, is_first: bool) -> str | Value
     try:
         line = raw if isinstance(raw, str) else raw.decode(encoding)
     except UnicodeDecodeError as error:
-        return ValueError(
-            f"byte {error.start + 1:,} of the line is not {encoding}; if the file is in windows-1252, "
-            'pass encoding="windows-1252"'
-        )
-    return line.removeprefix(_BOM) if is_first else line
+        remedy = 'if the file is in windows-1252, pass encoding="windows-1252"'
+        if encoding != "utf-8":
+            remedy = 'pass the encoding of the file, such as encoding="utf-8"'
+        return ValueError(f"byte {error.start + 1:,} of the line is not {encoding}; {remedy}")
+    return line.lstrip(_BOM) if is_first else line
 
 
 def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list[Piece]:
@@ -268,7 +267,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
                 raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
             yield number, cells
         elif not header:
-            header = [cell.strip() for cell in cells]
+            header = list(map(clean_label, cells))
             for column, count in Counter(header).items():
                 if column and count > 1:
                     raise ValueError(f"two columns are named {shortened(column)}")
@@ -276,7 +275,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
             yield number, ValueError("the row repeats the names of the columns")
         elif len(cells) >= len(header) and not any(cells[len(header) :]):
             yield number, dict(zip(header, cells, strict=False))
-        else:
+        elif cells != [_END]:
             counts = f"{len(cells)} cells, but the first line has {len(header)}"
             yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
 
@@ -312,14 +311,18 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
         except (csv.Error, ValueError) as error:
             if not row_lines or not (isinstance(error, csv.Error) or error is row_lines[-1][1]):
                 raise  # the end of the lines
-            hint = " (is a quote not closed, or not doubled in a cell?)" if isinstance(error, csv.Error) else ""
+            hint = (
+                ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
+                if isinstance(error, csv.Error)
+                else ""
+            )
             cells = ValueError(f"{error}{hint}")
             # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(row_lines[1:]))
             reader = csv_reader(feed(), form)
         finally:
             csv.field_size_limit(usual_limit)
-        if cells:
+        if cells and (isinstance(cells, ValueError) or not is_rule(cells, form)):
             yield row_lines[0][0], cells
 
 

@@ -150,9 +150,7 @@ class TableSource:
         labels, report = None, ReadReport(self.on_error)
         options: dict[str, Any] = {"known": [] if known is None else known.ids}
         if self.dataset:
-            from datasets import load_dataset
-
-            for part, rows in load_dataset(self.dataset, self.dataset_config).items():
+            for part, rows in self._load_dataset().items():
                 if part in PARTS:
                     report = ReadReport(self.on_error)
                     parts[part], labels = table_of(rows, **self.document_columns(), **options, report=report)
@@ -169,6 +167,16 @@ class TableSource:
                     # The other parts are read as the training documents, which show best what a column is.
                     options.setdefault("labels", report.labels)
         return parts, labels
+
+    def _load_dataset(self) -> "Mapping[str, Dataset]":
+        """Loads the dataset, which may be a folder written by `save_to_disk`."""
+        import datasets
+
+        folder = Path(self.dataset or "")
+        if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+            return datasets.load_dataset(self.dataset, self.dataset_config)
+        saved = datasets.load_from_disk(str(folder))
+        return saved if isinstance(saved, dict) else {"train": saved}
 
     def _collect_labels(
         self,

@@ -129,7 +129,7 @@ def load_table(
     """
     report = ReadReport(on_error)
     texts = as_tuple(text)
-    files = find_files(paths, SUFFIXES, named=(".txt",))
+    files = find_files(paths, SUFFIXES, any_name=True)
     names = [*texts, *filter(None, [id]), *_label_names(labels)]
     forms = _see_forms(files, Requested(**layout).check(), names, report)
     labels = _see_labels(files, forms, labels, {*texts, *filter(None, [id])}, separator, known)

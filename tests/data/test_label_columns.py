@@ -363,6 +363,10 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
         (["mice", "nan", None, "None", "NULL"], [["mice"], [], [], [], []]),
         ([["mice", None, "mice"], []], [["mice"], []]),
         (["mice", "N/A", "NA", "#N/A", "\\N", "-", "[]"], [["mice"], [], [], [], [], [], []]),
+        (["mice", "undefined", "(null)", "<none>", "#REF!", ".", "''", "\u2014"], [["mice"], *([[]] * 7)]),
+        (["none", "mice", "NONE"], [["none"], ["mice"], ["NONE"]]),
+        (["[04, 02]", "[02]"], [["04", "02"], ["02"]]),
+        (["'mice'", '"red rats"', "'mice'"], [["mice"], ["red rats"], ["mice"]]),
         (["<mice><red rats>", "<rats>", "<NA>"], [["mice", "red rats"], ["rats"], []]),
     ],
 )
@@ -373,6 +377,20 @@ def test_numbers_and_missing_cells_are_read(cells, expected):
 def test_a_word_for_a_missing_cell_is_mentioned():
     assert "'None' is no label" in read("mice", "None")[1]
     assert "yes or no, whose meaning a model cannot read" in read(0, 1)[1]
+
+
+def test_words_for_missing_cells_are_labels_where_they_are_known_or_requested():
+    assert read("NA", "DE", "null", known=["NA", "DE"])[0] == [["NA"], ["DE"], []]
+    assert read("None", "mice", "", separator="none")[0] == [["None"], ["mice"], []]
+    assert "'none' is a label: leave cells empty where a document has none" in read("mice", "none")[1]
+
+
+def test_a_column_of_ones_alone_is_no_label():
+    table = [{"text": "x", "rude": row % 2, "threat": row % 3 == 0, "agreed": 1, "never": 0} for row in range(30)]
+    columns = flag_columns(table, {"text"})
+    assert columns == ["rude", "threat", "never"]
+    assert "'agreed' is 1 in all rows, and left out" in read(*table, columns=columns)[1]
+    assert read(*table, columns=["rude", "agreed"])[0][0] == ["agreed"]
 
 
 def test_objects_are_read_by_their_name_or_known_id():

@@ -1,5 +1,6 @@
 """Tables in the shape of many makers are read as what they are, with the flags that a user would pass."""
 
+import datasets
 import pytest
 from makers import LABELS, MAKERS, documents, frame, joined
 
@@ -55,6 +56,43 @@ def test_titles_and_comments_before_the_names_of_columns_are_skipped(tmp_path, r
 def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(tmp_path, read):
     (tmp_path / "a.csv").write_text("text, labels\n" + "".join(f'"{n}, it", "a {n % 3}"\n' for n in range(30)))
     assert read(tmp_path / "a.csv")[0]["4, it"] == {"a 1"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ("| text | labels |\n|:---|---:|\n{}", "a.md"),
+        ("text | labels\n--- | ---\n{}", "a.txt"),
+        ("+------+------+\n| text | labels |\n+------+------+\n{}+------+------+\n", "table"),
+    ],
+)
+def test_the_rules_of_markdown_and_of_databases_are_no_documents(tmp_path, read, rows, name):
+    outer = "|" if name != "a.txt" else ""
+    lines = [f"{outer} note {number} | {'ab'[number % 2]} {outer}\n" for number in range(30)]
+    (tmp_path / name).write_text(rows.format("".join(lines)))
+    assert read(tmp_path / name)[0] == {f"note {number}": {"ab"[number % 2]} for number in range(30)}
+
+
+def test_a_byte_order_mark_may_be_repeated_and_a_file_may_end_as_in_dos(tmp_path, read):
+    lines = "".join(f"note {number},{'ab'[number % 2]}\r\n" for number in range(30))
+    (tmp_path / "a.csv").write_text(f"\ufeff\ufefftext,labels\u200b\r\n{lines}\x1a", encoding="utf-8")
+    assert len(read(tmp_path / "a.csv")[0]) == 30
+
+
+def test_fasttext_may_have_its_labels_at_the_end(tmp_path, read):
+    (tmp_path / "a.txt").write_text("".join(f"note {n} __label__{'ab'[n % 2]}\n" for n in range(30)))
+    assert read(tmp_path / "a.txt")[0]["note 3"] == {"b"}
+
+
+def test_a_saved_dataset_is_a_dataset_not_files(tmp_path, read):
+    rows = documents(60, low=1)
+    saved = datasets.Dataset.from_dict({"text": [text for text, _ in rows], "labels": [gold for _, gold in rows]})
+    for folder, content in (("a", saved), ("b", datasets.DatasetDict(train=saved))):
+        content.save_to_disk(str(tmp_path / folder))
+        with pytest.raises(ValueError, match=r"written by save_to_disk of datasets: train with --dataset .*to_parquet"):
+            read(tmp_path / folder)
+        parts, _ = TableSource(dataset=str(tmp_path / folder)).read_all(print)
+        assert {row["text"]: row["labels"] for part in parts.values() for row in part} == dict(rows)
 
 
 def test_a_header_in_the_middle_of_a_table_is_no_document(tmp_path, read):

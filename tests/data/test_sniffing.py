@@ -1,4 +1,5 @@
 """What is seen in the first bytes of a file: format, compression, encoding, delimiter, quotes and header."""
+# ruff: noqa: RUF001
 
 import bz2
 import gzip
@@ -177,3 +178,60 @@ def test_vocabularies_are_no_tables(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"a\.csv: expected a table, got xml"):
         load_table(path, text="text", labels="labels")
+
+
+SENTENCES = {
+    "cp1252": "Où est l’œuvre déjà reçue ?",
+    "cp1254": "Kargo geç geldi, müşteri ağladı",
+    "cp1250": "Příliš žluťoučký kůň úpěl ďábelské ódy",
+    "iso8859_2": "Proszę o zwrot pieniędzy za książkę",
+    "cp852": "Zażółć gęślą jaźń",
+    "cp850": "Größe und Müller, déjà vu",
+    "mac_roman": "Größe und Müller, “déjà vu”",
+    "cp1257": "Ačiū už greitą atsakymą",
+    "cp1251": "Где мой заказ, спасибо",
+    "koi8_u": "Где мой заказ, спасибо",
+    "cp866": "Где мой заказ, спасибо",
+    "cp1253": "Πού είναι το δέμα μου",
+    "cp1255": "איפה החבילה שלי",
+    "cp1256": "شكرا جزيلا لكم",
+    "cp932": "荷物はどこですか",
+    "euc_jp": "荷物はどこですか",
+    "gb18030": "我的包裹在哪里",
+    "big5": "我的包裹在哪裡",
+    "cp949": "내 소포는 어디에 있나요",
+    "cp874": "พัสดุของฉันอยู่ที่ไหน",
+}
+
+
+@pytest.mark.parametrize("encoding", SENTENCES)
+def test_encodings_of_old_programs_are_seen_by_the_letters_of_languages(encoding):
+    form = sniff_bytes(f"text,tags\n{SENTENCES[encoding]},x\n".encode(encoding), ".csv")
+    assert form.encoding == encoding
+    example = form.note.removeprefix(f"encoding {encoding}, as in ").strip("'")
+    assert example
+    assert example in SENTENCES[encoding]
+
+
+@pytest.mark.parametrize("word", ["12 €", "5 °C", "Café", "it’s “fine” – ok", "MÜLLER", "§ 5", "Ærø"])
+def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
+    assert sniff_bytes(f"text,tags\n{word},x\n".encode("cp1252"), ".csv").encoding == "cp1252"
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (b"ARROW1\0\0", "Feather or Arrow file: convert it, as in pandas.read_feather"),
+        (b"\x80\x04\x95", "pickle, which runs code when it is read"),
+        (b"SQLite format 3\0", "database of SQLite: export a table"),
+        (b"<stata_dta><header>", "file of Stata, SPSS, SAS or R"),
+        (b"a.csv".ljust(257, b"\0") + b"ustar", "archive of an unknown kind: unpack it first"),
+        (b"\x89HDF\r\n", "binary file: write it as CSV, JSON lines or Parquet"),
+        (b"<table border='1'>", "web page"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.data"])
+def test_other_formats_are_refused_with_what_to_do_whatever_their_name(tmp_path, start, message, name):
+    (tmp_path / name).write_bytes(start + b"text,labels\nmice,a\n")
+    with pytest.raises(ValueError, match=message):
+        load_table(tmp_path / name)

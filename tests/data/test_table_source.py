@@ -130,9 +130,8 @@ def test_what_a_table_looks_like_is_said_with_examples_and_the_flag_that_overrul
     said = read({"a.csv": table(joined(ROWS, ", "), ";").encode("cp1252")}, labels=["tags"], separator=",")[2]
     lines = said.splitlines()
     assert lines[0] == "train: 40 records from 1 file; left out: none"
-    assert (
-        lines[1] == "  a.csv: encoding cp1252; delimiter ';' (--delimiter, --quote, --encoding and --columns overrule)"
-    )
+    flags = "--delimiter, --quote, --encoding and --columns overrule"
+    assert lines[1] == f"  a.csv: encoding cp1252, as in 'über'; delimiter ';' ({flags})"
     examples = " and ".join(repr(" | ".join(row["tags"])) for row in ROWS[:2])
     assert lines[2] == f"  label column 'tags': labels separated by ',', such as {examples} (--separator overrules)"
 
