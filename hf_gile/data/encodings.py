@@ -91,10 +91,14 @@ def see_encoding(head: bytes) -> tuple[str, str]:
         >>> see_encoding("kargo geç geldi, müşteri ağladı".encode("cp1254"))
         ('cp1254', 'müşteri')
     """
-    if head.isascii():
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut
+    except UnicodeDecodeError:
+        pass
+    else:
         return "utf-8", ""
     text = head.decode("utf-8", "replace")
-    invalid = text.count("\ufffd") - text.endswith("\ufffd")  # the last character may be cut
+    invalid = text.count("\ufffd") - text.endswith("\ufffd")
     valid = sum(map(len, re.findall("[^\0-\x7f\ufffd]+", text)))
     if valid >= invalid:
         return "utf-8", ""  # with damaged lines, if any, which the reader reports

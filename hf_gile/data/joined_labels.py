@@ -124,9 +124,9 @@ def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
         " (did you mean --separator ';'?)"
     """
     for sign in (*_USUAL, " "):
-        split_ids = [split(label_id, sign) for label_id in ids if sign in label_id]
+        parts = {part for label_id in ids if sign in label_id for part in split(label_id, sign)}
         # Many names contain commas and spaces, so a part must be known; few contain the first separators.
-        if split_ids and (sign in ";|" or any(part in known for parts in split_ids for part in parts)):
+        if parts and (sign in ";|" or any(part in known for part in parts)):
             return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
     return ""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from numbers import Real
 from reprlib import repr as shortened
@@ -77,12 +76,20 @@ class LabelColumn(NamedTuple):
         if self.form == "flags":
             return [column for column in self.columns if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
+        are_texts = not (self.whole or self.names or self.form == "shares")
+        label_of = _texts(self.literal).__getitem__
         for number, column in enumerate(self.columns):
             value = row.get(column)
-            if value is not None:
-                names = self.names[number] if self.names else ()
-                read = self._read_items(self.items(value, column), column, names)
-                labels = labels | read if labels else read
+            if value is None:
+                continue
+            items = self.items(value, column)
+            try:
+                read = dict.fromkeys(map(label_of, items)) if are_texts else None
+            except (TypeError, ValueError):  # of an item that is no text
+                read = None
+            if read is None:
+                read = self._read_items(items, column, self.names[number] if self.names else ())
+            labels = labels | read if labels else read
         labels.pop("", None)
         return list(labels)
 
@@ -95,9 +102,6 @@ class LabelColumn(NamedTuple):
             numbered = (item for item in items if not self.is_absent(item) and number_of(str(item)) != -1)
             return {_class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
         try:
-            if not self.whole:
-                with suppress(TypeError):  # of an item that is no text
-                    return dict.fromkeys(map(_texts(self.literal).__getitem__, items))
             items = [_without_point(item, self.whole) for item in items if not self.is_absent(item)]
             return dict.fromkeys(map(label_id, items))
         except ValueError as error:
@@ -129,8 +133,6 @@ class LabelColumn(NamedTuple):
             items = [part for item in values for part in (item if isinstance(item, list) else [item])]
         if not self.separators:
             return items
-        with suppress(TypeError):  # of an item that is no text
-            return self._split(self.separators[0].join(items))
         return [part for item in items for part in (self._split(item) if isinstance(item, str) else [item])]
 
     def is_absent(self, value: Any) -> bool:
@@ -140,9 +142,10 @@ class LabelColumn(NamedTuple):
     def _split(self, text: str) -> list[str]:
         if not self.separators:
             return [text]
-        for sign in self.separators[1:]:
-            text = text.replace(sign, self.separators[0])
-        return text.split(self.separators[0])
+        usual, *others = self.separators
+        for sign in others:
+            text = text.replace(sign, usual)
+        return text.split(usual)
 
 
 class _Texts(dict[str, str]):
@@ -235,8 +238,10 @@ def see(
     if lists and all(map(_are_shares, lists)):
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
-    form = form._replace(key=_key([item for items in lists for item in items], known))
-    items = [item for cell in cells for item in form.items(cell, title) if not form.is_absent(item)]
+    items = [item for listed in lists for item in listed]
+    if key := _key(items, known):
+        form = form._replace(key=key)
+        items = [item for cell in cells for item in form.items(cell, title) if not form.is_absent(item)]
     pieces = [item for item in items if isinstance(item, str)]
     form = form._replace(whole=bool(pieces) and all(_WHOLE.fullmatch(piece.strip()) for piece in pieces))
     description = ""

@@ -242,7 +242,7 @@ def sniff_bytes(
     form = Format(kind, encoding, note=note)
     if kind != "csv":
         return form
-    text = head.decode(encoding, "replace").lstrip("\ufeff")[:_ROW_TEXT]
+    text = head[: 4 * _ROW_TEXT].decode(encoding, "replace").lstrip("\ufeff")[:_ROW_TEXT]
     is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
     return _see_cells(form, text, is_cut, "\t" if suffix in (".tsv", ".tab") else ",", requested, names)
 
@@ -261,9 +261,9 @@ def csv_reader(lines: Iterable[str], form: Format) -> Any:
     )
 
 
-def is_rule(cells: Sequence[str], form: Format) -> bool:
-    """Checks whether a row is a line below names of columns, as Markdown and databases write it."""
-    return form.delimiter == "|" and _RULE.fullmatch("|".join(cells)) is not None
+def is_rule(cells: Sequence[str]) -> bool:
+    """Checks whether a row between bars is a line below names of columns, as Markdown and databases write it."""
+    return _RULE.fullmatch("|".join(cells)) is not None
 
 
 def _see_kind(text: str, suffix: str) -> str:
@@ -367,7 +367,7 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], floa
     errors = 0
     try:
         for row in reader:
-            if row and not is_rule(row, form):
+            if row and not (form.delimiter == "|" and is_rule(row)):
                 rows.append(row)
             if len(rows) > _MAX_ROWS:
                 break

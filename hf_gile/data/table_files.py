@@ -144,43 +144,49 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
         start = piece.start
         if start:  # a line that continues here belongs to the previous part
             stream.seek(start - 1)
-            start += len(next(_raw_lines(stream), b"")) - 1
-        for line in _raw_lines(stream):
-            if piece.stop is not None and start >= piece.stop:
-                return
-            yield start, _decode_line(line, encoding, start == 0)
-            start += len(line)
+            start += len(stream.readline(_MAX_LINE)) - 1
+        yield from _decoded(stream, encoding, start, piece.stop)
 
 
 def stream_lines(binary: IO[bytes], encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
     """Reads the lines of a stream, each as soon as it is available; see `read_lines`."""
-    stream: IO[Any] = binary
-    if "\n".encode(encoding) != b"\n":
-        stream = TextIOWrapper(binary, encoding, newline="\n")
+    if "\n".encode(encoding) == b"\n":
+        yield from _decoded(binary, encoding)
+        return
+    stream = TextIOWrapper(binary, encoding, newline="\n")
     try:
-        for number, line in enumerate(_raw_lines(stream), 1):
-            yield number, _decode_line(line, encoding, number == 1)
+        yield from _decoded(stream, encoding)
     finally:
-        if stream is not binary:
-            stream.detach()  # type: ignore[attr-defined]  # the caller that opened the stream closes it
+        stream.detach()  # the caller that opened the stream closes it
 
 
-def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
+def _decoded(
+    stream: IO[Any], encoding: str, start: int | None = None, stop: int | None = None
+) -> Generator[tuple[int, str | ValueError], None, None]:
+    """Yields lines, by their numbers or, from a byte `start` on, by the offsets of their first bytes."""
+    is_text = isinstance(stream, TextIOWrapper)
+    position = 1 if start is None else start
+    is_first = not start
     while line := stream.readline(_MAX_LINE):
+        if stop is not None and position >= stop:
+            return
         if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
             raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
-        yield line
+        try:
+            text = line if is_text else line.decode(encoding)
+        except UnicodeDecodeError as error:
+            yield position, _encoding_error(error, encoding)
+        else:
+            yield position, text.lstrip(_BOM) if is_first else text
+        is_first = False
+        position += 1 if start is None else len(line)
 
 
-def _decode_line(raw: bytes | str, encoding: str, is_first: bool) -> str | ValueError:
-    try:
-        line = raw if isinstance(raw, str) else raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        remedy = 'if the file is in windows-1252, pass encoding="windows-1252"'
-        if encoding != "utf-8":
-            remedy = 'pass the encoding of the file, such as encoding="utf-8"'
-        return ValueError(f"byte {error.start + 1:,} of the line is not {encoding}; {remedy}")
-    return line.lstrip(_BOM) if is_first else line
+def _encoding_error(error: UnicodeDecodeError, encoding: str) -> ValueError:
+    remedy = 'if the file is in windows-1252, pass encoding="windows-1252"'
+    if encoding != "utf-8":
+        remedy = 'pass the encoding of the file, such as encoding="utf-8"'
+    return ValueError(f"byte {error.start + 1:,} of the line is not {encoding}; {remedy}")
 
 
 def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list[Piece]:
@@ -260,23 +266,26 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
     """
     for _ in range(form.skip):
         next(lines, None)
+    rows = _csv_rows(lines, form)
     header = list(form.columns)
-    for number, cells in _csv_rows(lines, form):
+    if not header:
+        _, cells = next(rows, (0, []))
         if isinstance(cells, ValueError):
-            if not header:
-                raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
+            raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
+        header = list(map(clean_label, cells))
+        for column, count in Counter(header).items():
+            if column and count > 1:
+                raise ValueError(f"two columns are named {shortened(column)}")
+    width = len(header)
+    for number, cells in rows:
+        if isinstance(cells, ValueError):
             yield number, cells
-        elif not header:
-            header = list(map(clean_label, cells))
-            for column, count in Counter(header).items():
-                if column and count > 1:
-                    raise ValueError(f"two columns are named {shortened(column)}")
         elif cells == header:
             yield number, ValueError("the row repeats the names of the columns")
-        elif len(cells) >= len(header) and not any(cells[len(header) :]):
+        elif len(cells) == width or (len(cells) > width and not any(cells[width:])):
             yield number, dict(zip(header, cells, strict=False))
         elif cells != [_END]:
-            counts = f"{len(cells)} cells, but the first line has {len(header)}"
+            counts = f"{len(cells)} cells, but the first line has {width}"
             yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
 
 
@@ -299,6 +308,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
                     raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
             yield line
 
+    may_have_rules = form.delimiter == "|"
     reader = csv_reader(feed(), form)
     while True:
         row_lines.clear()
@@ -322,7 +332,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
             reader = csv_reader(feed(), form)
         finally:
             csv.field_size_limit(usual_limit)
-        if cells and (isinstance(cells, ValueError) or not is_rule(cells, form)):
+        if cells and not (may_have_rules and isinstance(cells, list) and is_rule(cells)):
             yield row_lines[0][0], cells
 
 

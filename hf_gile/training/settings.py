@@ -88,7 +88,7 @@ def check_files(settings: object, names: Sequence[str], suffixes: Sequence[str] 
         for path in value if isinstance(value, list) else [value] if value is not None else []:
             try:
                 if suffixes:
-                    find_files([path], suffixes)
+                    find_files([path], suffixes, any_name=True)
                 elif not Path(path).exists():
                     raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
             except (ValueError, OSError) as error:
