@@ -51,8 +51,8 @@ def read_documents(
         text: Columns with the text of a table; several are joined by line breaks.
         id: Column with the ids; by default `id`, if present.
         format: `"text"` (a text per line), `"jsonl"`, `"csv"` or `"tsv"`. By default, files whose suffix is that of a
-            table are read as their content says, others as text; and a stream is JSON lines if its first line is a JSON
-            object, otherwise text.
+            table are read as their content says. Others are JSON lines if the first line is a JSON object, a table if
+            they start like one of Markdown, otherwise text; and so is a stream, which is no table.
         requested: Encoding and layout of CSV; by default as seen in the file, or in the first line of a stream.
         report: Counts texts and decides whether malformed texts raise (the default) or are skipped.
 
@@ -112,7 +112,9 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     suffix = data_suffix(Path(path))
-    kind = format or ("" if suffix in SUFFIXES else "text")
+    kind = format or ""
+    if suffix not in SUFFIXES and not kind and sniff(path, requested).kind not in ("csv", "jsonl"):
+        kind = "text"
     if kind == "tsv":
         kind = "csv"
         requested = requested._replace(delimiter=requested.delimiter or "\t")

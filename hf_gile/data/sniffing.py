@@ -32,6 +32,7 @@ _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 _RULE = re.compile(r"[\s|+:=-]*-{3,}[\s|+:=-]*")
+_MARKDOWN = r"[^\n]*\w[^\n]*\|[^\n]*\n[ |:-]*-{3,}[ |:-]*\r?\n"
 _BINARY = {
     "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
     "parquet": b"PAR1",
@@ -54,6 +55,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("object", r"\{"),
     ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
     ("ontology", r"format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)"),
+    ("csv", _MARKDOWN),
     ("csv", ""),
     ("fasttext", r"[^\n]+\s__label__\S"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
@@ -270,7 +272,7 @@ def _see_kind(text: str, suffix: str) -> str:
     """Returns the kind of a text without white space before it."""
     is_csv = suffix in _CSV_SUFFIXES
     kind = next(
-        (kind for kind, start in _STARTS if (is_csv or kind != "csv") and re.match(start, text)),
+        (kind for kind, start in _STARTS if (is_csv or start) and re.match(start, text)),
         {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}.get(suffix, "text"),
     )
     if kind != "object":

@@ -106,3 +106,10 @@ def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
         read_documents(BytesIO(), format="xml")
     with pytest.raises(ValueError, match="encoding must be known to Python"):
         read_documents(BytesIO(), requested=Requested(encoding="utf-7000"))
+
+
+@pytest.mark.parametrize("content", ["| text | n |\n|---|---|\n| On mice. | 3 |\n", '{"text": "On mice."}\n'])
+def test_tables_of_markdown_and_json_lines_are_no_lines_of_text(tmp_path, content):
+    (tmp_path / "a.md").write_text(content)
+    assert [document.text for document in read_documents(tmp_path / "a.md")] == ["On mice."]
+    assert len(list(read_documents(tmp_path / "a.md", format="text"))) == content.count("\n")
