@@ -59,7 +59,7 @@ def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
         (["--config", "absent.yaml"], 2, "--config: cannot read absent.yaml"),
         ([], 2, "error: no training documents: pass --train_files"),
         (["--train-files", "absent.csv"], 2, "error: train_files: nothing matches absent.csv"),
-        (["--train_files", "__init__.py"], 2, "error: train_files: nothing to read at __init__.py"),
+        (["--train_files", "."], 2, "error: train_files: nothing to read at ."),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, tmp_path, monkeypatch, arguments, ends, message):
