@@ -91,7 +91,7 @@ def test_a_saved_dataset_is_a_dataset_not_files(tmp_path, read):
         content.save_to_disk(str(tmp_path / folder))
         with pytest.raises(ValueError, match=r"written by save_to_disk of datasets: train with --dataset .*to_parquet"):
             read(tmp_path / folder)
-        parts, _ = TableSource(dataset=str(tmp_path / folder)).read_all(print)
+        parts, *_ = TableSource(dataset=str(tmp_path / folder)).read_all(print)
         assert {row["text"]: row["labels"] for part in parts.values() for row in part} == dict(rows)
 
 
