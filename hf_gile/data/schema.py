@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from html import unescape
 from reprlib import repr as shortened
 from typing import Any, TypedDict
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
+_INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
+_BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
+_SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
+_ENTITY = re.compile(r"&(#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8}\d{0,2});")
 _RAISED = {"", "st", "nd", "rd", "th", "tm", "r", "\N{REGISTERED SIGN}", "\N{TRADE MARK SIGN}"}  # not exponents
 
 
@@ -113,6 +118,21 @@ def clean_label(text: str) -> str:
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
     return " ".join(text.split())
+
+
+def plain_text(text: str) -> str:
+    """Returns a text without the markup and the entities of HTML; others than the usual tags remain.
+
+    Example:
+        >>> plain_text("<p>10<sup>3</sup> cats &amp; <i>mice</i></p> < <guide>")
+        ' 10^3 cats & mice  < <guide>'
+    """
+    if "<" in text:
+        text = _BLOCK.sub(" ", _INLINE.sub("", text))
+        text = _SUPERSCRIPT.sub(lambda match: raise_text(match.string[: match.start()], match[1]), text)
+    if "&" in text:
+        text = _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
+    return text
 
 
 def raise_text(before: str, text: str) -> str:

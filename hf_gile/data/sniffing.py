@@ -34,6 +34,11 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 _WORKBOOK = re.compile(
     rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)", re.DOTALL
 )
+_BINARY = re.compile(
+    rb"%PDF-|Rar!|7z\xbc\xaf|\x28\xb5\x2f\xfd|\$HDT|SQLite format|ARROW1|\{\\rtf|\x80[\x02-\x05]|.{257}ustar"
+    rb"|\d{5}[a-z]{2}..[ a]22",
+    re.DOTALL,
+)
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
 
@@ -57,6 +62,7 @@ REFUSED = {
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
     "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
     "(robot convert --input terms.obo --output terms.owl)",
+    "binary": "is a PDF, an archive, a MARC file or a database, not a text: unpack it, or export it as CSV or JSON",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
     "cr": "has lines that end with a carriage return, as of old Macs: convert it with `tr '\\r' '\\n' < OLD > NEW`",
@@ -202,6 +208,8 @@ def sniff_bytes(
     """
     if not head:
         return Format("empty")
+    if _BINARY.match(head):
+        return Format("binary")
     encoding = requested.encoding or see_unicode(head)
     start = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").removeprefix("\ufeff").lstrip()
     kind = kind or _see_kind(start, suffix)
@@ -369,7 +377,7 @@ def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:
     # A number names a column of a file without a header, and may be a cell.
     if not {name for name in names if not name.isdecimal()}.isdisjoint(first):
         return False
-    if any(_NUMBER.fullmatch(cell) or len(cell) > _LONGEST_NAME for cell in first):
+    if any(_NUMBER.fullmatch(cell) or len(cell) > _LONGEST_NAME or "://" in cell for cell in first):
         return True
     below = [{row[column].strip() for row in rows[1:] if len(row) > column} for column in range(len(first))]
     return any(cell and cell in others for cell, others in zip(first, below, strict=True))
