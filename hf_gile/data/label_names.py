@@ -94,7 +94,9 @@ def _describe_problem(names: Sequence[str]) -> str:
             return f"a line has several labels, such as {names[0]!r}; a text has a label on each line"
         return ""
     numbered = [match.groups() for match in map(_NUMBERED.match, names) if match]
-    are_numbered = len(numbered) == len(names) and all(len(set(parts)) == len(names) for parts in zip(*numbered, strict=True))
+    are_numbered = len(numbered) == len(names) and all(
+        len(set(parts)) == len(names) for parts in zip(*numbered, strict=True)
+    )
     if are_numbered or all(map(_QUOTED.match, names)):
         return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
     for sign in ";|":

@@ -250,13 +250,13 @@ def _refuse_nested(file: Path, rows: Sequence[Mapping[str, Any]], chosen: _Colum
     """Refuses trees, whose rows have a column of further labels."""
     ids = {row.get(chosen.id) for row in rows}
     for column in filter(_CHILDREN.fullmatch, unread):
-        for row in rows:
-            items = row.get(column) if isinstance(row.get(column), list) else []
-            if any(isinstance(item, Mapping) and chosen.name[0] in item and item.get(chosen.id) not in ids for item in items):
-                raise ValueError(
-                    f"{file}: {column!r} has labels within labels: write a row for each, with the ids of its parents in "
-                    "a column broader"
-                )
+        items = [item for row in rows if isinstance(row.get(column), list) for item in row[column]]
+        labels = [item for item in items if isinstance(item, Mapping) and chosen.name[0] in item]
+        if any(label.get(chosen.id) not in ids for label in labels):
+            raise ValueError(
+                f"{file}: {column!r} has labels within labels: write a row for each, with the ids of its parents in a "
+                "column broader"
+            )
 
 
 def _choose_columns(

@@ -67,15 +67,33 @@ def validate_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Reco
         ids = _check_headings(raw, "meshUI")
         if len(ids) != len(names):
             raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; the numbers must be equal")
+    texts = {key: clean_text(raw[key], key) for key in ("title", "abstractText")}
+    return make_record(raw["pmid"], texts["title"], texts["abstractText"], raw.get("year"), ids, names)
+
+
+def make_record(pmid: object, title: str, abstract: str, year: object, ids: list[str], names: list[str]) -> Record:
+    """Makes a record of valid texts and headings; repeated headings count once.
+
+    Args:
+        pmid: A number or text.
+        title: The title.
+        abstract: The abstract.
+        year: A number, text or None.
+        ids: Ids of the headings.
+        names: Names of the headings.
+
+    Raises:
+        ValueError: If the pmid is empty, or the year is none.
+    """
     if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
         headings = dict(zip(reversed(ids), reversed(names), strict=True))
         ids = list(dict.fromkeys(ids))
         names = [headings[ui] for ui in ids]
     return {
-        "pmid": _parse_pmid(raw["pmid"]),
-        "title": clean_text(raw["title"], "title"),
-        "abstractText": clean_text(raw["abstractText"], "abstractText"),
-        "year": _parse_year(raw.get("year")),
+        "pmid": _parse_pmid(pmid),
+        "title": title,
+        "abstractText": abstract,
+        "year": _parse_year(year),
         "meshUI": ids,
         "meshMajor": names,
     }

@@ -184,7 +184,9 @@ def test_number_signs_may_start_labels(write):
     ["- mice\n- rats\n", "1. mice\n2. rats\n", '"mice"\n"rats"\n', "* mice\n* rats\n", "1 - mice\n27 - mice > red\n"],
 )
 def test_lines_that_are_items_of_a_list_are_refused(write, content):
-    with pytest.raises(ValueError, match=r"labels\.txt: (a|each) line has a number, a bullet or quotes, such as .*mice"):
+    with pytest.raises(
+        ValueError, match=r"labels\.txt: (a|each) line has a number, a bullet or quotes, such as .*mice"
+    ):
         load_labels(write("labels.txt", content))
 
 
