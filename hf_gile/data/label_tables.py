@@ -98,6 +98,8 @@ def load_labels(
     chosen = _choose_only_column(cells, chosen, report)
     _check_columns(cells, chosen.required(), file, form)
     _read_cells(cells, chosen, report)
+    if form.kind != "jsonl" or not all(_SAVED.issuperset(row) for row in cells):  # as `LabelSet.save` writes them
+        _read_markup(cells, chosen)
     chosen, extra = _choose_columns(file, cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
 
@@ -151,15 +153,22 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadRe
         report.note(f"the id {rounded[0]!r} looks like a number that a spreadsheet has rounded: format ids as text")
     lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
     texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
-    for row in rows:
-        for column in row.keys() & {*lists, *texts, *chosen.name} - {chosen.id}:
-            row[column] = _plain_cell(row[column])
     for column in lists | texts:
         _read_column(column, [row for row in rows if column in row], column in lists)
     for column in ("synonyms", *chosen.synonyms):
         cells = [row[column] for row in rows if isinstance(row.get(column), str)]
         if (commas := [cell for cell in cells if "," in cell]) and not any(";" in cell for cell in cells):
             report.note(f"{commas[0]!r} is a single synonym: they are separated by semicolons")
+
+
+def _read_markup(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
+    """Replaces markup and errors of spreadsheets in names and texts, unless hf_gile wrote them."""
+    if any(_WRITTEN.issubset(row) for row in rows):
+        return
+    columns = {"synonyms", "description", "definition", *chosen.required()} - {chosen.id}
+    for row in rows:
+        for column in row.keys() & columns:
+            row[column] = _plain_cell(row[column])
 
 
 def _plain_cell(cell: Any) -> Any:
@@ -265,7 +274,7 @@ def _choose_columns(
     """Returns the columns of descriptions, and the fields of `Label` that are read as they are, and notes the rest."""
     existing = dict.fromkeys(column for row in rows for column in row)
     unread = {column: "" for column in existing if column not in chosen.required()}
-    is_saved = {*_FIELDS, "id", "name", "description"}.issuperset(existing)
+    is_saved = _SAVED.issuperset(existing)
     is_saved = is_saved and not (chosen.description or chosen.synonyms or chosen.language)
     candidates = [field for field in (_FIELDS if is_saved else ["broader"]) if field in unread]
     descriptions = [column for column in ("description", "definition") if column in unread]
@@ -374,6 +383,7 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 }
 # Columns of the label files that hf_gile writes.
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
+_SAVED = {*_FIELDS, "id", "name", "description"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ROUNDED = re.compile(r"\d(\.\d+)?E\+\d+")
 _ERRORS = {"#N/A", "#REF!", "#NAME?", "#VALUE!", "#NULL!", "#DIV/0!", "#NUM!"}

@@ -265,6 +265,13 @@ def test_markup_is_no_part_of_texts(write):
     assert labels.texts == ["Cats & mice: 10^3 a year, x < y", "<guide> R&D;"]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_markup_of_saved_labels_remains(tmp_path, name):
+    labels = LabelSet([Label("3", "R &amp; D", "<p>small</p>", synonyms=("a &lt; b",)), Label("5", "<i>Mus</i>")])
+    save_labels(labels, tmp_path / name)
+    assert load_labels(tmp_path / name) == labels
+
+
 def test_unusual_cells_are_noted(write):
     report = ReadReport()
     labels = load_labels(
