@@ -26,10 +26,15 @@ _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
 _BULLET = re.compile(r"(--?|[*\u2022\u2013\u2014])\s")
 _QUOTED = re.compile(r"""(["']).*\1,?$""")
 # A code that numbers a name: not a number in a name such as "2 stars" and "0-17".
-_NUMBERED = re.compile(r"""([A-Za-z]{0,3}\d[\d.-]*)(?:\s*[=,:]\s*|\s?[.)\u2013-]\s*|\s)\s*(["'(]*[^\W\d].*)""")
+_NUMBERED = re.compile(
+    r"([A-Za-z]{0,3}\d[\d.-]*)"
+    r"(?:\s*[=,:]\s*|\s?[.)\u2013-]\s*|\s)\s*"
+    r"""(["'(]*[^\W\d].*)"""
+)
 _HEADER = re.compile(
     r"(id|((pref(erred)?|class|label|category|topic|tag|intent|subject)[\s_-]*)?"
-    r"(label|name|class|categor(y|ie)|topic|tag|title|term|keyword|subject|heading|intent)(e?s)?):?",
+    r"((label|name|class|categor(y|ie)|topic|tag|title)(e?s)?"
+    r"|(term|keyword|subject|heading|intent)s?)):?",
     re.IGNORECASE,
 )
 

@@ -111,7 +111,11 @@ def _is_header(file: Path, form: Format, required: Sequence[str]) -> bool:
     return set(required) <= {cell.strip().strip("\"'\ufeff") for cell in re.split("[,;|\t]", line)}
 
 
-def _choose_only_column(rows: Sequence[Mapping[str, Any]], chosen: _Columns, report: ReadReport) -> _Columns:
+def _choose_only_column(
+    rows: Sequence[Mapping[str, Any]],
+    chosen: _Columns,
+    report: ReadReport,
+) -> _Columns:
     """Returns the only column of a table for both ids and names, if it is named as a list of labels is."""
     if not rows or len(rows[0]) > 1 or chosen.required() != ["id", "name"]:
         return chosen
@@ -124,7 +128,8 @@ def _choose_only_column(rows: Sequence[Mapping[str, Any]], chosen: _Columns, rep
 
 
 def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], file: Path, form: Format) -> None:
-    if rows and all(not cell or re.fullmatch(":?-+:?", str(cell).strip()) for cell in rows[0].values()):
+    first = [str(cell).strip() for cell in rows[0].values() if cell] if rows else []
+    if first and all(re.fullmatch(":?-+:?", cell) for cell in first):
         raise ValueError(f"{file} is a table in Markdown: write it as CSV")
     existing = dict.fromkeys(column for row in rows for column in row)
     missing = [column for column in required if column not in existing]
@@ -157,7 +162,8 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadRe
         _read_column(column, [row for row in rows if column in row], column in lists)
     for column in ("synonyms", *chosen.synonyms):
         cells = [row[column] for row in rows if isinstance(row.get(column), str)]
-        if (commas := [cell for cell in cells if "," in cell]) and not any(";" in cell for cell in cells):
+        commas = [cell for cell in cells if "," in cell]
+        if commas and not any(";" in cell for cell in cells):
             report.note(f"{commas[0]!r} is a single synonym: they are separated by semicolons")
 
 
@@ -255,7 +261,12 @@ class _Columns(NamedTuple):
         return [self.id, *self.name, *(self.description or ()), *self.synonyms, *filter(None, [self.language])]
 
 
-def _refuse_nested(file: Path, rows: Sequence[Mapping[str, Any]], chosen: _Columns, unread: Iterable[str]) -> None:
+def _refuse_nested(
+    file: Path,
+    rows: Sequence[Mapping[str, Any]],
+    chosen: _Columns,
+    unread: Iterable[str],
+) -> None:
     """Refuses trees, whose rows have a column of further labels."""
     ids = {row.get(chosen.id) for row in rows}
     for column in filter(_CHILDREN.fullmatch, unread):

@@ -219,9 +219,17 @@ def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
         ids += [heading.get("UI") or name for heading, name in zip(headings, new, strict=True)]
     unread = ["vernacular title" for _ in article.iterchildren("VernacularTitle")]
     unread += ["other abstract" for _ in citation.iterchildren("OtherAbstract")]
-    title = _read_text("title", next(map(_element_text, article.iterchildren("ArticleTitle")), ""), unread)
-    abstract = _read_text("abstract", next(map(_join_abstract, article.iterchildren("Abstract")), ""), unread)
-    return make_record(_find_child(citation, "PMID").text, title, abstract, year, ids, names), unread
+    title = next(map(_element_text, article.iterchildren("ArticleTitle")), "")
+    abstract = next(map(_join_abstract, article.iterchildren("Abstract")), "")
+    record = make_record(
+        _find_child(citation, "PMID").text,
+        _read_text("title", title, unread),
+        _read_text("abstract", abstract, unread),
+        year,
+        ids,
+        names,
+    )
+    return record, unread
 
 
 def _read_text(name: str, text: str, unread: list[str]) -> str:

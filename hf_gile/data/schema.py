@@ -68,10 +68,24 @@ def validate_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Reco
         if len(ids) != len(names):
             raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; the numbers must be equal")
     texts = {key: clean_text(raw[key], key) for key in ("title", "abstractText")}
-    return make_record(raw["pmid"], texts["title"], texts["abstractText"], raw.get("year"), ids, names)
+    return make_record(
+        raw["pmid"],
+        texts["title"],
+        texts["abstractText"],
+        raw.get("year"),
+        ids,
+        names,
+    )
 
 
-def make_record(pmid: object, title: str, abstract: str, year: object, ids: list[str], names: list[str]) -> Record:
+def make_record(
+    pmid: object,
+    title: str,
+    abstract: str,
+    year: object,
+    ids: list[str],
+    names: list[str],
+) -> Record:
     """Makes a record of valid texts and headings; repeated headings count once.
 
     Args:

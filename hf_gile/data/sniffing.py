@@ -35,7 +35,9 @@ _WORKBOOK = re.compile(
     rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)", re.DOTALL
 )
 _BINARY = re.compile(
-    rb"%PDF-|Rar!|7z\xbc\xaf|\x28\xb5\x2f\xfd|\$HDT|SQLite format|ARROW1|\{\\rtf|\x80[\x02-\x05]|.{257}ustar"
+    rb"%PDF-|Rar!|7z\xbc\xaf|\x28\xb5\x2f\xfd"
+    rb"|\$HDT|SQLite format|ARROW1|\{\\rtf"
+    rb"|\x80[\x02-\x05]|.{257}ustar"
     rb"|\d{5}[a-z]{2}..[ a]22",
     re.DOTALL,
 )
