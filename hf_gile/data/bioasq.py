@@ -149,6 +149,10 @@ def _iterate_articles(text: JsonText) -> Iterator[object]:
         keys.append("articles")
         if not (yield from json_values(text)):
             return
+    elif text.next_character() == "[":  # without the key
+        yield from json_array(text)
+        _expect_end(text, "bracket")
+        return
     elif text.next_character():
         text.expect("{")
     else:
@@ -166,5 +170,9 @@ def _iterate_articles(text: JsonText) -> Iterator[object]:
     text.expect("}")
     if "articles" not in keys:
         raise ValueError(f'expected {{"articles": [...]}}, got the keys {keys[:9]}')
+    _expect_end(text, "brace")
+
+
+def _expect_end(text: JsonText, name: str) -> None:
     if trailing := text.next_character():
-        raise ValueError(f"expected the end of the file after the closing brace, got {trailing!r}")
+        raise ValueError(f"expected the end of the file after the closing {name}, got {trailing!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..models.labels_gile import Label, LabelSet
@@ -18,7 +19,36 @@ from .table_files import read_rows
 from .tables import document_id
 
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
-_LISTED = re.compile(r"""[0-9]+\s?[.:)\-\u2013]\s|[-*\u2022]\s|(["']).*\1$""")
+_LISTED = "has a number, a bullet or quotes"
+_LEAVE_OUT = "leave them out, or write a table with the columns id and name"
+_KEYS = ("id2label", "names", "labels")
+_CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
+_BULLET = re.compile(r"(--?|[*\u2022\u2013\u2014])\s")
+_QUOTED = re.compile(r"""(["']).*\1,?$""")
+# A code that numbers a name: not a number in a name such as "2 stars" and "0-17".
+_NUMBERED = re.compile(
+    r"([A-Za-z]{0,3}\d[\d.-]*)"
+    r"(?:\s*[=,:]\s*|\s?[.)\u2013-]\s*|\s)\s*"
+    r"""(["'(]*[^\W\d].*)"""
+)
+_HEADER = re.compile(
+    r"(id|((pref(erred)?|class|label|category|topic|tag|intent|subject)[\s_-]*)?"
+    r"((label|name|class|categor(y|ie)|topic|tag|title)(e?s)?"
+    r"|(term|keyword|subject|heading|intent)s?)):?",
+    re.IGNORECASE,
+)
+
+
+def note_header(cells: Sequence[str]) -> str:
+    """Returns a note if the first cell of a column is its name, such as "Category name"; empty if it is a label.
+
+    Args:
+        cells: All cells.
+    """
+    are_headers = [bool(_HEADER.fullmatch(cell)) for cell in cells]
+    if len(cells) < 2 or not are_headers[0] or any(are_headers[1:]):
+        return ""
+    return f"the first line, {cells[0]!r}, names the only column: it is no label"
 
 
 def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
@@ -34,12 +64,10 @@ def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
     """
     names: dict[str, None] = {}
     for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
+        if _CONTROL.search(row["text"]):
+            raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
         for line in row["text"].splitlines():  # also at line breaks of other systems
             name = clean_label(line)
-            if re.search("[\0-\b\x0e-\x1f]", name):
-                raise ValueError(
-                    f"{file} is neither a text nor of another known format: {where} has a control character"
-                )
             if "\t" in line.strip():
                 raise ValueError(f"{file}: {where}: a label has a tab; {_IF_TABLE}")
             if name in names:
@@ -47,23 +75,45 @@ def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
             elif re.match(r"#+(\s|$)", line):
                 report.leave_out("comment", f"{file}: {where}")
             elif name:
+                if names and re.match(r"\t|\s\s", line):
+                    report.note("lines are indented, as of a tree: parents are read from a table with a column broader")
                 names[name] = None
-                report.records += 1
-    if len(names) > 1 and all(map(_LISTED.match, names)):
-        raise ValueError(
-            f"{file}: each line has a number, a bullet or quotes, such as {next(iter(names))!r}: leave them out, or "
-            "write a table with the columns id and name"
-        )
-    for sign in ";|":
-        if len(names) > 1 and all(sign in name for name in names):
-            raise ValueError(f"{file}: each line has {sign!r}, such as {next(iter(names))!r}; {_IF_TABLE}")
+    if note := note_header(list(names)):
+        report.note(note)
+        del names[next(iter(names))]
+    if problem := _describe_problem(list(names)):
+        raise ValueError(f"{file}: {problem}")
     if len(names) == 1:
         report.note(f"a single label, {next(iter(names))!r}: a text has a label on each line")
+    report.records += len(names)
     return distinguish((Label(name, name) for name in names), {}, report, str(file))
 
 
+def _describe_problem(names: Sequence[str]) -> str:
+    """Says why lines are no names of labels; empty if they are."""
+    if bullets := [name for name in names if _BULLET.match(name)]:
+        return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
+    if len(names) == 1:
+        signs = [sign for sign in ",;|" if names[0].count(sign) > 1]
+        if signs or re.match(r"""[\[({]\s*["'].*[\])}]$""", names[0]):
+            return f"a line has several labels, such as {names[0]!r}; a text has a label on each line"
+        return ""
+    numbered = [match.groups() for match in map(_NUMBERED.match, names) if match]
+    are_numbered = len(numbered) == len(names) and all(
+        len(set(parts)) == len(names) for parts in zip(*numbered, strict=True)
+    )
+    if are_numbered or all(map(_QUOTED.match, names)):
+        return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
+    for sign in ";|":
+        if all(sign in name for name in names):
+            return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
+    if all(name.endswith(",") for name in names):
+        return f"each line ends with ',', such as {names[0]!r}; {_IF_TABLE}"
+    return ""
+
+
 def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, or names by number or numbers by name, also in a config.json.
+    """Reads a list of names, or names by number or numbers by name, also in a config.json or of a `ClassLabel`.
 
     Args:
         file: The file.
@@ -81,7 +131,9 @@ def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return None  # the reader of tables reports the error
-    names = content.get("id2label", content) if isinstance(content, dict) else content
+    names = content
+    if isinstance(content, dict):
+        names = next((content[key] for key in _KEYS if isinstance(content.get(key), list | dict)), content)
     if isinstance(names, dict):
         numbers = [number for number in names.values() if isinstance(number, int)]
         if sorted(numbers) == list(range(len(names))):  # numbers by name
@@ -90,7 +142,7 @@ def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
             return None  # such as the answer of a server
     else:
         names = {clean_label(str(name)): name for name in names}
-    if not all(isinstance(name, str) for name in names.values()):
+    if not names or not all(isinstance(name, str) for name in names.values()):
         return None
     report.files += 1
     report.records += len(names)

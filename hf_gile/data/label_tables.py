@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as shortened
@@ -20,10 +20,10 @@ from ..writing import unescape_formula
 from .files import data_suffix, find_files, open_binary
 from .homonyms import LeaveOut, make_labels
 from .label_cells import are_lists, is_missing, parse_list
-from .label_names import read_json_names, read_names
+from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, clean_text
+from .schema import clean_label, clean_text, plain_text
 from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, missing_column_error, read_rows
 from .tables import as_tuple, document_id
@@ -95,9 +95,12 @@ def load_labels(
         report.note(form.note)
     rows = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
     cells = [row for _, row in rows]
+    chosen = _choose_only_column(cells, chosen, report)
     _check_columns(cells, chosen.required(), file, form)
-    _read_cells(cells, chosen)
-    chosen, extra = _choose_columns(cells, chosen, report)
+    _read_cells(cells, chosen, report)
+    if form.kind != "jsonl" or not all(_SAVED.issuperset(row) for row in cells):  # as `LabelSet.save` writes them
+        _read_markup(cells, chosen)
+    chosen, extra = _choose_columns(file, cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
 
 
@@ -106,6 +109,22 @@ def _is_header(file: Path, form: Format, required: Sequence[str]) -> bool:
     with open_binary(file) as stream:
         line = stream.readline(1 << 16).decode(form.encoding, "replace")
     return set(required) <= {cell.strip().strip("\"'\ufeff") for cell in re.split("[,;|\t]", line)}
+
+
+def _choose_only_column(
+    rows: Sequence[Mapping[str, Any]],
+    chosen: _Columns,
+    report: ReadReport,
+) -> _Columns:
+    """Returns the only column of a table for both ids and names, if it is named as a list of labels is."""
+    if not rows or len(rows[0]) > 1 or chosen.required() != ["id", "name"]:
+        return chosen
+    ((column, first),) = rows[0].items()
+    cells = [column, str(first), *(str(row.get(column)) for row in rows[1:])]
+    if note := note_header(cells):
+        report.note(note)
+        return chosen._replace(id=column, name=(column,))
+    return chosen
 
 
 def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], file: Path, form: Format) -> None:
@@ -119,7 +138,7 @@ def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], f
     raise ValueError(f"{missing_column_error(missing[0], existing, file, form=form)}; {hint}")
 
 
-def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
+def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadReport) -> None:
     """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value.
 
     In CSV files that hf_gile wrote, formulas are escaped, and nothing else is replaced.
@@ -132,10 +151,36 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
     if all(_DECIMAL.fullmatch(str(row.get(chosen.id))) for row in rows):
         for row in rows:
             row[chosen.id] = str(row[chosen.id]).partition(".")[0]
-    lists = {"synonyms", "broader", *chosen.synonyms}
-    texts = {"description", "definition", *(chosen.description or ())}
-    for column in (lists | texts) - {chosen.id, *chosen.name}:
+    if rounded := [row[chosen.id] for row in rows if _ROUNDED.fullmatch(str(row.get(chosen.id)))]:
+        report.note(f"the id {rounded[0]!r} looks like a number that a spreadsheet has rounded: format ids as text")
+    lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
+    texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
+    for column in lists | texts:
         _read_column(column, [row for row in rows if column in row], column in lists)
+    for column in ("synonyms", *chosen.synonyms):
+        cells = [row[column] for row in rows if isinstance(row.get(column), str)]
+        commas = [cell for cell in cells if "," in cell]
+        if commas and not any(";" in cell for cell in cells):
+            report.note(f"{commas[0]!r} is a single synonym: they are separated by semicolons")
+
+
+def _read_markup(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
+    """Replaces markup and errors of spreadsheets in names and texts, unless hf_gile wrote them."""
+    if any(_WRITTEN.issubset(row) for row in rows):
+        return
+    columns = {"synonyms", "description", "definition", *chosen.required()} - {chosen.id}
+    for row in rows:
+        for column in row.keys() & columns:
+            row[column] = _plain_cell(row[column])
+
+
+def _plain_cell(cell: Any) -> Any:
+    """Returns a cell with plain texts, and without errors of spreadsheets."""
+    if isinstance(cell, str):
+        return None if cell.strip() in _ERRORS else plain_text(cell)
+    if isinstance(cell, list):
+        return [_plain_cell(item) for item in cell]
+    return {key: _plain_cell(item) for key, item in cell.items()} if isinstance(cell, dict) else cell
 
 
 def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -> None:
@@ -213,13 +258,31 @@ class _Columns(NamedTuple):
         return [self.id, *self.name, *(self.description or ()), *self.synonyms, *filter(None, [self.language])]
 
 
+def _refuse_nested(
+    file: Path,
+    rows: Sequence[Mapping[str, Any]],
+    chosen: _Columns,
+    unread: Iterable[str],
+) -> None:
+    """Refuses trees, whose rows have a column of further labels."""
+    ids = {row.get(chosen.id) for row in rows}
+    for column in filter(_CHILDREN.fullmatch, unread):
+        items = [item for row in rows if isinstance(row.get(column), list) for item in row[column]]
+        labels = [item for item in items if isinstance(item, Mapping) and chosen.name[0] in item]
+        if any(label.get(chosen.id) not in ids for label in labels):
+            raise ValueError(
+                f"{file}: {column!r} has labels within labels: write a row for each, with the ids of its parents in a "
+                "column broader"
+            )
+
+
 def _choose_columns(
-    rows: Sequence[Mapping[str, Any]], chosen: _Columns, report: ReadReport
+    file: Path, rows: Sequence[Mapping[str, Any]], chosen: _Columns, report: ReadReport
 ) -> tuple[_Columns, list[str]]:
     """Returns the columns of descriptions, and the fields of `Label` that are read as they are, and notes the rest."""
     existing = dict.fromkeys(column for row in rows for column in row)
     unread = {column: "" for column in existing if column not in chosen.required()}
-    is_saved = {*_FIELDS, "id", "name", "description"}.issuperset(existing)
+    is_saved = _SAVED.issuperset(existing)
     is_saved = is_saved and not (chosen.description or chosen.synonyms or chosen.language)
     candidates = [field for field in (_FIELDS if is_saved else ["broader"]) if field in unread]
     descriptions = [column for column in ("description", "definition") if column in unread]
@@ -231,6 +294,7 @@ def _choose_columns(
         chosen = chosen._replace(description=tuple(column for column in descriptions if not unread[column])[:1])
     for column in (*extra, *chosen.required()):
         unread.pop(column, None)
+    _refuse_nested(file, rows, chosen, unread)
     if unread:
         listed = [f"{column!r}{f' (with {value})' if value else ''}" for column, value in list(unread.items())[:10]]
         report.note(f"columns not read: {', '.join(listed)}{', ...' if len(unread) > 10 else ''}")
@@ -327,6 +391,10 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 }
 # Columns of the label files that hf_gile writes.
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
+_SAVED = {*_FIELDS, "id", "name", "description"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
+_ROUNDED = re.compile(r"\d(\.\d+)?E\+\d+")
+_ERRORS = {"#N/A", "#REF!", "#NAME?", "#VALUE!", "#NULL!", "#DIV/0!", "#NUM!"}
+_CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

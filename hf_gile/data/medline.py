@@ -29,12 +29,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import IO, TYPE_CHECKING, Any
 
 from ..extras import missing_extra, needs_extra
 from .files import XmlRecords, open_binary
 from .report import ReadReport
-from .schema import Record, raise_text, validate_record
+from .schema import Record, make_record, raise_text
 from .sniffing import sniff_bytes
 
 if TYPE_CHECKING:
@@ -204,34 +205,39 @@ def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
     if year is None:  # "1976 Dec-1977 Jan", or a season without a year
         years = re.search("[0-9]{4}", date.findtext("MedlineDate") or "")
         year = years and years[0]
-    lists = list(citation.iterchildren("MeshHeadingList"))
-    headings = [heading for group in lists for heading in group.iter("DescriptorName")]
-    if len(headings) != sum(map(len, lists)):
-        raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
-    names = [_clean_heading(heading.text or "") for heading in headings]
+    ids: list[str] = []
+    names: list[str] = []
+    for group in citation.iterchildren("MeshHeadingList"):
+        headings = list(group.iter("DescriptorName"))
+        if len(headings) != len(group):
+            raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
+        new = [_clean_heading(heading.text or "") for heading in headings]
+        if "" in new:
+            raise ValueError(f"a heading in meshMajor must not be empty, got {shortened(new)}")
+        names += new
+        # Old exports have some headings without ids.
+        ids += [heading.get("UI") or name for heading, name in zip(headings, new, strict=True)]
     unread = ["vernacular title" for _ in article.iterchildren("VernacularTitle")]
     unread += ["other abstract" for _ in citation.iterchildren("OtherAbstract")]
-    texts = {
-        "title": next(map(_element_text, article.iterchildren("ArticleTitle")), ""),
-        "abstract": next(map(_join_abstract, article.iterchildren("Abstract")), ""),
-    }
-    for name, text in texts.items():
-        texts[name] = _normalize_space(text)
-        if text and len(text) < _LONGEST_PLACEHOLDER and _PLACEHOLDER.fullmatch(text):
-            texts[name] = ""
-            unread.append(f"placeholder instead of the {name}")
-    record = validate_record(
-        {
-            "pmid": _find_child(citation, "PMID").text,
-            "title": texts["title"],
-            "abstractText": texts["abstract"],
-            "year": year,
-            # Old exports have some headings without ids.
-            "meshUI": [heading.get("UI") or name for heading, name in zip(headings, names, strict=True)],
-            "meshMajor": names,
-        }
+    title = next(map(_element_text, article.iterchildren("ArticleTitle")), "")
+    abstract = next(map(_join_abstract, article.iterchildren("Abstract")), "")
+    record = make_record(
+        _find_child(citation, "PMID").text,
+        _read_text("title", title, unread),
+        _read_text("abstract", abstract, unread),
+        year,
+        ids,
+        names,
     )
     return record, unread
+
+
+def _read_text(name: str, text: str, unread: list[str]) -> str:
+    """Returns a text with single spaces; empty for a placeholder, which is added to what is not read."""
+    if text and len(text) < _LONGEST_PLACEHOLDER and _PLACEHOLDER.fullmatch(text):
+        unread.append(f"placeholder instead of the {name}")
+        return ""
+    return _normalize_space(text)
 
 
 def _join_abstract(element: _Element) -> str:

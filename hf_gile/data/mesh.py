@@ -60,7 +60,7 @@ from .files import XmlRecords, open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_text, raise_text
+from .schema import clean_text, plain_text
 from .sniffing import Format, Requested, sniff
 from .table_files import Lines, read_lines, read_rows
 
@@ -72,8 +72,6 @@ DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 
 _MAX_RECORD_LINES = 100_000
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
-_MARKUP = re.compile(r"</?(a|em|i|small|sub)( [^<>]*)?>")  # from the ontologies in which definitions originate
-_SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
 _ASCII_KEYS = ("RECTYPE", "UI", "MH", "MS", "MN", "ENTRY", "PRINT ENTRY")
 _SINGLE_KEYS = _ASCII_KEYS[:4]
 
@@ -340,14 +338,9 @@ def _parse_json(row: Mapping[str, Any]) -> Descriptor:
         name=row["name"],
         terms=row.get("synonyms") or [],
         permuted=[],
-        scope_note=_strip_markup(definition) if isinstance(definition, str) else definition,
+        scope_note=plain_text(definition) if isinstance(definition, str) else definition,
         tree_numbers=row.get("tree") or [],
     )
-
-
-def _strip_markup(text: str) -> str:
-    text = _MARKUP.sub("", text)
-    return _SUPERSCRIPT.sub(lambda match: raise_text(text[: match.start()], match[1]), text)
 
 
 def _make_descriptor(

@@ -73,7 +73,8 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
         ValueError: If the file is damaged, or not RDF.
     """
     with needs_extra("data", "load_skos"):
-        from rdflib import Graph
+        # A file has more bytes than statements, compressed or not.
+        graph = _make_graph(add, max(_FEW_STATEMENTS, path.stat().st_size))
         from rdflib.parser import PythonInputSource
     report.files += 1
     # Relative URIs depend neither on the folder nor on compression.
@@ -81,11 +82,10 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
     base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
     form = ""
     try:
-        form = _find_format(path)
+        kind = _find_kind(path)
+        form = "n3" if kind == "turtle" and data_suffix(path) == ".n3" else _FORMATS[kind]
         if form == "xml":
             _check_xml(path)
-        # A file has more bytes than statements, compressed or not.
-        store = _make_store(add, max(_FEW_STATEMENTS, path.stat().st_size))
         with open_binary(path, in_memory=form not in ("nquads", "xml")) as stream, _quiet():
             if form == "turtle" and any(b"{" in chunk for chunk in iter(lambda: stream.read(1 << 20), b"")):
                 form = "trig"  # which takes longer, and is only needed for graphs
@@ -94,9 +94,9 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
                 stream.seek(0)
             source: Any = _Lines(stream) if form == "nquads" else stream
             if form == "json-ld":
-                source = PythonInputSource(_load_json(stream), base)
-            Graph(store=store).parse(source, format=form, publicID=base)
-        if not store.count:
+                source = PythonInputSource(_load_json(stream, kind), base)
+            graph.parse(source, format=form, publicID=base)
+        if not graph.store.count:
             keys = f"; its keys are {shortened(list(source.data))}" if form == "json-ld" else ""
             raise ValueError(f"no statements{keys}: {CONVERT}")
     except Exception as error:  # invalid data can raise any exception
@@ -123,18 +123,17 @@ def _quiet() -> Iterator[None]:
         logger.disabled = was_disabled
 
 
-def _find_format(path: Path) -> str:
+def _find_kind(path: Path) -> str:
     seen = sniff(path)
     seen.refuse(path)
-    suffix = data_suffix(path)
     kind = seen.kind
     if kind not in _FORMATS or (kind == "json" and not _starts_as_json(path)):
-        kind = _KINDS_BY_SUFFIX.get(suffix, kind)
+        kind = _KINDS_BY_SUFFIX.get(data_suffix(path), kind)
     if kind == "empty":
         raise ValueError("no statements")
     if kind not in _FORMATS:
         raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
-    return "n3" if suffix == ".n3" and kind == "turtle" else _FORMATS[kind]
+    return kind
 
 
 def _starts_as_json(path: Path) -> bool:
@@ -194,9 +193,9 @@ def _check_xml(path: Path) -> None:
                 return  # rdflib reports the error
 
 
-def _make_store(add: AddStatement, limit: int) -> Any:
-    """Makes a store that passes statements on; an indexed graph needs many times the memory."""
-    from rdflib import Literal
+def _make_graph(add: AddStatement, limit: int) -> Any:
+    """Makes a graph that passes statements on; an indexed graph needs many times the memory."""
+    from rdflib import Graph, Literal
     from rdflib.store import Store
 
     class Statements(Store):
@@ -204,34 +203,45 @@ def _make_store(add: AddStatement, limit: int) -> Any:
         count = 0
 
         def add(self, triple: Any, context: Any, quoted: bool = False) -> None:
-            subject, predicate, value = triple
             self.count += 1
             if self.count > limit:
                 raise ValueError(
                     f"more than {limit:,} statements, more than its bytes, like a decompression bomb; if you trust it, "
                     "decompress it first"
                 )
+            subject, predicate, value = triple
+            if quoted or isinstance(subject, Graph) or isinstance(value, Graph):  # rules of Notation 3
+                return
             # A prefix may expand to a million characters.
             if len(subject) + len(predicate) + len(value) > _MAX_URI:
-                for node in (subject, predicate, value):
+                for node in triple:
                     if len(node) > _MAX_URI and not isinstance(node, Literal):
                         raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
-            if not quoted:
-                add(subject, predicate, value)
+            add(subject, predicate, value)
 
         def add_graph(self, graph: object) -> None:
             """Ignored: named graphs are merged."""
 
         remove_graph = add_graph
 
-    return Statements()
+    statements = Statements()
+
+    class Sink(Graph):
+        def add(self, triple: Any) -> Any:
+            """Passes a statement on without another check of its nodes."""
+            statements.add(triple, self)
+            return self
+
+    return Sink(store=statements)
 
 
-def _load_json(stream: IO[bytes]) -> Any:
+def _load_json(stream: IO[bytes], kind: str) -> Any:
     """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
     text = stream.read()
     check_parts(text)
-    return json.loads(text, object_hook=_refuse_urls)
+    if kind == "json":
+        return json.loads(text, object_hook=_refuse_urls)
+    return [json.loads(line, object_hook=_refuse_urls) for line in text.splitlines() if line.strip()]
 
 
 def _refuse_urls(value: dict[str, Any]) -> dict[str, Any]:

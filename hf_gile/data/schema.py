@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from html import unescape
 from reprlib import repr as shortened
 from typing import Any, TypedDict
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
+_INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
+_BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
+_SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
+_ENTITY = re.compile(r"&(#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8}\d{0,2});")
 _RAISED = {"", "st", "nd", "rd", "th", "tm", "r", "\N{REGISTERED SIGN}", "\N{TRADE MARK SIGN}"}  # not exponents
 
 
@@ -62,15 +67,47 @@ def validate_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Reco
         ids = _check_headings(raw, "meshUI")
         if len(ids) != len(names):
             raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; the numbers must be equal")
+    texts = {key: clean_text(raw[key], key) for key in ("title", "abstractText")}
+    return make_record(
+        raw["pmid"],
+        texts["title"],
+        texts["abstractText"],
+        raw.get("year"),
+        ids,
+        names,
+    )
+
+
+def make_record(
+    pmid: object,
+    title: str,
+    abstract: str,
+    year: object,
+    ids: list[str],
+    names: list[str],
+) -> Record:
+    """Makes a record of valid texts and headings; repeated headings count once.
+
+    Args:
+        pmid: A number or text.
+        title: The title.
+        abstract: The abstract.
+        year: A number, text or None.
+        ids: Ids of the headings.
+        names: Names of the headings.
+
+    Raises:
+        ValueError: If the pmid is empty, or the year is none.
+    """
     if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
         headings = dict(zip(reversed(ids), reversed(names), strict=True))
         ids = list(dict.fromkeys(ids))
         names = [headings[ui] for ui in ids]
     return {
-        "pmid": _parse_pmid(raw["pmid"]),
-        "title": clean_text(raw["title"], "title"),
-        "abstractText": clean_text(raw["abstractText"], "abstractText"),
-        "year": _parse_year(raw.get("year")),
+        "pmid": _parse_pmid(pmid),
+        "title": title,
+        "abstractText": abstract,
+        "year": _parse_year(year),
         "meshUI": ids,
         "meshMajor": names,
     }
@@ -113,6 +150,21 @@ def clean_label(text: str) -> str:
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
     return " ".join(text.split())
+
+
+def plain_text(text: str) -> str:
+    """Returns a text without the markup and the entities of HTML; others than the usual tags remain.
+
+    Example:
+        >>> plain_text("<p>10<sup>3</sup> cats &amp; <i>mice</i></p> < <guide>")
+        ' 10^3 cats & mice  < <guide>'
+    """
+    if "<" in text:
+        text = _BLOCK.sub(" ", _INLINE.sub("", text))
+        text = _SUPERSCRIPT.sub(lambda match: raise_text(match.string[: match.start()], match[1]), text)
+    if "&" in text:
+        text = _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
+    return text
 
 
 def raise_text(before: str, text: str) -> str:

@@ -42,7 +42,7 @@ from .rdf_profiles import (
     shorten,
 )
 from .report import ReadReport
-from .schema import clean_label
+from .schema import clean_label, plain_text
 
 DESCRIPTIONS = ("alt_labels", "definition", "broader")
 """Possible parts of the description of a concept."""
@@ -138,24 +138,29 @@ class _Statements:
         self.properties: Counter[str] = Counter()  # others with texts
         self._ranks: dict[str | None, tuple[str, _Rank | None]] = {}
         self._ranks[None] = ("", (len(languages), False))
-        self._actions: dict[str, Callable[[Any, Any], None]] = {}
+        self._actions: dict[str, Callable[[str, Any], None]] = {}
+        self._subject: Any = None
+        self._subject_name = ""
 
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
         """Stores a statement if it is needed."""
+        if subject is not self._subject:  # statements about a resource follow each other
+            self._subject = subject
+            self._subject_name = _name(subject)
         key = str(predicate)  # texts are found faster than nodes
         action = self._actions.get(key)
         if action is None:
             action = self._actions[key] = self._action(normalize(key))
-        action(subject, value)
+        action(self._subject_name, value)
 
-    def _action(self, predicate: str) -> Callable[[Any, Any], None]:
+    def _action(self, predicate: str) -> Callable[[str, Any], None]:
         """Returns what stores the statements of a property."""
         if predicate == expand("rdf:type"):
             return self._add_class
         if predicate == expand("skos:notation"):
-            return lambda subject, value: self.notations[_name(subject)].append(str(value))
+            return lambda subject, value: self.notations[subject].append(str(value))
         if predicate == expand("skos:member"):
-            return lambda subject, value: self.containers.add(_name(subject))
+            return lambda subject, value: self.containers.add(subject)
         if link := link_role(predicate):
             return partial(self._add_link, *link)
         if values := retired_values(predicate):
@@ -165,26 +170,26 @@ class _Statements:
                 return partial(self._add_text, step, self.texts[step], self.tags[step])
         return partial(self._count, predicate)
 
-    def _add_class(self, subject: Any, value: Any) -> None:
-        name = _name(subject)
+    def _add_class(self, subject: str, value: Any) -> None:
         uri = sys.intern(normalize(str(value)))
         if NO_LABELS.search(uri):
-            self.containers.add(name)
+            self.containers.add(subject)
         if is_retired_class(uri):
-            self.retired.add(name)
+            self.retired.add(subject)
         # SKOS-XL labels are many, and none is a concept.
         if uri != _XL_LABEL and (len(self.members) < _MAX_COUNTED or uri in self.members):
-            self.members[uri].add(name)
+            self.members[uri].add(subject)
 
-    def _add_link(self, role: str, is_inverse: bool, subject: Any, value: Any) -> None:
-        start, end = (value, subject) if is_inverse else (subject, value)
-        self.links[role][_name(start)].append(_name(end))
+    def _add_link(self, role: str, is_inverse: bool, subject: str, value: Any) -> None:
+        other = _name(value)
+        start, end = (other, subject) if is_inverse else (subject, other)
+        self.links[role][start].append(end)
 
-    def _add_status(self, values: re.Pattern[str], subject: Any, value: Any) -> None:
+    def _add_status(self, values: re.Pattern[str], subject: str, value: Any) -> None:
         if values.fullmatch(local_name(str(value).strip())):
-            self.retired.add(_name(subject))
+            self.retired.add(subject)
 
-    def _count(self, predicate: str, subject: Any, value: Any) -> None:
+    def _count(self, predicate: str, subject: str, value: Any) -> None:
         has_room = len(self.properties) < _MAX_COUNTED or predicate in self.properties
         if has_room and hasattr(value, "language"):
             self.properties[predicate] += 1
@@ -194,20 +199,21 @@ class _Statements:
         step: str,
         texts: dict[str, list[_Text | str]],
         tags: Counter[str],
-        subject: Any,
+        subject: str,
         value: Any,
     ) -> None:
         if not hasattr(value, "language"):  # not a literal
-            texts.setdefault(_name(subject), []).append(_name(value))
+            texts.setdefault(subject, []).append(_name(value))
             return
-        if value.language not in self._ranks:
-            self._ranks[value.language] = self._rank(value.language.lower())
-        tag, rank = self._ranks[value.language]
+        tag = value.language
+        if tag not in self._ranks:
+            self._ranks[tag] = self._rank(tag.lower())
+        tag, rank = self._ranks[tag]
         tags[tag] += 1
         if rank is None and step not in _NAME_STEPS:
             return
-        if text := clean_label(str(value)):
-            found = texts.setdefault(_name(subject), [])
+        if text := clean_label(plain_text(value)):
+            found = texts.setdefault(subject, [])
             if rank is not None:
                 found.append((*rank, tag, text))
 
@@ -280,12 +286,14 @@ class _Vocabulary:
     def _texts(self, paths: str, subject: str) -> list[str]:
         """Returns texts in the best available language, plain tags before regional tags."""
         result: list[_Text] = []
-        for steps in self._paths[paths]:
-            values: Iterable[Any] = [subject]
-            for step in steps:
+        for first, *others in self._paths[paths]:
+            values: Iterable[Any] = self.statements.texts[first].get(subject, ())
+            for step in others:
                 texts = self.statements.texts.get(step, {})
                 values = [value for name in values if isinstance(name, str) for value in texts.get(name, ())]
             result += [value for value in values if not isinstance(value, str)]
+        if len(result) < 2:
+            return [text for _, _, _, text in result]
         result.sort()
         return list(dict.fromkeys(text for rank, _, _, text in result if rank == result[0][0]))
 
@@ -301,17 +309,8 @@ class _Vocabulary:
     def label(self, concept: str, scheme: str | None, requested: Iterable[str]) -> tuple[Label, list[str]]:
         """Returns the label of a concept, and texts that distinguish it from others with its name."""
         name, paths = self._name(concept)
-        schemes = self.statements.links["scheme"].get(concept, ())
-        reasons = {
-            "without a URI": concept.startswith("_:"),
-            "deprecated": concept in self.statements.retired,
-            "in another scheme": scheme and scheme not in schemes,
-            "without a name": not paths,
-            f"without a name in {' or '.join(self.statements.languages)}": not name,
-        }
-        for reason, applies in reasons.items():
-            if applies:
-                raise LeaveOut(reason, concept)
+        if reason := self._reason(concept, name, paths, scheme):
+            raise LeaveOut(reason, concept)
         if paths != self.profile.names[0]:
             self.substitutes[paths] += 1
         usual_synonyms, hidden = (self._texts(paths, concept) for paths in SYNONYMS)
@@ -333,16 +332,30 @@ class _Vocabulary:
         notation = min(self.statements.notations.get(concept, [""]))
         return label, [parent, texts["definition"], texts["alt_labels"], notation, local_name(concept)]
 
+    def _reason(self, concept: str, name: str, paths: str, scheme: str | None) -> str:
+        """Says why a concept is left out; empty if it is a label."""
+        if concept.startswith("_:"):
+            return "without a URI"
+        if concept in self.statements.retired:
+            return "deprecated"
+        if scheme and scheme not in self.statements.links["scheme"].get(concept, ()):
+            return "in another scheme"
+        if not paths:
+            return "without a name"
+        return "" if name else f"without a name in {' or '.join(self.statements.languages)}"
+
     def _parents(self, concept: str) -> tuple[str, ...]:
         links = self.statements.links
         for role in ("broader", "subclass", "ancestors"):
-            parents = self.concepts.intersection(links[role].get(concept, ())) - {concept}
+            if concept not in links[role]:
+                continue
+            parents = self.concepts.intersection(links[role][concept]) - {concept}
             if role == "ancestors":  # the nearest
                 higher = {end for parent in parents for end in links[role].get(parent, ())}
                 parents = parents - higher or parents
             if parents:
-                break
-        return tuple(sorted(parents, key=_natural_key) if len(parents) > 1 else parents)
+                return tuple(sorted(parents, key=_natural_key))
+        return ()
 
     def _ancestor_names(self, concept: str) -> Iterator[str]:
         """Yields the names of ancestors up to the top."""

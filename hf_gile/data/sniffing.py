@@ -41,7 +41,8 @@ _BINARY = {
     "sqlite": b"SQLite format 3",
     "statistics": rb"<stata_dta>|[\x6e-\x73][\x01\x02]\x01|\$FL[23]@|\0{12}\xc2\xea\x81|RD[ABX][23]\n|[XAB]\n\0\0",
     "archive": rb"\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!|.{257}ustar",
-    "other": rb"\x89HDF|\x93NUMPY|%PDF|ORC|Obj\x01|\{\\rtf",
+    "marc": rb"\d{5}[a-z]{2}..[ a]22",
+    "other": rb"\$HDT|\x89HDF|\x93NUMPY|%PDF|ORC|Obj\x01|\{\\rtf",
 }
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
@@ -80,6 +81,7 @@ REFUSED = {
     "statistics": "is a file of Stata, SPSS, SAS or R: export it as CSV, or in Python as "
     'pandas.read_stata(...).to_csv("table.csv")',
     "archive": "is an archive of an unknown kind: unpack it first",
+    "marc": "is a MARC file: convert it to a table or to SKOS, for example with MarcEdit or pymarc",
     "other": "is a binary file: write it as CSV, JSON lines or Parquet",
     "cr": "has lines that end with a carriage return, as of old Macs: convert it with `tr '\\r' '\\n' < OLD > NEW`",
 }
@@ -404,7 +406,7 @@ def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:
     # A number names a column of a file without a header, and may be a cell.
     if not {name for name in names if not name.isdecimal()}.isdisjoint(first):
         return False
-    if any(_NUMBER.fullmatch(cell) or len(cell) > _LONGEST_NAME for cell in first):
+    if any(_NUMBER.fullmatch(cell) or len(cell) > _LONGEST_NAME or "://" in cell for cell in first):
         return True
     below = [{row[column].strip() for row in rows[1:] if len(row) > column} for column in range(len(first))]
     return any(cell and cell in others for cell, others in zip(first, below, strict=True))

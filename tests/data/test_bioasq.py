@@ -173,12 +173,20 @@ def test_null_fields_are_read_as_empty(records_of):
     assert record == {"pmid": "5", "title": "", "abstractText": "", "year": None, "meshUI": [], "meshMajor": []}
 
 
+def test_a_list_of_records_is_read(records_of):
+    assert [record["pmid"] for record in records_of(json.dumps([RECORD, RECORD | {"pmid": "7"}]))] == [
+        RECORD["pmid"],
+        "7",
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "damaged after 0 records: empty file"),
         (" \n", "damaged after 0 records: empty file"),
-        ("[]", r"expected '\{', got '\[\]'"),
+        ("5", r"expected '\{', got '5'"),
+        ("[] 5", "expected the end of the file after the closing bracket, got '5'"),
         ('{"documents": []}', r"expected .*articles.*, got the keys \['documents'\]"),
         ('{"articles": {}}', r"expected '\[', got '\{\}\}'"),
         (document()[:-1], r"damaged after 5 records: expected ',', got 'the end of the file'"),

@@ -184,8 +184,104 @@ def test_number_signs_may_start_labels(write):
     ["- mice\n- rats\n", "1. mice\n2. rats\n", '"mice"\n"rats"\n', "* mice\n* rats\n", "1 - mice\n27 - mice > red\n"],
 )
 def test_lines_that_are_items_of_a_list_are_refused(write, content):
-    with pytest.raises(ValueError, match=r"labels\.txt: each line has a number, a bullet or quotes, such as .*mice"):
+    with pytest.raises(
+        ValueError, match=r"labels\.txt: (a|each) line has a number, a bullet or quotes, such as .*mice"
+    ):
         load_labels(write("labels.txt", content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "mice\n- red rats\n",
+        "1 mice\n1.1 rats\n2 cats\n",
+        "000 mice\n100 rats\n",
+        "A00 mice\nA01.1 rats\n",
+        "D3: mice\nD5: rats\n",
+        "0 = mice\n1 = rats\n",
+        "3,mice\n5,rats\n",
+        "Labels\n1. mice\n2. rats\n",
+    ],
+)
+def test_lines_with_codes_or_bullets_are_refused(write, content):
+    with pytest.raises(ValueError, match=r"labels\.txt: (a|each) line has a number, a bullet .*(mice|rats)"):
+        load_labels(write("labels.txt", content))
+
+
+@pytest.mark.parametrize(
+    "names", [["1 star", "2 stars", "3 stars"], ["0-17", "18-25"], ["1984", "2001"], ["404: not found", "hello"]]
+)
+def test_names_may_start_with_numbers(write, names):
+    assert load_labels(write("labels.txt", "\n".join(names))).names == names
+
+
+@pytest.mark.parametrize("content", ["mice, rats, cats", "['mice', 'rats']", "mice,\nrats,\n", "mice|rats|cats\n"])
+def test_lists_in_a_line_are_refused(write, content):
+    with pytest.raises(ValueError, match=r"labels\.txt: .*such as .*mice.*; (a text has a label|if it is a table)"):
+        load_labels(write("labels.txt", content))
+
+
+@pytest.mark.parametrize(
+    "header", ["label", "Labels", "name", "NAME:", "Label name", "category", "topics", "id", "prefLabel", "Class_Names"]
+)
+@pytest.mark.parametrize("name", ["labels.txt", "labels.csv"])
+def test_the_name_of_the_only_column_is_no_label(write, name, header):
+    report = ReadReport()
+    assert load_labels(write(name, f"{header}\nmice\nred rats\n"), report=report).ids == ["mice", "red rats"]
+    assert report.records == 2
+    assert report.notes == [f"the first line, {header!r}, names the only column: it is no label"]
+
+
+def test_labels_may_be_named_as_columns_are(write):
+    assert load_labels(write("labels.txt", "label\ntext\ncategory\n")).names == ["label", "text", "category"]
+    assert load_labels(write("labels.txt", "name")).names == ["name"]
+
+
+def test_indented_lines_are_noted(write):
+    report = ReadReport()
+    assert load_labels(write("labels.txt", "rodents\n  mice\n\trats\n"), report=report).names[1:] == ["mice", "rats"]
+    assert report.notes == ["lines are indented, as of a tree: parents are read from a table with a column broader"]
+
+
+def test_labels_within_labels_are_refused(write):
+    rows = [{"id": "1", "name": "rodents", "children": [{"id": "2", "name": "mice"}]}]
+    with pytest.raises(ValueError, match=r"a\.json: 'children' has labels within labels: write a row for each, with"):
+        load_labels(write("a.json", rows=rows))
+
+
+def test_a_table_in_markdown_is_read(write):
+    (label,) = load_labels(write("labels.md", "| id | name |\n|----|:---|\n| 3 | mice |\n"))
+    assert (label.id, label.name) == ("3", "mice")
+
+
+def test_errors_of_spreadsheets_are_no_names(write):
+    with pytest.raises(ValueError, match=r"a\.csv: line 2: the label '3' has no name"):
+        load_labels(write("a.csv", "id,name\n3,#N/A\n5,rats\n"))
+
+
+def test_markup_is_no_part_of_texts(write):
+    row = {"id": "3", "name": "Cats &amp; <i>mice</i>", "description": "<p>10<sup>3</sup> a&nbsp;year,<br/>x < y</p>"}
+    labels = load_labels(write("a.csv", rows=[row, {"id": "5", "name": "<guide> R&D;", "description": ""}]))
+    assert labels.texts == ["Cats & mice: 10^3 a year, x < y", "<guide> R&D;"]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_markup_of_saved_labels_remains(tmp_path, name):
+    labels = LabelSet([Label("3", "R &amp; D", "<p>small</p>", synonyms=("a &lt; b",)), Label("5", "<i>Mus</i>")])
+    save_labels(labels, tmp_path / name)
+    assert load_labels(tmp_path / name) == labels
+
+
+def test_unusual_cells_are_noted(write):
+    report = ReadReport()
+    labels = load_labels(
+        write("a.csv", 'id,name,also\n1E+05,mice,"mouse, house mouse"\n3,rats,\n'), synonyms="also", report=report
+    )
+    assert labels[0].synonyms == ("mouse, house mouse",)
+    assert report.notes == [
+        "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text",
+        "'mouse, house mouse' is a single synonym: they are separated by semicolons",
+    ]
 
 
 def test_a_single_line_is_noted(write):
@@ -201,6 +297,8 @@ def test_a_single_line_is_noted(write):
         ('["cafe\u0301", "caf\xe9"]', ["caf\xe9"], ["caf\xe9"]),
         ('{"3": "mice", "5": "rats"}', ["3", "5"], ["mice", "rats"]),
         ('{"mice": 1, "rats": 0}', ["1", "0"], ["mice", "rats"]),
+        ('{"names": ["mice", "rats"], "_type": "ClassLabel"}', ["mice", "rats"], ["mice", "rats"]),
+        ('{"labels": ["mice", "rats"]}', ["mice", "rats"], ["mice", "rats"]),
         ('{"hidden_size": 7, "id2label": {"0": "mice", "1": "rats"}}', ["0", "1"], ["mice", "rats"]),
     ],
 )

@@ -675,3 +675,29 @@ def test_a_disk_error_is_not_reported_as_a_malformed_file(labels_of, monkeypatch
     monkeypatch.setattr("hf_gile.data.rdf.open_binary", fail)
     with pytest.raises(PermissionError):
         labels_of(HEART, report=ReadReport(on_error="skip"))
+
+
+def test_json_ld_may_have_a_document_on_each_line(tmp_path):
+    lines = [
+        {
+            "@context": {"skos": "http://www.w3.org/2004/02/skos/core#"},
+            "@graph": [{"@id": f"http://a.org/{number}", "@type": "skos:Concept"}],
+        }
+        for number in (3, 5)
+    ]
+    for line in lines:
+        line["@graph"][0]["skos:prefLabel"] = {"@language": "en", "@value": "Cats &amp; <i>mice</i>"}
+    path = tmp_path / "a.jsonld"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    labels = load_skos(path)
+    assert (labels.ids, labels.names) == (["http://a.org/3", "http://a.org/5"], ["Cats & mice"] * 2)
+
+
+def test_rules_of_notation_3_are_passed_over(tmp_path):
+    path = tmp_path / "a.n3"
+    path.write_text(
+        "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n"
+        '<http://a.org/3> a skos:Concept ; skos:prefLabel "mice"@en .\n'
+        "{ ?a a ?b } => { ?b a ?a } .\n"
+    )
+    assert load_skos(path).names == ["mice"]
