@@ -334,7 +334,8 @@ class LabelScoringPipeline(Pipeline):
         top_k = None if top_k is None else int(top_k)
         force_label = options.force_label
         if force_label is None:
-            force_label = threshold == "stored" and config.force_label and self._has_all_seen(*arguments)
+            is_stored = threshold == "stored" and config.force_label
+            force_label = is_stored and self._has_all_seen(*arguments)
         choice = Choice(multi_label, top_k, thresholds, force_label, config.calibration, seen, returns_logits)
         answers: dict[int, TopLabels] = {}
         postings = self._cached_postings(labels, options, state)

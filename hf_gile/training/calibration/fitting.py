@@ -193,7 +193,8 @@ class _BestLogits:
 
     def summarized(self, fitted: Calibration, stored: Stored, usual: float) -> Calibration:
         """Adds the summary of `_with_usual_score`."""
-        return _with_usual_score(fitted, usual, *map(self.probabilities, (stored[0], fitted.calibration)))
+        before, after = map(self.probabilities, (stored[0], fitted.calibration))
+        return _with_usual_score(fitted, usual, before, after)
 
 
 def _with_usual_score(fitted: Calibration, usual: float, before: Tensor, after: Tensor) -> Calibration:
