@@ -197,7 +197,12 @@ class _BestLogits:
         return _with_usual_score(fitted, usual, before, after)
 
 
-def _with_usual_score(fitted: Calibration, usual: float, before: Tensor, after: Tensor) -> Calibration:
+def _with_usual_score(
+    fitted: Calibration,
+    usual: float,
+    before: Tensor,
+    after: Tensor,
+) -> Calibration:
     """Adds the summary of the probabilities of the best label of N documents.
 
     Args:
@@ -271,7 +276,11 @@ def fit_promise(
     return Calibration(fitted.calibration, thresholds, fitted.label_thresholds, figures)
 
 
-def _count_scores(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, force_label: bool) -> ScoreCounts:
+def _count_scores(
+    documents: Iterable[tuple[Tensor, Tensor]],
+    seen: Tensor,
+    force_label: bool,
+) -> ScoreCounts:
     counts = ScoreCounts(seen, force_label=force_label)
     for logits, gold in documents:
         counts.update(logits, gold)
