@@ -95,7 +95,9 @@ def hash_order(texts: Iterable[str], gold: Iterable[Sequence[str]]) -> list[int]
         >>> order == [texts[::-1][row] for row in hash_order(texts[::-1], [[]] * 3)]
         True
     """
-    keys = [(hash_fraction("document", text, SALT), text, sorted(ids)) for text, ids in zip(texts, gold, strict=True)]
+    keys: list[tuple[float, str, list[str]]] = []
+    for text, ids in zip(texts, gold, strict=True):
+        keys.append((hash_fraction("document", text, SALT), text, sorted(ids)))
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 

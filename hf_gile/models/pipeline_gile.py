@@ -157,7 +157,6 @@ class LabelScoringPipeline(Pipeline):
         super().__init__(*args, **kwargs)
         self.watched = 0
         self.unusual = 0
-        self._has_warned = False
         if not hasattr(self.processor, "pad_documents"):
             raise ValueError(
                 "the label-scoring pipeline needs the processor saved with the model; save it in the same folder, or "
@@ -335,7 +334,8 @@ class LabelScoringPipeline(Pipeline):
         top_k = None if top_k is None else int(top_k)
         force_label = options.force_label
         if force_label is None:
-            force_label = threshold == "stored" and config.force_label and self._has_all_seen(*arguments)
+            is_stored = threshold == "stored" and config.force_label
+            force_label = is_stored and self._has_all_seen(*arguments)
         choice = Choice(multi_label, top_k, thresholds, force_label, config.calibration, seen, returns_logits)
         answers: dict[int, TopLabels] = {}
         postings = self._cached_postings(labels, options, state)
@@ -366,19 +366,16 @@ class LabelScoringPipeline(Pipeline):
         best = [float(answer[0]) for answer in scores if len(answer)]
         self.watched += len(best)
         self.unusual += sum(score < usual for score in best)
-        note = self.note_on_texts()
-        if note and not self._has_warned:
-            self._has_warned = True
-            logging.get_logger(__name__).warning(note)
+        if note := self.note_on_texts():
+            logging.get_logger(__name__).warning_once(note)
 
     def note_on_texts(self) -> str:
         """Returns a warning if the texts scored so far look unlike the training documents, or else an empty string."""
         if self.watched < _WATCHED or self.unusual < _UNUSUAL * self.watched:
             return ""
-        usual = self.model.config.usual_score
         return (
-            "these texts look unlike those that the model was trained on: the best label of "
-            f"{100 * self.unusual / self.watched:.0f} % has a probability below {usual:.2g}, where 10 % are usual; "
+            "these texts look unlike those that the model was trained on: the best label of at least "
+            f"{100 * _UNUSUAL:.0f} % has a probability below {self.model.config.usual_score:.2g}, where 10 % is usual; "
             "calibrate the model on a few hundred such documents (hf-gile calibrate), or train it with some"
         )
 

@@ -488,7 +488,8 @@ class Experiment:
 
     def refit_convex(self, parts: Iterable[str]) -> int:
         """Fits the head again on these parts, see `hf_gile.training.convex.refit_convex`; returns their documents."""
-        number = refit_convex(self.model, {part: self.parts[part] for part in parts}, self.fitted["chosen"])
+        documents = {part: self.parts[part] for part in parts}
+        number = refit_convex(self.model, documents, self.fitted["chosen"])
         if self.trainer.is_world_process_zero():
             tqdm.write(f"  fitted again, with the same settings, on all {number:,} documents")
         return number

@@ -255,7 +255,8 @@ class Study:
         """
         info = self.info
         if number:
-            info = replace(info, limits=[*info.limits, _FITTED_AGAIN.format(self.num_documents, number)])
+            sentence = _FITTED_AGAIN.format(self.num_documents, number)
+            info = replace(info, limits=[*info.limits, sentence])
         if experiment.encoder is None or not experiment.model.config.text_config.reads_pretrained:
             return info
         origin = origin_of(experiment.encoder)

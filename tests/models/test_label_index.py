@@ -560,7 +560,8 @@ def test_every_configuration_field_is_hashed_or_does_not_affect_codes():
     assert unhashed == {
         *("cosine_scale", "embedding_std", "label_prior"),  # initial values of weights
         *("freeze_text_encoder", "joint_dropout", "word_dropout"),  # used in training only
-        *("calibration", "label_length", "language_labels", "thresholds"),  # fields of stored labels and answers
+        *("calibration", "label_length", "language_labels"),  # fields of stored labels and answers
+        *("thresholds", "usual_score"),
         *("max_label_words", "max_words"),  # limits of the processor
     }
 

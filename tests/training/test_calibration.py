@@ -314,6 +314,7 @@ def test_documents_are_scored_once_in_any_order(scripted):
     calibration, labels = model.config.calibration, model.label_set
     whole = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
     model.config.calibration, model.config.thresholds = {}, {}
+    model.config.usual_score = 0.0
     assert calibrate(model, [whole], method="platt") == figures
     assert model.config.calibration == calibration
     assert model.label_set == labels
@@ -327,6 +328,7 @@ def test_multi_hot_gold_labels_give_the_same_calibration(scripted, form):
     for start, batch in enumerate(batches):
         batch["labels"] = gold[32 * start : 32 * start + 32].to(form)
     model.config.calibration, model.config.thresholds = {}, {}
+    model.config.usual_score = 0.0
     assert calibrate(model, batches, method="platt") == figures
 
 

@@ -87,12 +87,10 @@ def calibrate(
         rows = encode_dataset(validation, processor, labels)
         figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
 
-    Seen and unseen labels are calibrated separately and have separate thresholds. Unseen labels need validation
-    documents with labels that the model was not trained on. With fewer than 30 such documents, or 50 such gold labels,
-    unseen labels share the calibration and the threshold of seen labels, and `note` says so. A group stays
-    uncalibrated if its calibration does not improve held-out documents.
-
-    If `config.force_label` is set, thresholds are fitted for the labels that a document has beside its best one.
+    Seen and unseen labels are calibrated separately and have separate thresholds. With fewer than 30 documents that
+    have unseen labels, or 50 such gold labels, these share the calibration and the threshold of seen labels, and `note`
+    says so. A group stays uncalibrated if its calibration does not improve held-out documents. If `config.force_label`
+    is set, thresholds are fitted for the labels that a document has beside its best one.
 
     This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
     `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
@@ -131,28 +129,22 @@ def calibrate(
         ValueError: If an option is unknown, batches have no labels, or too few documents have candidate labels.
     """
     single = model.config.problem_type == "single_label_classification"
-    method = method or ("platt" if single else "spline")
-    fits = None if method == "none" and not single else method
-    if fits is not None:
-        check_method(fits, model.config.problem_type)
-    recall = guaranteed_recall(objective, single)
-    if recall is None:
-        check_objective(objective)
+    fits = _read_method(method, model.config.problem_type)
+    recall = _read_recall(objective, single)
     chosen = _select_candidates(model, batches, columns)
     seen = model.stored_labels.seen()[chosen]
     was_training = model.training
+    stored = model.config.calibration, model.config.thresholds
+    usual = model.config.usual_score
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
-        usual = model.config.usual_score
         if single:
-            fitted = _fit_softmax(documents, seen, model.config.calibration, usual)
+            fitted = _fit_softmax(documents, seen, stored[0], usual)
         else:
-            stored = model.config.calibration, model.config.thresholds
-            best: list[Tensor] = []
-            documents = _collect_best(documents, seen, best)
+            best = _BestLogits(seen)
+            documents = best.collect(documents)
             fitted = _fit_groups(documents, seen, fits, recall, label_thresholds, objective, raise_unseen, stored)
-            scores = [_best_of_groups(best, each).sigmoid() for each in (stored[0], fitted.calibration)]
-            fitted = _with_usual_score(fitted, usual, *scores)
+            fitted = best.summarized(fitted, stored, usual)
             if recall is not None and "unseen" not in fitted.thresholds and not model.stored_labels.seen().all():
                 fitted.figures["note"] = _NO_GUARANTEE
     finally:
@@ -161,24 +153,56 @@ def calibrate(
     return fitted.figures
 
 
-def _collect_best(
-    documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, best: list[Tensor]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Appends the `(B, 2)` highest logits of seen and of unseen labels to a list, and yields the batches unchanged."""
-    for logits, gold in documents:
-        groups = [logits[:, mask.to(logits.device)] for mask in (seen, ~seen)]
-        absent = logits.new_full((len(logits),), -torch.inf)
-        highest = [group.max(1).values if group.shape[1] else absent for group in groups]
-        best.append(widened(torch.stack(highest, 1)).cpu())
-        yield logits, gold
+def _read_method(method: str | None, problem_type: str | None) -> str | None:
+    """Returns the calibration method, or None for thresholds only."""
+    single = problem_type == "single_label_classification"
+    if method == "none" and not single:
+        return None
+    method = method or ("platt" if single else "spline")
+    check_method(method, problem_type)
+    return method
 
 
-def _best_of_groups(best: Sequence[Tensor], calibration: Mapping[str, Any]) -> Tensor:
-    """Returns the `(N,)` highest calibrated logits of documents, from the highest logits of each group."""
-    return calibrated(torch.cat(list(best)), torch.tensor([True, False]), calibration).max(1).values
+def _read_recall(objective: str, single: bool) -> float | None:
+    """Returns the recall that an objective guarantees; None for other objectives, which must exist."""
+    recall = guaranteed_recall(objective, single)
+    if recall is None:
+        check_objective(objective)
+    return recall
 
 
-def _with_usual_score(fitted: Calibration, usual: float, before: Tensor, after: Tensor) -> Calibration:
+class _BestLogits:
+    """The highest logits of seen and of unseen labels of each document: calibration keeps the order within a group."""
+
+    def __init__(self, seen: Tensor) -> None:
+        self._groups = [seen, ~seen]
+        self._best: list[Tensor] = []
+
+    def collect(self, documents: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Adds batches of documents, and yields them unchanged."""
+        for logits, gold in documents:
+            ranked = widened(logits).cpu()
+            highest = [ranked.masked_fill(~group, -torch.inf).max(1).values for group in self._groups]
+            self._best.append(torch.stack(highest, 1))
+            yield logits, gold
+
+    def probabilities(self, calibration: Mapping[str, Any]) -> Tensor:
+        """Returns the `(N,)` calibrated probabilities of the best labels."""
+        logits = torch.cat(self._best)
+        return calibrated(logits, torch.tensor([True, False]), calibration).max(1).values.sigmoid()
+
+    def summarized(self, fitted: Calibration, stored: Stored, usual: float) -> Calibration:
+        """Adds the summary of `_with_usual_score`."""
+        before, after = map(self.probabilities, (stored[0], fitted.calibration))
+        return _with_usual_score(fitted, usual, before, after)
+
+
+def _with_usual_score(
+    fitted: Calibration,
+    usual: float,
+    before: Tensor,
+    after: Tensor,
+) -> Calibration:
     """Adds the summary of the probabilities of the best label of N documents.
 
     Args:
@@ -252,7 +276,11 @@ def fit_promise(
     return Calibration(fitted.calibration, thresholds, fitted.label_thresholds, figures)
 
 
-def _count_scores(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, force_label: bool) -> ScoreCounts:
+def _count_scores(
+    documents: Iterable[tuple[Tensor, Tensor]],
+    seen: Tensor,
+    force_label: bool,
+) -> ScoreCounts:
     counts = ScoreCounts(seen, force_label=force_label)
     for logits, gold in documents:
         counts.update(logits, gold)
@@ -471,8 +499,9 @@ def _fit_softmax(
     if unseen and not tells_enough(unseen, unseen):
         figures["note"] = _note(unseen, unseen, "use the calibration of seen labels")
     fitted = Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
-    best = [calibrated(all_logits, seen, each).softmax(-1).max(-1).values for each in (stored_calibration, calibration)]
-    return _with_usual_score(fitted, usual, *best)
+    logits_after = calibrated(all_logits, seen, calibration)
+    best_before, best_after = (each.softmax(-1).max(-1).values for each in (logits_before, logits_after))
+    return _with_usual_score(fitted, usual, best_before, best_after)
 
 
 def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:

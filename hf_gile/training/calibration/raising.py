@@ -49,7 +49,7 @@ class SharedRanking:
 
     def __init__(self) -> None:
         self._batches: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        self._rivals: list[tuple[Tensor, Tensor]] = []  # highest wrong seen, and unseen gold label of a document
+        self._rivals: list[tuple[Tensor, Tensor]] = []  # highest wrong seen and unseen gold labels
         self._left = _MAX_STORED // _STORED
 
     def collect(self, documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -151,7 +151,8 @@ class SharedRanking:
         def is_improbable(steps: int) -> bool:
             if one_label is not False:
                 return True
-            likely = torch.cat([unseen(of_unseen[:, -1], steps * _STEP) > 0 for *_, of_unseen in self._batches])
+            highest_wrong = torch.cat([of_unseen[:, -1] for *_, of_unseen in self._batches])
+            likely = unseen(highest_wrong, steps * _STEP) > 0
             return likely.double().mean().item() <= _LIKELY
 
         steps = 0

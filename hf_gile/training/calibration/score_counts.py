@@ -97,7 +97,13 @@ class ScoreCounts:
         (tensor([1, 2]), tensor([1, 1]))
     """
 
-    def __init__(self, seen: Tensor, top_k: int = 5, chunk_size: int = 64, force_label: bool = False) -> None:
+    def __init__(
+        self,
+        seen: Tensor,
+        top_k: int = 5,
+        chunk_size: int = 64,
+        force_label: bool = False,
+    ) -> None:
         self.seen = seen.cpu()
         self.force_label = force_label
         self.top_k = top_k

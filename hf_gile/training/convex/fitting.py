@@ -134,8 +134,8 @@ def refit_convex(
         documents = documents.joined(_documents(model, parts, part, len(documents)))
     regression = None
     if "words_l2" in chosen:
-        neighbours = bool(config.neighbours)
-        _, regression = _words(model, list(parts.values()), documents, documents.take(slice(0)), neighbours)
+        rows = list(parts.values())
+        _, regression = _words(model, rows, documents, documents.take(slice(0)), bool(config.neighbours))
     reads_all = bool(gile.label_rows.weight.any())
     head = refit_head(documents, _of_length_1(e), chosen, config.term_weights, regression, reads_all)
     ids = model.label_set.ids

@@ -145,7 +145,8 @@ def refit_head(
         reads_all: Whether rows are fitted, rather than the frequencies of labels.
     """
     fold = Fold(documents, documents.take(slice(0)), len(labels))
-    rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=_ROW_STEPS if reads_all else 0)
+    max_iter = _ROW_STEPS if reads_all else 0
+    rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
     bilinear = _fit_bilinear(fold, labels, chosen["bilinear_l2"])
     words = None
     if regression is not None:
