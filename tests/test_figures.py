@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import corrections  # noqa: E402
 import unseen_price  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -44,6 +45,10 @@ def price_rows():
     yield from unseen_price.table(json.loads((RESULTS / "unseen_price.json").read_text())).splitlines()
 
 
+def correction_rows():
+    yield from corrections.table(json.loads((RESULTS / "corrections.json").read_text())).splitlines()
+
+
 @pytest.mark.parametrize(
     ("file", "rows"),
     [
@@ -51,8 +56,9 @@ def price_rows():
         ("docs/from_scratch.md", curves_rows),
         ("docs/data.md", reading_rows),
         ("docs/calibration.md", price_rows),
+        ("docs/service.md", correction_rows),
     ],
-    ids=["what matters", "curves", "reading", "price"],
+    ids=["what matters", "curves", "reading", "price", "corrections"],
 )
 def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()

@@ -48,6 +48,7 @@ ROWS = {
         {"model", "documents", "labels", "seconds", "fitted", "probabilities", "thresholds", *machine.PROVENANCE},
         set(),
     ),
+    "corrections": ("* rows *", {"corrections", "all", "seen", "unseen", "slowest_s"}, set()),
     "evaluation_memory": ("runs * *", {"before_mib", "documents_per_second", "metrics", "peak_mib"}, set()),
     "exports": ("runs *", {"average_precision", "accuracy", "documents_per_second"}, set()),
     "fast_index": ("search rows *", {"k", "way", "recall", "documents_per_second", "faster_than_exact"}, set()),
@@ -124,6 +125,7 @@ KEYED = {
     "promised_recall": "*",
     "shortlist": "*",
     "translation": "runs *",
+    "corrections": "*",
     "unseen_price": "* *",
 }
 """Files of runs that are written one after the other, each with its own commit, seed and machine."""
@@ -202,7 +204,7 @@ SCRIPTS = {
     "search": ["search", "search_model"],
     "translation": ["translation", "translation_small", "translation_speed"],
 }
-MEANS = {"obvious", "paper_tables", "unseen_price"}
+MEANS = {"corrections", "obvious", "paper_tables", "unseen_price"}
 """Files of which a page has means of several runs; tests of obvious, paper_tables and figures make them."""
 
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])

@@ -1,9 +1,20 @@
 """Serves a model over HTTP, by the REST API of Annif."""
 
 from .guard import Connection, Limits
-from .learning import Learner
+from .learning import Correction, Learner
 from .messages import Project, Suggestion, describe
 from .service import make_app
-from .suggesting import Suggester
+from .suggesting import Suggester, Wanted
 
-__all__ = ["Connection", "Learner", "Limits", "Project", "Suggester", "Suggestion", "describe", "make_app"]
+__all__ = [
+    "Connection",
+    "Correction",
+    "Learner",
+    "Limits",
+    "Project",
+    "Suggester",
+    "Suggestion",
+    "Wanted",
+    "describe",
+    "make_app",
+]

@@ -112,15 +112,19 @@ class Learner:
         corrections = self._read_journal()
         for start in range(0, len(corrections), BATCH):
             part = corrections[start : start + BATCH]
-            self._apply(part, *self._encode([correction.text for correction in part]))
+            self._apply(part, *self.encode([correction.text for correction in part]))
 
     def close(self) -> None:
         """Releases the folder."""
         self._folder_lock.release()
 
     def scores(self, texts: Sequence[str]) -> Tensor:
-        """Returns `(B, L)` logits of texts for the stored labels."""
-        codes, lexical = self._encode(texts)
+        """Returns `(B, L)` logits of texts for the stored labels.
+
+        Args:
+            texts: The texts.
+        """
+        codes, lexical = self.encode(texts)
         return self.index.scores(codes, lexical=lexical)
 
     def learn(self, corrections: Sequence[Correction]) -> None:
@@ -136,14 +140,21 @@ class Learner:
         """
         for correction in corrections:
             self.index.label_set.columns(correction.labels)
-        encoded = self._encode([correction.text for correction in corrections])
+        encoded = self.encode([correction.text for correction in corrections])
         with self._mutex:
             self._append(corrections)
             self._apply(corrections, *encoded)
 
     @torch.no_grad()
-    def _encode(self, texts: Sequence[str]) -> tuple[Tensor, LexicalFeatures | None]:
-        """Returns `(B, J)` codes of texts, and their lexical features."""
+    def encode(self, texts: Sequence[str]) -> tuple[Tensor, LexicalFeatures | None]:
+        """Encodes texts.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            `(B, J)` codes, and the lexical features, for `index.scores`.
+        """
         gile = self._pipe.model.gile
         inputs = self._pipe.processor(text=list(texts), return_tensors="pt").to(gile.device)
         embeds, _ = gile.embed_texts(inputs["input_ids"], inputs.get("attention_mask"))
@@ -155,7 +166,7 @@ class Learner:
         names = self.index.label_set.names
         names = names[:: -(-len(names) // _NAMES)]
         starts = range(0, len(names), BATCH)
-        codes = torch.cat([self._encode(names[start : start + BATCH])[0] for start in starts]).cpu().double()
+        codes = torch.cat([self.encode(names[start : start + BATCH])[0] for start in starts]).cpu().double()
         moments = codes.T @ codes / len(codes)
         moments += moments.diagonal().mean().clamp(min=1e-6) * torch.eye(len(moments)).double()
         inverse = torch.linalg.inv(moments)
