@@ -46,7 +46,7 @@ def main() -> None:
 
     from hf_gile.training.encoders import best_text_encoder
 
-    encoder = best_text_encoder()
+    encoder = best_text_encoder([TEXT])
     assert encoder is not None
     labels = ["--label", "invoice", "--label", "delivery", "--label", "password"]
     commands = {
