@@ -1,28 +1,31 @@
-"""GILE label scoring as a Transformers plugin; `import hf_gile` registers the models with the Auto classes."""
+"""GILE label scoring as a Transformers plugin; `import hf_gile` registers the models with the Auto classes.
 
-from .data import load_labels
-from .default_pipeline import register as _register_default
-from .label_index import LabelIndex
-from .models import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileModel,
-    GileModelOutput,
-    GileProcessor,
-    GileTextConfig,
-    Label,
-    LabelScoringPipeline,
-    LabelSet,
-)
-from .models.saving_gile import SavedTogether as _SavedTogether
-from .tokenizing import build_tokenizer
-from .writing import new_files as _new_files
+The command imports this package to read labels and files, too. It registers the models when it first needs a model.
+"""
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .extras import import_on_demand
+
+if TYPE_CHECKING:
+    from .data import load_labels
+    from .label_index import LabelIndex
+    from .models import (
+        GileConfig,
+        GileForSequenceClassification,
+        GileModel,
+        GileModelOutput,
+        GileProcessor,
+        GileTextConfig,
+        Label,
+        LabelScoringPipeline,
+        LabelSet,
+    )
+    from .tokenizing import build_tokenizer
 
 __version__ = "0.1.0"
-
-_register_default()
-# The code of a model refuses a save that was interrupted; with this, `hf-gile repair` can also complete it.
-_SavedTogether.new_files = staticmethod(_new_files)
 
 __all__ = [
     "GileConfig",
@@ -38,3 +41,11 @@ __all__ = [
     "build_tokenizer",
     "load_labels",
 ]
+
+_MODULES = ("models.labels_gile", "data.label_tables", "models.registration", "tokenizing", "label_index")
+
+import_on_demand(__name__, _MODULES)
+
+if not getattr(sys.modules.get("hf_gile_cli"), "is_running", False):
+    for _module in ("data", "default_pipeline", *_MODULES):
+        import_module(f"{__name__}.{_module}")

@@ -1,5 +1,7 @@
 """Makes the general scorer the default model of `pipeline("label-scoring")`; it is created on demand."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
@@ -8,6 +10,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 from .models import LabelScoringPipeline
 from .models.pipeline_gile import LabelCache
+from .models.stored_labels_gile import reads_weights
 
 _LABELS = 300
 """Maximum number of labels of a set whose language is detected."""
@@ -73,6 +76,16 @@ class DefaultPipeline(LabelScoringPipeline):
         return self._by_encoder[encoder.name]
 
 
+@contextmanager
+def without_reading_weights() -> Iterator[None]:
+    """Detects changed weights by version counters, since reading all weights takes a quarter of the time of a text."""
+    reading = reads_weights.set(False)
+    try:
+        yield
+    finally:
+        reads_weights.reset(reading)
+
+
 class _GeneralScorer(dict[str, str]):
     """Default of a task as Transformers looks it up: a model name and its revision."""
 
@@ -82,11 +95,9 @@ class _GeneralScorer(dict[str, str]):
         return default_model(), "main"
 
 
-def register() -> None:
-    """Registers the task with its default model."""
-    PIPELINE_REGISTRY.supported_tasks["label-scoring"] = {
-        "impl": DefaultPipeline,
-        "pt": (AutoModelForSequenceClassification,),
-        "type": "text",
-        "default": _GeneralScorer(model=""),
-    }
+PIPELINE_REGISTRY.supported_tasks["label-scoring"] = {
+    "impl": DefaultPipeline,
+    "pt": (AutoModelForSequenceClassification,),
+    "type": "text",
+    "default": _GeneralScorer(model=""),
+}

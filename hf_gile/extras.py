@@ -1,7 +1,29 @@
-"""Error messages for missing optional dependencies."""
+"""Error messages for missing optional dependencies, and packages that import their modules on demand."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+
+def import_on_demand(package: str, modules: Sequence[str]) -> None:
+    """Lets a package import its modules when a name of its `__all__` is first read.
+
+    Args:
+        package: Name of the package.
+        modules: Its modules, in the order of search; they are imported up to that with the name.
+    """
+    names = vars(sys.modules[package])["__all__"]
+
+    def get(name: str) -> Any:
+        for module in modules if name in names else ():
+            contents = vars(import_module(f"{package}.{module}"))
+            if name in contents:
+                return contents[name]
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    vars(sys.modules[package]).update(__getattr__=get, __dir__=lambda: names)
 
 
 @contextmanager

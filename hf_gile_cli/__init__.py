@@ -4,9 +4,14 @@ import os
 import signal
 import sys
 
+is_running = False
+"""Whether this process is the command, which imports torch and transformers only when it needs them."""
+
 
 def main() -> None:
     """Runs the command. On SIGTERM or when the terminal closes, it removes unfinished output before it exits."""
+    global is_running
+    is_running = True
     process = os.getpid()
 
     def end(number: int, frame: object) -> None:

@@ -59,8 +59,8 @@ def load(
     from transformers import AutoModelForSequenceClassification
 
     from hf_gile import GileConfig, GileProcessor
+    from hf_gile.models.registration import CLASSES
     from hf_gile.models.saving_gile import check_folder, load_checked
-    from hf_gile.publishing.contents import MODEL_TYPES
 
     silence_libraries()
     try:
@@ -96,7 +96,7 @@ def load(
             f"{model} is not a local folder, and cannot be read from the Hub: {explain_read_error(error)}"
         ) from error
     model_type = config.get("model_type")
-    if model_type not in MODEL_TYPES:
+    if model_type not in [known.model_type for known, _, _ in CLASSES]:
         raise ValueError(f"{model} is a model of type {model_type!r:.100}, not a GILE model")
 
     def load_both() -> tuple[Any, Any]:

@@ -259,7 +259,6 @@ def _score_into_folder(options: Scoring, output: Path) -> None:
 
 def _score_into_lines(options: Scoring) -> None:
     from hf_gile.data import ReadReport, read_documents
-    from hf_gile.default_pipeline import DefaultPipeline
 
     sources = options.files or ["-"]
     report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
@@ -269,6 +268,8 @@ def _score_into_lines(options: Scoring) -> None:
     reading: dict[str, Any] = {"id": options.id, "format": options.format, "requested": options.requested()}
     documents = [read_documents(stream, options.text or ["text"], **reading, report=report) for stream in streams]
     loaded, processor, labels = options.load()
+    from hf_gile.default_pipeline import DefaultPipeline, without_reading_weights
+
     # The whole run uses one label set, so its codes are cached whatever their size.
     pipe = DefaultPipeline(
         model=loaded,
@@ -279,7 +280,7 @@ def _score_into_lines(options: Scoring) -> None:
     )
 
     written = unknown = 0
-    with _progress(sources, streams) as bar:
+    with _progress(sources, streams) as bar, without_reading_weights():
         for source, stream, texts in zip(sources, streams, documents, strict=True):
             before = report.records
             for batch in _batches(source, stream, texts, options.batch_size):

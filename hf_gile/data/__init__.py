@@ -1,20 +1,25 @@
 """Readers of training data and labels, one file per source."""
 
-from .annif import load_annif, load_annif_vocabulary
-from .bioasq import read_bioasq
-from .deutsche_welle import DWCorpus, JointCorpus, load_dw
-from .documents import Document, document_pieces, read_documents
-from .hub_tables import table_of
-from .label_files import is_mesh, read_label_file, save_labels
-from .label_tables import load_labels
-from .medline import demo_file, read_medline
-from .mesh import load_mesh, mesh_ids, read_mesh
-from .report import ReadReport
-from .schema import Record
-from .skos import load_skos
-from .tables import load_table
-from .word_vectors import WordVectors, load_word_vectors
-from .zero_shot import held_out_labels
+from typing import TYPE_CHECKING
+
+from ..extras import import_on_demand
+
+if TYPE_CHECKING:
+    from .annif import load_annif, load_annif_vocabulary
+    from .bioasq import read_bioasq
+    from .deutsche_welle import DWCorpus, JointCorpus, load_dw
+    from .documents import Document, document_pieces, read_documents
+    from .hub_tables import table_of
+    from .label_files import is_mesh, read_label_file, save_labels
+    from .label_tables import load_labels
+    from .medline import demo_file, read_medline
+    from .mesh import load_mesh, mesh_ids, read_mesh
+    from .report import ReadReport
+    from .schema import Record
+    from .skos import load_skos
+    from .tables import load_table
+    from .word_vectors import WordVectors, load_word_vectors
+    from .zero_shot import held_out_labels
 
 __all__ = [
     "DWCorpus",
@@ -44,3 +49,23 @@ __all__ = [
     "save_labels",
     "table_of",
 ]
+
+_MODULES = (
+    "annif",
+    "bioasq",
+    "deutsche_welle",
+    "documents",
+    "hub_tables",
+    "label_files",
+    "label_tables",
+    "medline",
+    "mesh",
+    "report",
+    "schema",
+    "skos",
+    "tables",
+    "word_vectors",
+    "zero_shot",
+)
+
+import_on_demand(__name__, _MODULES)

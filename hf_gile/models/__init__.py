@@ -1,64 +1,20 @@
-"""Model code that is uploaded with every saved model, and its registration with Transformers.
+"""Model code that is uploaded with every saved model.
 
 The modules import each other as siblings, and otherwise only torch, transformers and its dependencies: this folder is
-copied unchanged and runs without hf_gile.
+copied unchanged and runs without hf_gile. `registration`, which is not copied, registers them with Transformers.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
+from ..extras import import_on_demand
 
-from .configuration_gile import GileConfig, GileTextConfig
-from .labels_gile import Label, LabelSet
-from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
-from .pipeline_gile import LabelScoringPipeline
-from .processing_gile import GileProcessor
-from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel
-
-Scorer = GileModel | GileForSequenceClassification
-"""Models with label codes: both towers, alone or with stored labels."""
-
-
-def unwrapped(model: object) -> Any:
-    """Removes a wrapper such as `DistributedDataParallel` from a model.
-
-    Args:
-        model: A model, or a wrapper with the model as its `module`.
-    """
-    return getattr(model, "module", model)
-
-
-def get_towers(model: object) -> GileModel:
-    """Returns the `GileModel` of a classifier or of any wrapper.
-
-    Args:
-        model: A `GileModel` or a `GileForSequenceClassification`, wrapped or not.
-
-    Raises:
-        ValueError: If it is another kind of model.
-    """
-    model = unwrapped(model)
-    gile: Any = getattr(model, "gile", model)
-    if not hasattr(gile, "label_parameters"):
-        raise ValueError(f"model must be a GileModel or a GileForSequenceClassification, got {type(model).__name__}")
-    return gile
-
-
-CLASSES: list[tuple[Any, Any, Any]] = [
-    (GileConfig, GileModel, GileForSequenceClassification),
-    (PublishedGileConfig, PublishedGileModel, PublishedGileForSequenceClassification),
-]
-for config, model, classifier in CLASSES:
-    AutoConfig.register(config.model_type, config, exist_ok=True)
-    AutoModel.register(config, model, exist_ok=True)
-    AutoModelForSequenceClassification.register(config, classifier, exist_ok=True)
-    AutoProcessor.register(config, GileProcessor, exist_ok=True)
-
-# Without this, config.json of a saved model would refer to code that is not saved with it.
-GileConfig.register_for_auto_class()
-GileModel.register_for_auto_class("AutoModel")
-GileForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
-GileProcessor.register_for_auto_class("AutoProcessor")
+if TYPE_CHECKING:
+    from .configuration_gile import GileConfig, GileTextConfig
+    from .labels_gile import Label, LabelSet
+    from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
+    from .pipeline_gile import LabelScoringPipeline
+    from .processing_gile import GileProcessor
+    from .registration import Scorer, get_towers, unwrapped
 
 __all__ = [
     "GileConfig",
@@ -71,4 +27,9 @@ __all__ = [
     "LabelScoringPipeline",
     "LabelSet",
     "Scorer",
+    "get_towers",
+    "unwrapped",
 ]
+
+# Labels need no model, so that commands that only read labels do not import torch.
+import_on_demand(__name__, ("labels_gile", "registration"))

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from .saving_gile import find_file
-from .stored_labels_gile import compute_state, is_finite
+from .stored_labels_gile import is_finite, read_state
 
 EMBEDS_FILE = "label_embeds.safetensors"
 """File with the vectors of the stored labels."""
@@ -99,23 +99,24 @@ def compute_encoder_state(gile: PreTrainedModel) -> str:
         return "" if reader.label_embeds is None else reader.label_embeds.encoder_state
     weights = [*reader.transformer.parameters(), *reader.pooling.parameters()]
     types = sorted({str(weight.dtype) for weight in weights})
-    sums = [number for number in compute_state(*weights) if isinstance(number, int)]
+    sums = [number for number in read_state(*weights) if isinstance(number, int)]
     encoder = {name: value for name, value in text.text_encoder_config.to_dict().items() if name not in _UNRELATED}
     settings = [types, sums, text.pooling, encoder]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def pool_stored_labels(model: PreTrainedModel) -> Tensor:
+def pool_stored_labels(model: PreTrainedModel, state: str | None = None) -> Tensor:
     """Encodes the stored labels by the pretrained encoder, except those whose vectors are known from before.
 
     Args:
         model: A classifier with `config.pools_labels`, without languages or with a pooling without weights.
+        state: The state of its encoder, if known.
 
     Returns:
         `(L, P)` vectors.
     """
     stored, gile, input_ids = model.stored_labels, model.gile, model.label_input_ids
-    state = compute_encoder_state(gile)
+    state = state or compute_encoder_state(gile)
     pad_token_id = model.config.text_config.pad_token_id
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(model.device.type, enabled=False):
         vectors = torch.empty(len(input_ids), gile.text_encoder.pooled_size, dtype=model.dtype, device=model.device)
@@ -170,7 +171,9 @@ def load_label_embeds(folder: str | PathLike[str], arguments: Mapping[str, Any])
 def save_label_embeds(model: PreTrainedModel, folder: Path) -> None:
     """Saves label vectors with a model, if some are known and its encoder has not changed since."""
     embeds = model.stored_labels.embeds
-    is_known = embeds is not None and keeps_label_embeds(model.gile)
-    if is_known and embeds.encoder_state == compute_encoder_state(model.gile):
-        pool_stored_labels(model)  # encodes labels that were added
+    if embeds is None or not keeps_label_embeds(model.gile):
+        return
+    state = compute_encoder_state(model.gile)
+    if embeds.encoder_state == state:
+        pool_stored_labels(model, state)  # encodes labels that were added
         model.stored_labels.embeds.save(folder / EMBEDS_FILE)

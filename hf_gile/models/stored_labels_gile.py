@@ -190,6 +190,13 @@ def compute_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ..
     """
     if not reads_weights.get() and not any(tensor.is_inference() for tensor in tensors):
         return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+    return read_state(*tensors, rows=rows)
+
+
+@torch.compiler.disable
+@torch.no_grad()
+def read_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
+    """Computes the fingerprint of `compute_state` from the bits of tensors, whatever `reads_weights` is."""
     by_device: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
         # For weights sharded across processes, the local shard.

@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from ..data.schema import join_columns
 from ..data.table_files import missing_column_error
+from ..default_pipeline import without_reading_weights
 from ..label_index import LabelIndex, fingerprint
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 
@@ -158,7 +159,7 @@ class GileScorer:
         """Scores texts in a single batch."""
         self.pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
         device = self.pipe.model.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(device, torch.bfloat16, enabled=self.bf16), without_reading_weights():
             return self.pipe(texts, self.index, batch_size=len(texts), **self.options)
 
 

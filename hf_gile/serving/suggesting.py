@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..default_pipeline import without_reading_weights
 from ..models import LabelScoringPipeline
 from ..models.labels_gile import Label
-from ..models.stored_labels_gile import reads_weights
 from ..scoring.evidence import find_evidence
 from .learning import Correction, Learner
 from .messages import Corrected, Evidence, Parent, Suggestion
@@ -77,13 +77,10 @@ class Suggester:
         pipe = self._pipe
         pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
         candidates = self._learner and self._learner.index
-        reading = reads_weights.set(False)  # reading all weights takes a quarter of the time of a lone request
-        try:
+        with without_reading_weights():
             texts = [item.text for item in wanted]
             answers = pipe(texts, candidate_labels=candidates, top_k=top_k, batch_size=len(texts))
             return [self._suggestions(*row) for row in zip(wanted, allowed, answers, strict=True)]
-        finally:
-            reads_weights.reset(reading)
 
     def prepare(self) -> None:
         """Encodes the labels, so that the first request need not wait for this."""

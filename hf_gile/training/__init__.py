@@ -1,27 +1,32 @@
 """Training with the stock `Trainer`: data, label sampling, pretrained encoders, calibration and thresholds."""
 
-from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
-from .collator import GileDataCollator
-from .convex import fit_convex
-from .distillation import attach_teacher, distill, fit_labels, teach
-from .encoders import best_text_encoder
-from .encoding import encode_dataset
-from .general import general_scorer
-from .hard_negatives import HardNegatives
-from .label_sampling import EpochCallback, LabelSampler
-from .label_weights import class_balanced_weights, propensity_weights
-from .lora import add_lora, merge_lora
-from .losses import GileLoss
-from .pretrained import add_pooled_embeds, log_idf, parameter_groups
-from .starting import (
-    joint_size_for,
-    latent_word_vectors,
-    model_from_text_encoder,
-    processor_from_text_encoder,
-    set_lexical_weights,
-    set_token_weights,
-    set_word_vectors,
-)
+from typing import TYPE_CHECKING
+
+from ..extras import import_on_demand
+
+if TYPE_CHECKING:
+    from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
+    from .collator import GileDataCollator
+    from .convex import fit_convex
+    from .distillation import attach_teacher, distill, fit_labels, teach
+    from .encoders import best_text_encoder
+    from .encoding import encode_dataset
+    from .general import general_scorer
+    from .hard_negatives import HardNegatives
+    from .label_sampling import EpochCallback, LabelSampler
+    from .label_weights import class_balanced_weights, propensity_weights
+    from .lora import add_lora, merge_lora
+    from .losses import GileLoss
+    from .pretrained import add_pooled_embeds, log_idf, parameter_groups
+    from .starting import (
+        joint_size_for,
+        latent_word_vectors,
+        model_from_text_encoder,
+        processor_from_text_encoder,
+        set_lexical_weights,
+        set_token_weights,
+        set_word_vectors,
+    )
 
 __all__ = [
     "EpochCallback",
@@ -57,3 +62,22 @@ __all__ = [
     "teach",
     "tune_threshold",
 ]
+
+_MODULES = (
+    "calibration",
+    "collator",
+    "convex",
+    "distillation",
+    "encoders",
+    "encoding",
+    "general",
+    "hard_negatives",
+    "label_sampling",
+    "label_weights",
+    "lora",
+    "losses",
+    "pretrained",
+    "starting",
+)
+
+import_on_demand(__name__, _MODULES)

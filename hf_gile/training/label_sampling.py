@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from .weighted_losses import read_weights
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -199,30 +201,6 @@ class LabelSampler:
             drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
             drawn = drawn[~_is_in(drawn, gold)]
         return drawn[:size], draw_weights
-
-
-def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels: int | None = None) -> Tensor:
-    """Checks label weights.
-
-    Args:
-        name: Name of the weights, for messages.
-        weights: `(L,)` finite non-negative numbers.
-        num_labels: Number L of labels, if known.
-
-    Returns:
-        `(L,)` float32.
-
-    Raises:
-        ValueError: If the weights are invalid.
-    """
-    array = np.asarray(weights, dtype=np.float32)
-    if array.shape != ((len(array) if array.ndim else 1) if num_labels is None else num_labels,):
-        expected = "(L,)" if num_labels is None else f"({num_labels},)"
-        raise ValueError(f"{name} must have shape {expected}, a number for each label, got {array.shape}")
-    wrong = np.flatnonzero(~(array >= 0) | ~np.isfinite(array))
-    if len(wrong):
-        raise ValueError(f"{name} must be finite and not negative, got {array[wrong[0]]} for label {wrong[0]}")
-    return torch.from_numpy(array.copy())
 
 
 def _is_in(columns: IntArray, ascending: IntArray) -> NDArray[np.bool_]:

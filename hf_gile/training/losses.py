@@ -39,8 +39,7 @@ from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .kept_labels import label_vectors, pool_labels, project_kept
-from .label_sampling import read_weights
-from .weighted_losses import LOSSES, gold_positions, positions_among
+from .weighted_losses import LOSSES, gold_positions, positions_among, read_weights
 
 
 class GileLoss:

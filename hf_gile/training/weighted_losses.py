@@ -3,7 +3,12 @@
 Shapes: B documents, L labels, C scored labels (all L, or a sample), P gold labels per document (padded).
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -143,3 +148,27 @@ LOSSES = {
     "cross_entropy": cross_entropy,
     "decoupled_softmax": decoupled_softmax,
 }
+
+
+def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels: int | None = None) -> Tensor:
+    """Checks label weights.
+
+    Args:
+        name: Name of the weights, for messages.
+        weights: `(L,)` finite non-negative numbers.
+        num_labels: Number L of labels, if known.
+
+    Returns:
+        `(L,)` float32.
+
+    Raises:
+        ValueError: If the weights are invalid.
+    """
+    array = np.asarray(weights, dtype=np.float32)
+    if array.shape != ((len(array) if array.ndim else 1) if num_labels is None else num_labels,):
+        expected = "(L,)" if num_labels is None else f"({num_labels},)"
+        raise ValueError(f"{name} must have shape {expected}, a number for each label, got {array.shape}")
+    wrong = np.flatnonzero(~(array >= 0) | ~np.isfinite(array))
+    if len(wrong):
+        raise ValueError(f"{name} must be finite and not negative, got {array[wrong[0]]} for label {wrong[0]}")
+    return torch.from_numpy(array.copy())

@@ -29,6 +29,40 @@ def test_without_typer_the_error_names_the_extra():
     assert (done.returncode, done.stderr) == (1, message)
 
 
+def imported_by(code, *arguments):
+    """Returns the modules that are imported when a process ends."""
+    code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {code}"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, input="Rats were fed.", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+COMMAND = "from hf_gile_cli import main; main()"
+
+
+def test_labels_are_shown_without_torch(saved_model):
+    assert not imported_by(COMMAND, "labels", "show", saved_model) & {
+        "torch",
+        "pandas",
+        "sklearn",
+        "transformers.models",
+    }
+
+
+@pytest.mark.slow
+def test_scoring_imports_what_it_needs(saved_model):
+    spared = {"datasets", "matplotlib", "onnx", "onnxruntime", "pandas", "peft", "pyarrow", "sklearn", "rdflib"}
+    spared |= {"transformers.trainer", "hf_gile.publishing", "hf_gile.metrics", "hf_gile.data.mesh"}
+    by_transformers = imported_by("import transformers.modeling_utils, transformers.pipelines")
+    of_a_model = imported_by(COMMAND, "score", saved_model)
+    of_any_labels = imported_by("import hf_gile.training.general, hf_gile.default_pipeline")
+    assert "torch" in of_a_model & of_any_labels
+    assert not of_a_model & spared - by_transformers
+    assert "hf_gile.training" not in of_a_model
+    assert not (of_any_labels & spared - by_transformers - {"hf_gile.data.mesh"})
+
+
 @pytest.mark.slow
 def test_piped_lines_are_answered_at_once_and_an_interrupt_exits_with_130(start, saved_model):
     process = start("score", saved_model)

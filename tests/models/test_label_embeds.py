@@ -7,6 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_gile import GileForSequenceClassification, LabelSet
+from hf_gile.default_pipeline import without_reading_weights
+from hf_gile.models import label_embeds_gile
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE
 from hf_gile.models.saving_gile import MANIFESTS
 from hf_gile.models.text_encoders_gile import TransformerEncoder
@@ -50,6 +52,24 @@ def test_a_loaded_model_scores_without_encoding_its_labels(saved, encoded):
     loaded = GileForSequenceClassification.from_pretrained(folder)
     assert score(loaded, processor).equal(logits)
     assert encoded == []
+
+
+def test_nor_does_a_command_or_a_service(saved, encoded):
+    _, processor, logits, folder = saved
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    with without_reading_weights():
+        assert score(loaded, processor).equal(logits)
+    assert encoded == []
+
+
+def test_a_save_reads_the_encoder_once(saved, monkeypatch, tmp_path):
+    model, *_ = saved
+    states = []
+    compute = label_embeds_gile.compute_encoder_state
+    monkeypatch.setattr(label_embeds_gile, "compute_encoder_state", lambda gile: states.append(0) or compute(gile))
+    model.save_pretrained(tmp_path / "again")
+    assert len(states) == 1
+    assert (tmp_path / "again" / EMBEDS_FILE).is_file()
 
 
 def test_only_new_labels_are_encoded(saved, encoded, tmp_path):

@@ -1,0 +1,75 @@
+"""Registers the models with the Auto classes of Transformers."""
+
+from typing import Any
+
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
+
+from ..writing import new_files
+from .configuration_gile import GileConfig, GileTextConfig
+from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
+from .pipeline_gile import LabelScoringPipeline
+from .processing_gile import GileProcessor
+from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel
+from .saving_gile import SavedTogether
+
+Scorer = GileModel | GileForSequenceClassification
+"""Models with label codes: both towers, alone or with stored labels."""
+
+
+def unwrapped(model: object) -> Any:
+    """Removes a wrapper such as `DistributedDataParallel` from a model.
+
+    Args:
+        model: A model, or a wrapper with the model as its `module`.
+    """
+    return getattr(model, "module", model)
+
+
+def get_towers(model: object) -> GileModel:
+    """Returns the `GileModel` of a classifier or of any wrapper.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`, wrapped or not.
+
+    Raises:
+        ValueError: If it is another kind of model.
+    """
+    model = unwrapped(model)
+    gile: Any = getattr(model, "gile", model)
+    if not hasattr(gile, "label_parameters"):
+        raise ValueError(f"model must be a GileModel or a GileForSequenceClassification, got {type(model).__name__}")
+    return gile
+
+
+CLASSES: list[tuple[Any, Any, Any]] = [
+    (GileConfig, GileModel, GileForSequenceClassification),
+    (PublishedGileConfig, PublishedGileModel, PublishedGileForSequenceClassification),
+]
+for config, model, classifier in CLASSES:
+    AutoConfig.register(config.model_type, config, exist_ok=True)
+    AutoModel.register(config, model, exist_ok=True)
+    AutoModelForSequenceClassification.register(config, classifier, exist_ok=True)
+    AutoProcessor.register(config, GileProcessor, exist_ok=True)
+
+# Without this, config.json of a saved model would refer to code that is not saved with it.
+GileConfig.register_for_auto_class()
+GileModel.register_for_auto_class("AutoModel")
+GileForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
+GileProcessor.register_for_auto_class("AutoProcessor")
+
+# The code of a model refuses a save that was interrupted; with this, `hf-gile repair` can also complete it.
+SavedTogether.new_files = staticmethod(new_files)
+
+__all__ = [
+    "CLASSES",
+    "GileConfig",
+    "GileForSequenceClassification",
+    "GileModel",
+    "GileModelOutput",
+    "GileProcessor",
+    "GileTextConfig",
+    "LabelScoringPipeline",
+    "Scorer",
+    "get_towers",
+    "unwrapped",
+]
