@@ -175,8 +175,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/data/label_columns.py",
-        "for sign in self.separators[1:]:",
-        "for sign in self.separators[2:]:",
+        "for sign in others:",
+        "for sign in others[1:]:",
         "data/test_label_columns.py",
     ),
     Mutation(

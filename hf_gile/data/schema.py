@@ -97,7 +97,7 @@ def make_record(
         names: Names of the headings.
 
     Raises:
-        ValueError: If the pmid is empty, or the year is none.
+        ValueError: If the pmid is empty, or the year is not a year.
     """
     if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
         headings = dict(zip(reversed(ids), reversed(names), strict=True))
