@@ -372,7 +372,11 @@ def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
 
     Args:
         teacher: The model.
+
+    Raises:
+        ValueError: If the model cannot be distilled.
     """
+    _check_teacher(teacher)
     return can_be_fitted(_static_config(teacher.config, 1))
 
 

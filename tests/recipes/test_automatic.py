@@ -311,7 +311,8 @@ def test_units_that_store_no_neighbours_refuse_them(run):
 
 @pytest.mark.slow
 def test_named_units_beside_auto_are_trained_over_words(run, quick, available_encoder, tmp_path):
-    done, results = run("--units", "gile", "auto", "--make_cards", "false", recipe="train_units")
+    flags = ["--units", "gile", "auto", "--text_encoder", "auto", "--make_cards", "false"]
+    done, results = run(*flags, recipe="train_units")
     assert done.returncode == 0, done.stderr[-3000:]
     assert set(results) == {"gile", "auto"}
     kinds = {unit: AutoConfig.from_pretrained(tmp_path / f"out/{unit}/model").text_config for unit in results}

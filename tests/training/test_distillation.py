@@ -21,7 +21,7 @@ from hf_gile.training import (
     processor_from_text_encoder,
     teach,
 )
-from hf_gile.training.distillation import count_features, fit_vectors
+from hf_gile.training.distillation import can_fit_labels, count_features, fit_vectors
 
 WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
 NAMES = ["iron diet", "human milk", "heart failure"]
@@ -192,6 +192,8 @@ def test_models_without_such_an_encoder_are_refused(fast, make_model):
         teach(fast.model, fast.processor, ["iron"])
     with pytest.raises(ValueError, match=r"only a model with a pretrained encoder.*got text_encoder_type 'wan'"):
         teach(*make_model(), ["iron"])
+    with pytest.raises(ValueError, match="only a model with a pretrained encoder"):
+        can_fit_labels(make_model()[0])
 
 
 def test_damaged_tables_are_refused(fast, tmp_path):
