@@ -57,6 +57,7 @@ ROWS = {
     "literal_and_fast": ("runs *", TIMES, {"memory_mib"}),
     "loader_and_model": ("encoders *", {"documents_per_second", "ratios"}, set()),
     "loss_memory": ("runs * *", set(), {"gflops", "loss", "memory_mib", "seconds", "needs_at_least_mib"}),
+    "cold_start": ("commands *", {"cpu_s", "times_bare"}, set()),
     "new_words": ("runs *", {"0", "1", "5", "20", "share_written"}, set()),
     "obvious": (
         "* * *",
