@@ -41,6 +41,11 @@ def reading_rows():
         yield f"| {' | '.join([f'.{kind}', *cells, *peaks])} |"
 
 
+def cold_start_rows():
+    for command, figures in json.loads((RESULTS / "cold_start.json").read_text())["commands"].items():
+        yield f"| {command} | {figures['cpu_s']:.1f} | {figures['times_bare']:.2f} |"
+
+
 def price_rows():
     yield from unseen_price.table(json.loads((RESULTS / "unseen_price.json").read_text())).splitlines()
 
@@ -55,10 +60,11 @@ def correction_rows():
         ("docs/from_scratch.md", training_rows),
         ("docs/from_scratch.md", curves_rows),
         ("docs/data.md", reading_rows),
+        ("docs/cli.md", cold_start_rows),
         ("docs/calibration.md", price_rows),
         ("docs/service.md", correction_rows),
     ],
-    ids=["what matters", "curves", "reading", "price", "corrections"],
+    ids=["what matters", "curves", "reading", "cold start", "price", "corrections"],
 )
 def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()
