@@ -170,12 +170,12 @@ class ScoreCounts:
         group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
         half, width = halves.int()[:, None], len(EDGES) + 1
         group_bins = (bins + BINS * group).add_(2 * BINS * half)
-        forced = torch.zeros(logits.shape, dtype=torch.bool)
-        if self.force_label:
-            forced[rows, logits.argmax(1).cpu()] = True
-            forced &= candidate
-        intervals = _INTERVALS[bins].masked_fill(forced, len(EDGES))
-        label_bins = intervals.add_(width * labels).add_(width * len(labels) * half)
+        highest = logits.argmax(1).cpu()
+        is_forced = candidate[rows, highest] & self.force_label
+        forced = rows[is_forced], highest[is_forced]
+        label_bins = _INTERVALS[bins]
+        label_bins[forced] = len(EDGES)
+        label_bins.add_(width * labels).add_(width * len(labels) * half)
         if bool(candidate.all()):
             _count(self.cells, group_bins)
             _count(self.label_cells, label_bins.T)  # label by label, for memory locality
@@ -192,7 +192,7 @@ class ScoreCounts:
         mask = torch.zeros(logits.shape, dtype=torch.bool)
         mask[documents, columns] = True
         _count(self.forced_cells, group_bins[forced])
-        _count(self.forced_gold, group_bins[forced & mask])
+        _count(self.forced_gold, group_bins[forced][mask[forced]])
         for index in range(2):
             chosen = (group == index).nonzero().flatten()
             self.gold_documents[index] += int(mask[:, chosen].any(1).sum())
