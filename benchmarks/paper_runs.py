@@ -60,10 +60,11 @@ class Job:
         return f"{self.run.kind}-{digest}-{self.seed}.json"
 
 
-def prepare(runs: Path, kinds: Iterable[str]) -> dict[str, Any]:
+def prepare(runs: Path, kinds: Iterable[str], gpu: bool = False) -> dict[str, Any]:
     """Imports the recipes once, for all runs to start from, and returns the commit and the machine of these runs.
 
-    Everything that libraries write goes into the folder of the runs.
+    Everything that libraries write goes into the folder of the runs. Without `gpu`, no run sees a GPU. With it, this
+    process must not initialize CUDA: its forks could not.
     """
     for name in ("cache", "temporary"):
         (runs / name).mkdir(parents=True, exist_ok=True)
@@ -75,8 +76,10 @@ def prepare(runs: Path, kinds: Iterable[str]) -> dict[str, Any]:
         "OMP_NUM_THREADS": "1",
         "RAYON_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "CUDA_VISIBLE_DEVICES": "",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     }
+    if not gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.path[:0] = [str(ROOT / "recipes"), str(ROOT / "benchmarks")]
     import machine
     import torch
@@ -84,7 +87,8 @@ def prepare(runs: Path, kinds: Iterable[str]) -> dict[str, Any]:
     torch.set_num_threads(1)
     for kind in kinds:
         importlib.import_module(KINDS[kind].module)
-    return {"commit": machine.commit(), "machine": machine.machine()}
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return {"commit": machine.commit(), "machine": pool.apply(machine.machine)}
 
 
 def run_all(
@@ -180,10 +184,14 @@ def _cpu_seconds() -> float:
 
 def _recipe(job: Job, data: Path, work: Path) -> dict[str, Any]:
     """Runs a recipe as from the command line, and returns its results.json."""
+    import torch
+
     kind = KINDS[job.run.kind]
     words = f"{kind.flags} {job.run.flags}".split()  # of a repeated flag, the last counts
     flags = [str(data) + word.removeprefix("DATA") if word.startswith("DATA/") else word for word in words]
     seed = ["--seed", str(job.seed)] if kind.seeded else []
+    if "--use_cpu" in flags and torch.cuda.is_available():
+        flags += ["--use_cpu", "false"]
     sys.argv = [kind.module, *flags, *seed, "--output_dir", str(work)]
     sys.modules[kind.module].main()
     results: dict[str, Any] = json.loads((work / "results.json").read_text(encoding="utf-8"))

@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[""], help="tables whose titles start so; by default all")
     parser.add_argument("--limit_minutes", type=float, default=1e6, help="start no run that would end later")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "paper_tables", help="folder of the runs")
+    parser.add_argument("--gpu", action="store_true", help="train on the GPU, the dearest runs first")
     parser.add_argument("--resume", action="store_true", help="keep the runs that there are")
     parser.add_argument(
         "--stamp", action="store_true", help="check a run of each layer, and keep the others; see above"
@@ -77,7 +78,8 @@ def run(
 ) -> list[str]:
     """Runs jobs and writes results and page meanwhile; returns the logs of those that failed."""
     check_data(jobs, options.data)
-    source = prepare(options.runs, {job.run.kind for job in jobs})
+    source = prepare(options.runs, {job.run.kind for job in jobs}, options.gpu)
+    jobs = sorted(jobs, key=lambda job: -job.run.price) if options.gpu else jobs
     failed = []
     written = time.monotonic()
     for done, (job, succeeded) in enumerate(
