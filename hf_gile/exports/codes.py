@@ -12,6 +12,9 @@ from ..models import GileForSequenceClassification, LabelSet
 from ..models.search_gile import get_bias
 
 WORDS = "the score has lexical terms (config.lexical), which are not inner products of codes"
+_NEARLY_LINEAR = 2.0**-10
+"""Factor of numbers inside tanh for which tanh is linear to single precision: their error is below x^2 / 3,000,000."""
+
 WITHOUT_WORDS = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
 
 
@@ -73,8 +76,8 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
 def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     """Computes the document side of the score as a dense layer over the pooled states of a pretrained encoder.
 
-    The layer can represent only the joint term with any activation, or all terms together if the activation is linear,
-    as in the default of `hf-gile train`.
+    The layer can represent only the joint term with any activation, or all terms together if the activation is linear
+    or tanh, as in the default of `hf-gile train`: tanh is linear for small numbers.
 
     Raises:
         ValueError: If the text encoder, the pooling, a bag or the terms cannot be represented by such a layer.
@@ -100,15 +103,39 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
         codes = layer.project_texts(units)
         constant = (codes[:1] + layer.project_texts(-units[:1]))[0] / 2
         return DenseLayer((codes - constant).T.contiguous(), constant, nn.Identity(), torch.ones(len(constant)))
-    if not only_joint:
+    if not only_joint and config.joint_act != "tanh":
         raise ValueError(
             f"the joint term has the activation {config.joint_act!r}, but the other terms have none "
             f"(cosine_score={config.cosine_score}, label_rows={config.label_rows}, term_weights): a layer has a single "
-            "activation"
+            "activation, which must be tanh"
         )
     if not type(activation).__module__.startswith("torch."):
         raise ValueError(f"joint_act {config.joint_act!r} is not a torch activation, which Dense layers require")
     projection = layer.input_projection
-    return DenseLayer(
+    joint = DenseLayer(
         projection.weight * size**0.5, projection.bias.clone(), activation, layer.classifier()[0][0].detach().clone()
+    )
+    return joint if only_joint else _with_linear_terms(joint, layer.project_texts(torch.eye(size) * size**0.5))
+
+
+def _with_linear_terms(joint: DenseLayer, codes: Tensor) -> DenseLayer:
+    """Adds the parts of text codes that are linear in h to a layer with tanh.
+
+    Args:
+        joint: The layer of the joint term.
+        codes: `(P, J + P + 1)` codes of the P unit vectors: after the joint term, h and perhaps a constant 1.
+    """
+    size = len(codes)
+    rest = codes[:, len(joint.weight) :]
+    constant = rest.new_zeros(rest.shape[1])
+    constant[size:] = 0.5
+    weight = rest.T * _NEARLY_LINEAR
+    weight[size:] = 0
+    scale = torch.full_like(constant, 1 / _NEARLY_LINEAR)
+    scale[size:] = 2.0
+    return DenseLayer(
+        torch.cat([joint.weight, weight]),
+        torch.cat([joint.bias, constant.atanh()]),
+        joint.activation,
+        torch.cat([joint.scale, scale]),
     )

@@ -6,6 +6,7 @@ study.record("auto", experiment)       # calibrates it, measures it on the test 
 study.show()
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,26 @@ def fit(study: Study) -> Experiment:
     study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
     if start.is_convex:
         experiment.fit_convex(start.neighbours)
+        study.say(describe_form(experiment.fitted["chosen"]))
     else:
         experiment.fit(study.options.patience)
     return experiment
+
+
+def describe_form(chosen: Mapping[str, float]) -> str:
+    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why.
+
+    Args:
+        chosen: What `fit_convex` chose.
+    """
+    form = "the joint space of GILE" if "pull" in chosen else "a bilinear form"
+    sentence = f"  documents and labels are compared by {form}"
+    if "joint_loss" not in chosen:
+        return sentence
+    return (
+        f"{sentence}: on documents and labels left out, the loss of a document is {chosen['joint_loss']:.3f} with the "
+        f"joint space, {chosen['bilinear_loss']:.3f} with the bilinear form"
+    )
 
 
 def _prepare(study: Study) -> tuple[Experiment, Start]:

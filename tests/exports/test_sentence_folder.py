@@ -18,6 +18,13 @@ FAMILY = {
     "only_input": {"output_layer": "only_input"},
     "linear": {"output_layer": "linear"},
     "as auto fits": {
+        "joint_act": "tanh",
+        "cosine_score": True,
+        "label_rows": True,
+        "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
+    },
+    "joint and cosine": {"joint_act": "tanh", "cosine_score": True},
+    "as auto fits many labels": {
         "output_layer": "bilinear",
         "cosine_score": True,
         "label_rows": True,
@@ -62,7 +69,7 @@ def test_lexical_terms_are_left_out_only_on_request(make_pretrained, tmp_path):
         ({"bag_size": 3}, "bag_size 3"),
         ({"joint_layers": 2}, "joint_layers 2"),
         ({"joint_act": "gelu"}, "joint_act 'gelu' is not a torch activation"),
-        ({"cosine_score": True, "joint_act": "tanh"}, "cosine_score=True, .* a layer has a single activation"),
+        ({"cosine_score": True, "joint_act": "relu"}, "cosine_score=True, .* a layer has a single activation"),
     ],
 )
 def test_models_that_sentence_transformers_cannot_compute_are_refused(fields, message, make_pretrained, tmp_path):

@@ -26,7 +26,7 @@ from hf_gile.training.convex import head as head_module
 from hf_gile.training.convex import rows as rows_module
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.folds import spread
-from hf_gile.training.convex.label_side import fit_bilinear
+from hf_gile.training.convex.label_side import Bilinear, Joint, fit_bilinear, fit_joint
 from hf_gile.training.convex.losses import binary_loss, listwise_loss, scaled_loss
 from hf_gile.training.convex.rows import CONSTANT, fit_rows, score_rows
 from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
@@ -290,6 +290,43 @@ def near_labels(number, labels=40, size=24, seed=5):
     return Documents(functional.normalize(noisy, dim=-1), gold[:, None]), e
 
 
+def accuracy_of(form, documents, e):
+    terms = form.terms(documents.vectors, e)
+    scores = terms["joint"] if isinstance(form, Joint) else terms["joint"] + terms["cosine"]
+    return (scores.argmax(1) == documents.gold[:, 0]).float().mean().item()
+
+
+def test_a_joint_space_starts_nearly_as_the_bilinear_form():
+    train, e = near_labels(3)
+    form = fit_bilinear(train, e, l2=0.1)
+    exact = sum(form.terms(train.vectors, e).values())
+    nearly = Joint.start(form, train.vectors, e).scores(train.vectors, e)
+    assert torch.corrcoef(torch.stack([exact.flatten(), nearly.flatten()]))[0, 1] > 0.98
+    assert (exact - nearly).square().mean() < 0.05 * exact.square().mean()
+
+
+def test_a_joint_space_learns_more_from_few_documents_than_the_bilinear_form():
+    train, e = near_labels(2)
+    test, _ = near_labels(9, seed=6)
+    form = fit_bilinear(train, e, l2=1.0)
+    joint = fit_joint(train, e, 1.0, form)
+    assert accuracy_of(joint, test, e) > accuracy_of(form, test, e) + 0.05
+
+
+def test_a_joint_space_pulled_hard_stays_where_it_starts():
+    train, e = near_labels(2)
+    form = fit_bilinear(train, e, l2=1.0)
+    start = Joint.start(form, train.vectors, e)
+    near, far = (fit_joint(train, e, pull, form).text_weight for pull in (1e4, 1.0))
+    assert (near - start.text_weight).norm() < 0.02 * (far - start.text_weight).norm()
+
+
+def test_a_joint_space_starts_from_a_form_without_a_cosine():
+    train, e = near_labels(2)
+    form = Bilinear(fit_bilinear(train, e, l2=0.1).matrix, 0.0)
+    assert accuracy_of(fit_joint(train, e, 1.0, form), train, e) > 0.9
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_few_documents_of_a_label_rank_no_worse_than_the_cosine(number):
     train, e = near_labels(number)
@@ -302,7 +339,7 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine(number):
         return (scores.argmax(1) == gold).float().mean().item()
 
     assert accuracy(head.scores(test.vectors, e)) > accuracy(test.vectors @ e.T) + 0.02
-    assert head.term_weights["seen"]["cosine"] == head.term_weights["seen"]["rows"] == 1
+    assert head.term_weights["seen"]["joint"] == head.term_weights["seen"]["rows"] == 1
     assert head.fits_validation
 
 
@@ -395,13 +432,14 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
     assert result["term_weights"] == model.config.term_weights
     assert ("match" in result["term_weights"]["seen"]) == lexical
-    assert result["parameters"] == 4 * 13 + 12 * 12 + 1
+    joint = 2 * (12 * 12 + 12) + 12 if model.config.output_layer == "gile" else 12 * 12
+    assert result["parameters"] == 4 * 13 + joint + 1
     if "single" in problem_type:
         gold = torch.tensor(parts["train"]["labels"])[:, 0]
         assert (logits[:, :3].argmax(1) == gold).float().mean() > 0.7
 
 
-@pytest.mark.parametrize("fields", [{"output_layer": "gile"}, {"cosine_score": False}, {"bag_size": 3}])
+@pytest.mark.parametrize("fields", [{"output_layer": "only_input"}, {"cosine_score": False}, {"bag_size": 3}])
 def test_models_without_a_convex_fit_are_refused(make, fields):
     model, _, parts = make(**fields)
     with pytest.raises(ValueError, match="a convex fit needs text_encoder_type"):

@@ -16,12 +16,13 @@ from torch.nn import functional
 from ...models import GileConfig
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.processing_gile import LexicalFeatures, pad_features
-from ...models.scoring_gile import Postings
+from ...models.scoring_gile import JointInputLabelEmbedding, Postings
 from ..calibration.fitting import with_number
 from ..starting import set_lexical_weights
 from .documents import PADDING, Documents
 from .folds import may_be_held_out
 from .head import LARGEST, CompareWords, Head, fit_head, refit_head
+from .label_side import Joint
 from .word_rows import WordRegression, feature_counts, named_labels
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def fit_convex(
     return {
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - cpu,
-        "parameters": head.rows.weight.numel() + head.rows.bias.numel() + head.bilinear.matrix.numel() + 1,
+        "parameters": sum(tensor.numel() for tensor in (head.rows.weight, head.rows.bias, *head.form.tensors)) + 1,
         "history": [],
         "losses": [],
         "chosen": head.chosen,
@@ -149,12 +150,24 @@ def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> Non
     """Sets the weights of a model with `(L, P)` vectors of labels, and caches the codes of the labels."""
     gile, config = model.gile, model.config
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
+    form = head.form
+    if isinstance(form, Joint):
+        _set_output_layer(model, output_layer="gile", joint_size=size, joint_act="tanh")
+        layer = gile.output_layer
+        layer.label_projection.weight.copy_(form.label_weight / size**0.5)
+        layer.label_projection.bias.copy_(form.label_bias)
+        layer.input_projection.weight.copy_(form.text_weight / size**0.5)
+        layer.input_projection.bias.copy_(form.text_bias)
+        layer.classifier.weight.copy_(form.weight)
+    else:
+        _set_output_layer(model, output_layer="bilinear")
+        layer = gile.output_layer
+        layer.input_projection.weight.copy_(form.matrix.T / size)
+    layer.classifier.bias.zero_()
+    layer.cosine.factors.scale[0] = form.factor
     gile.label_rows.weight.copy_(head.rows.weight / size**0.5)
     gile.label_rows.bias.copy_(head.rows.bias)
     gile.label_rows.rarity.copy_(head.rows.rarity)
-    gile.output_layer.input_projection.weight.copy_(head.bilinear.matrix.T / size)
-    gile.output_layer.classifier.bias.zero_()
-    gile.output_layer.cosine.factors.scale[0] = head.bilinear.factor
     config.term_weights = head.term_weights
     if head.num_unseen:
         config.calibration = with_number(config.calibration, head.num_unseen)
@@ -169,6 +182,19 @@ def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> Non
     model.stored_labels.get_or_compute(("codes", None), model.label_input_ids, gile.label_state, project_labels)
 
 
+def _set_output_layer(model: "GileForSequenceClassification", **fields: Any) -> None:
+    """Replaces the output layer unless it has these fields of the configuration; other terms than "joint" stay."""
+    gile, config = model.gile, model.config
+    if all(getattr(config, name) == value for name, value in fields.items()):
+        return
+    for name, value in fields.items():
+        setattr(config, name, value)
+    before = gile.output_layer
+    gile.output_layer = JointInputLabelEmbedding(config).to(before.classifier.bias)
+    for name in ("cosine", "rows", "lexical"):
+        setattr(gile.output_layer, name, getattr(before, name))
+
+
 def can_be_fitted(config: GileConfig) -> bool:
     """Returns whether `fit_convex` supports a model with this configuration.
 
@@ -179,7 +205,7 @@ def can_be_fitted(config: GileConfig) -> bool:
     is_fixed = text.text_encoder_type == "nn" or (not text.reads_sentences and text.has_fixed_pooling)
     return bool(
         is_fixed
-        and config.output_layer == "bilinear"
+        and (config.output_layer == "bilinear" or (config.output_layer == "gile" and config.joint_layers == 1))
         and config.cosine_score
         and config.label_rows
         and not config.bag_size

@@ -1,4 +1,4 @@
-"""Fits the head over vectors of documents and labels, stage by stage: rows, words, bilinear form, weights of terms.
+"""Fits the head over vectors of documents and labels, stage by stage: rows, words, joint space, weights of terms.
 
 Shapes: N documents, L labels, P size of a vector.
 """
@@ -15,7 +15,7 @@ from ...models.mixture_gile import Mixture, Rows
 from ..calibration.thresholds import tells_enough
 from .documents import PADDING, Documents
 from .folds import EXAMPLE_SCORES, FEW, FOLDS, Fold, folds_of_documents, folds_of_labels
-from .label_side import Bilinear, fit_bilinear
+from .label_side import Bilinear, Joint, fit_bilinear, fit_joint
 from .losses import scaled_loss
 from .rows import fit_rows, rarity_of, score_rows
 from .term_weights import Example, TermWeights, fit_term_weights, prior_of, raise_unseen
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
 L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
+PULLS = (10.0, 1.0, 100.0)
 
 READ_OF_MANY = 1000
 """Number of documents with vectors in larger training sets; only rows of words are fitted on all documents."""
@@ -35,7 +36,7 @@ _BILINEAR_DOCUMENTS = 4000
 """Maximum number of documents that a bilinear form is fitted on."""
 
 _COSTLY = 2_000_000_000
-"""Size of N x L x P above which there is a single fold."""
+"""Size of N x L x P above which there is a single fold, and no joint space."""
 
 LARGEST = 20_000_000_000
 """Size of N x L x P that is fitted within minutes."""
@@ -47,6 +48,7 @@ _FEWEST = 100
 """With fewer documents left out, each with one label, nothing is chosen."""
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
+_PULL_WITHOUT_CHOICE = 1.0
 
 _ROW_STEPS = 60
 """Maximum number of iterations for rows."""
@@ -61,7 +63,7 @@ class Head:
 
     Args:
         rows: The rows of L labels.
-        bilinear: The bilinear form.
+        form: The joint space of GILE, or a bilinear form.
         term_weights: Weights of the terms, by group.
         chosen: The chosen settings, for a report.
         words: `(L, F)` rows of words, if words are compared.
@@ -70,7 +72,7 @@ class Head:
     """
 
     rows: Rows
-    bilinear: Bilinear
+    form: Bilinear | Joint
     term_weights: TermWeights
     chosen: dict[str, float]
     words: "csr_matrix | None" = None
@@ -79,7 +81,7 @@ class Head:
 
     def scores(self, vectors: Tensor, labels: Tensor, words: Mapping[str, Tensor] | None = None) -> Tensor:
         """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `words` are terms of words."""
-        terms = {"rows": score_rows(self.rows, vectors), **self.bilinear.terms(vectors, labels), **(words or {})}
+        terms = {"rows": score_rows(self.rows, vectors), **self.form.terms(vectors, labels), **(words or {})}
         return Mixture(list(terms), self.term_weights).add(terms, self.rows.seen, self.rows.rarity)
 
 
@@ -91,13 +93,14 @@ def fit_head(
     compare: CompareWords | None = None,
     regression: WordRegression | None = None,
 ) -> Head:
-    """Fits rows of labels, a bilinear form and the weights of terms, and chooses the regularisation on the data.
+    """Fits rows of labels, a joint space and the weights of terms, and chooses the regularisation on the data.
 
     | stage | convex | chosen | on |
     | --- | --- | --- | --- |
     | rows | yes | L2 | `scaled_loss` of documents left out |
     | rows of words | yes | L2 | average precision of documents left out |
     | bilinear form | yes | L2 | loss of the weights of terms, labels held out |
+    | joint space of GILE | no, from the bilinear form on | pull to it | the same |
     | weights of terms | yes | - | documents left out, seen and held-out labels |
     | offset of unseen labels | no, a search | - | average precision of seen gold labels, all labels competing |
 
@@ -105,7 +108,8 @@ def fit_head(
     quarters of the training documents as well. In each fold of labels a quarter of the seen labels is held out, with
     the documents that have no other labels. Validation documents with labels that no training document has count as
     well. If some labels are unseen, weights of seen labels are fitted together with them, and otherwise without them.
-    With few documents of one label each, nothing is chosen, and validation documents are fitted on as well.
+    With few documents of one label each, nothing is chosen, and validation documents are fitted on as well. The joint
+    space replaces the bilinear form unless the loss is lower without it, or N x L x P is large.
 
     Args:
         train: N documents for fitting.
@@ -134,7 +138,7 @@ def refit_head(
     regression: WordRegression | None = None,
     reads_all: bool = True,
 ) -> Head:
-    """Fits rows, rows of words and a bilinear form without choices; weights of terms stay as they are.
+    """Fits rows, rows of words and a joint space without choices; weights of terms stay as they are.
 
     Args:
         documents: N documents for fitting.
@@ -147,11 +151,11 @@ def refit_head(
     fold = Fold(documents, documents.take(slice(0)), len(labels))
     max_iter = _ROW_STEPS if reads_all else 0
     rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    bilinear = _fit_bilinear(fold, labels, chosen["bilinear_l2"])
+    form = _fit_form(fold, labels, chosen)
     words = None
     if regression is not None:
         words = _fit_words(regression, fold, chosen["words_l2"])
-    return Head(rows, bilinear, term_weights, chosen, words)
+    return Head(rows, form, term_weights, chosen, words)
 
 
 class _Fit:
@@ -176,6 +180,7 @@ class _Fit:
         cost = len(train) * int(self.seen.sum()) * labels.shape[1]
         self.is_enough = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
         self.reads_all = train.mostly_read and cost <= LARGEST
+        self.has_joint = self.reads_all and cost <= _COSTLY
         self.max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
         self.plain = folds_of_documents(train, validation, number, self.is_enough)
         self.held = folds_of_labels(train, validation, number, 1 if cost > _COSTLY else FOLDS, self.is_enough)
@@ -194,9 +199,10 @@ class _Fit:
             self.fixed_terms(fold, of_fold, words_of_fold)
             for fold, of_fold, words_of_fold in zip(self.held, rows_of_held, words_of_held, strict=True)
         ]
-        chosen["bilinear_l2"], forms_of_held = self.choose_bilinear(terms_of_held, prior)
+        choices, forms_of_held = self.choose_form(terms_of_held, prior)
+        chosen |= choices
         rows = self.fit_rows(self.whole, chosen["rows_l2"], rows_of_plain[0] if self.is_enough else None)
-        bilinear = self.fit_bilinear(self.whole, chosen["bilinear_l2"])
+        form = _fit_form(self.whole, self.labels, chosen)
         fixed: list[str] = []
         num_unseen = 0
         if bool(self.seen.all()) or not self.held:
@@ -204,30 +210,26 @@ class _Fit:
             for position, fold in enumerate(self.plain):
                 if fold is self.whole:
                     terms = self.fixed_terms(fold, rows, words)
-                    examples.append(self.example(fold, terms, bilinear))
+                    examples.append(self.example(fold, terms, form))
                     continue
                 of_fold = self.fit_rows(fold, chosen["rows_l2"], rows_of_plain[position])
                 terms = self.fixed_terms(fold, of_fold, words_of_plain[position])
-                examples.append(self.example(fold, terms, self.fit_bilinear(fold, chosen["bilinear_l2"])))
+                examples.append(self.example(fold, terms, _fit_form(fold, self.labels, chosen)))
             prior, chosen["seen_loss"] = fit_term_weights(examples, prior, self.one_label)
             fixed = [group for group in prior if group != "unseen"]
         if self.held:
-            forms = [
-                self.fit_bilinear(fold, chosen["bilinear_l2"], form)
-                for fold, form in zip(self.held, forms_of_held, strict=True)
-            ]
             examples = [
-                self.example(fold, terms, form)
-                for fold, terms, form in zip(self.held, terms_of_held, forms, strict=True)
+                self.example(fold, terms, of_fold)
+                for fold, terms, of_fold in zip(self.held, terms_of_held, forms_of_held, strict=True)
             ]
-            examples += self.unseen_example(rows, bilinear, words)
+            examples += self.unseen_example(rows, form, words)
             prior, chosen["loss"] = fit_term_weights(examples, prior, self.one_label, fixed)
             competing = examples  # if all labels have documents
             if not bool(self.seen.all()):
-                competing = self.competing_examples(rows_of_held, words_of_held, forms)
+                competing = self.competing_examples(rows_of_held, words_of_held, forms_of_held)
             prior["unseen"]["offset"] = raise_unseen(competing, prior, self.one_label)
             num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
-        return Head(rows, bilinear, prior, chosen, words, num_unseen=num_unseen)
+        return Head(rows, form, prior, chosen, words, num_unseen=num_unseen)
 
     def choose_rows(self) -> tuple[float, list[Rows | None]]:
         """Chooses the L2 of rows; also returns the last rows of each fold of documents, to start from."""
@@ -283,32 +285,49 @@ class _Fit:
         words = of_plain[0]
         return words, [_refit_words(self.regression, fold, l2, words, self.seen & ~fold.seen) for fold in self.held]
 
-    def choose_bilinear(
+    def choose_form(
         self, terms_of_held: Sequence[dict[str, Tensor]], prior: TermWeights
-    ) -> tuple[float, list[Bilinear | None]]:
-        """Chooses the L2 of the bilinear form; also returns the last form of each fold of labels, to start from."""
-        last: list[Bilinear | None] = [None] * len(self.held)
-        if not self.reads_all or not self.held:
-            return L2_OF_BILINEAR[0], last
-        used = self.held[:1] if self.is_enough else self.held
+    ) -> tuple[dict[str, float], list[Bilinear | Joint]]:
+        """Chooses the L2 of the bilinear form, and the pull of the joint space if it is better.
 
-        def loss(l2: float) -> float:
-            examples = []
-            for position, fold in enumerate(used):
-                form = last[position] = self.fit_bilinear(fold, l2, last[position])
-                examples.append(self.example(fold, terms_of_held[position], form))
+        Returns:
+            The choices, and the forms of the folds of labels.
+        """
+        used = self.held[:1] if self.is_enough else self.held
+        fitted: dict[tuple[int, float, float], Bilinear | Joint] = {}
+
+        def form_of(position: int, choices: dict[str, float]) -> Bilinear | Joint:
+            key = (position, choices["bilinear_l2"], choices.get("pull", 0.0))
+            if key not in fitted:
+                bilinear = fitted.get((position, choices["bilinear_l2"], 0.0))
+                fitted[key] = _fit_form(self.held[position], self.labels, choices, bilinear)
+            return fitted[key]
+
+        def loss(choices: dict[str, float]) -> float:
+            examples = [
+                self.example(fold, terms_of_held[position], form_of(position, choices))
+                for position, fold in enumerate(used)
+            ]
             return fit_term_weights(examples, prior, self.one_label)[1]
 
-        return _best(L2_OF_BILINEAR, loss), last
-
-    def fit_bilinear(self, fold: Fold, l2: float, start: Bilinear | None = None) -> Bilinear:
-        """Fits a bilinear form on a sample of the documents with vectors."""
-        return _fit_bilinear(fold, self.labels, l2, start)
+        choices = {"bilinear_l2": L2_OF_BILINEAR[0]}
+        if self.reads_all and self.held:
+            choices["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss({"bilinear_l2": l2}))
+            if self.has_joint:
+                pull = _best(PULLS, lambda pull: loss(choices | {"pull": pull}))
+                before = loss(choices)
+                after = loss(choices | {"pull": pull})
+                if after < before:
+                    choices["pull"] = pull
+                choices |= {"bilinear_loss": before, "joint_loss": after}
+        elif self.has_joint:
+            choices["pull"] = PULLS[0]
+        return choices, [form_of(position, choices) for position in range(len(self.held))]
 
     def fixed_terms(
         self, fold: Fold, rows: Rows, words: "csr_matrix | None", chosen: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Computes all terms of documents left out but those of the bilinear form; for seen labels, or those chosen."""
+        """Computes the terms of documents left out, but not "joint" and "cosine"; for seen labels, or those chosen."""
         chosen = self.seen if chosen is None else chosen
         terms = {"rows": score_rows(rows.take(chosen), fold.others.vectors)}
         numbers = fold.others.numbers
@@ -319,16 +338,16 @@ class _Fit:
         return terms
 
     def example(
-        self, fold: Fold, terms: dict[str, Tensor], bilinear: Bilinear, chosen: Tensor | None = None
+        self, fold: Fold, terms: dict[str, Tensor], form: Bilinear | Joint, chosen: Tensor | None = None
     ) -> Example:
-        """Adds the terms of the bilinear form to others."""
+        """Adds the terms "joint" and "cosine" to others."""
         chosen = self.seen if chosen is None else chosen
         counts = fold.counts[chosen]
-        terms = terms | bilinear.terms(fold.others.vectors, self.labels[chosen])
+        terms = terms | form.terms(fold.others.vectors, self.labels[chosen])
         return Example(terms, fold.others.among(chosen), counts > 0, rarity_of(counts))
 
     def competing_examples(
-        self, rows: Sequence[Rows], words: Sequence["csr_matrix | None"], forms: Sequence[Bilinear]
+        self, rows: Sequence[Rows], words: Sequence["csr_matrix | None"], forms: Sequence[Bilinear | Joint]
     ) -> list[Example]:
         """Returns the documents of the folds of labels with all labels: those without documents compete as well."""
         every = torch.ones(len(self.labels), dtype=torch.bool)
@@ -337,7 +356,7 @@ class _Fit:
             for fold, of_fold, words_of_fold, form in zip(self.held, rows, words, forms, strict=True)
         ]
 
-    def unseen_example(self, rows: Rows, bilinear: Bilinear, words: "csr_matrix | None") -> list[Example]:
+    def unseen_example(self, rows: Rows, form: Bilinear | Joint, words: "csr_matrix | None") -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.
 
         Such labels are rarer than those held out, and harder to score.
@@ -349,16 +368,23 @@ class _Fit:
             return []
         every = torch.ones(number, dtype=torch.bool)
         fold = replace(self.whole, others=read)
-        return [self.example(fold, self.fixed_terms(fold, rows, words, every), bilinear, every)]
+        return [self.example(fold, self.fixed_terms(fold, rows, words, every), form, every)]
 
 
-def _fit_bilinear(fold: Fold, labels: Tensor, l2: float, start: Bilinear | None = None) -> Bilinear:
-    """Fits a bilinear form on a sample of the documents with vectors."""
+def _fit_form(
+    fold: Fold, labels: Tensor, chosen: Mapping[str, float], bilinear: Bilinear | Joint | None = None
+) -> Bilinear | Joint:
+    """Fits the bilinear form, unless passed, and the joint space, if chosen, on a sample of the documents."""
     read = fold.train.is_read.nonzero()[:, 0]
     is_small = fold.train.mostly_read and len(read) * int(fold.seen.sum()) * labels.shape[1] <= LARGEST
     most, max_iter = (_BILINEAR_DOCUMENTS, 40) if is_small else (READ_OF_MANY, 15)
     sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:most]]
-    return fit_bilinear(fold.train.take(sample), labels, l2, start, max_iter)
+    documents = fold.train.take(sample)
+    if not isinstance(bilinear, Bilinear):
+        bilinear = fit_bilinear(documents, labels, chosen["bilinear_l2"], max_iter=max_iter)
+    if "pull" not in chosen:
+        return bilinear
+    return fit_joint(documents, labels, chosen["pull"], bilinear)
 
 
 def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> "csr_matrix":
@@ -412,9 +438,11 @@ def _count_told(train: Documents, validation: Documents, num_labels: int) -> int
 
 
 def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
-    """Fits the sum of the cosine and of rows to few documents with one label each, without choices on others."""
+    """Fits the sum of a joint space and of rows to few documents with one label each, without choices on others."""
     prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
-    chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0]}
+    for weights in prior.values():
+        weights |= {"joint": 1.0, "cosine": 0.0}
+    chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0], "pull": _PULL_WITHOUT_CHOICE}
     return replace(refit_head(documents, labels, chosen, prior), fits_validation=True)
 
 

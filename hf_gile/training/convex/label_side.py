@@ -1,16 +1,22 @@
-"""The label side: a bilinear form between the vectors of documents and labels, for seen and unseen labels.
+"""The label side: a bilinear form of the vectors of documents and labels, or GILE, for seen and unseen labels.
 
 Shapes: N documents, L labels, P size of a vector.
 """
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from .documents import Documents
 from .losses import listwise_loss, minimize
 
 _FIRST_FACTOR = 10.0
+
+_RMS_IN_TANH = 0.5
+"""Root mean square of vectors inside tanh at first: below 0.25 the unit is nearly linear, above 1 it saturates."""
+
+_JOINT_STEPS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +30,11 @@ class Bilinear:
 
     matrix: Tensor
     factor: float
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """M."""
+        return (self.matrix,)
 
     def terms(self, vectors: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Computes "cosine" and "joint" of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
@@ -60,3 +71,106 @@ def fit_bilinear(
     width = max(len(candidates), size)
     minimize([matrix, factor], score, documents.among(seen), listwise_loss, l2, max_iter, width)
     return Bilinear(matrix.detach(), factor.item())
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The joint space of GILE, Eq. 14, of size P: w . (tanh(U e + b_u) * tanh(V h + b_v)); and the cosine.
+
+    Args:
+        label_weight: `(P, P)`, U.
+        label_bias: `(P,)`, b_u.
+        text_weight: `(P, P)`, V.
+        text_bias: `(P,)`, b_v.
+        weight: `(P,)`, w.
+        factor: The factor of the cosine.
+    """
+
+    label_weight: Tensor
+    label_bias: Tensor
+    text_weight: Tensor
+    text_bias: Tensor
+    weight: Tensor
+    factor: float
+
+    @classmethod
+    def start(cls, form: Bilinear, vectors: Tensor, labels: Tensor) -> "Joint":
+        """Returns the unit that nearly is a bilinear form, which is GILE without activations (Eq. 18).
+
+        Args:
+            form: The form.
+            vectors: `(N, P)` documents, for which the length of w makes up for tanh.
+            labels: `(L, P)` labels.
+        """
+        size = labels.shape[1]
+        scale = _RMS_IN_TANH * size**0.5
+        identity = torch.eye(size)
+        whole = form.factor * identity + form.matrix
+        text_weight = scale * whole.T.contiguous() * (size**0.5 / whole.norm().clamp(min=1e-9))
+        zeros = torch.zeros(size)
+        unit = cls(scale * identity, zeros, text_weight, zeros, torch.ones(size), form.factor)
+        exact = sum(form.terms(vectors, labels).values(), torch.tensor(0.0))
+        nearly = unit.scores(vectors, labels)
+        factor = ((exact * nearly).sum() / nearly.square().sum().clamp(min=1e-9)).clamp(min=1e-3)
+        return cls(scale * identity, zeros, text_weight, zeros, factor.expand(size), form.factor)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """U, b_u, V, b_v and w."""
+        return self.label_weight, self.label_bias, self.text_weight, self.text_bias, self.weight
+
+    def scores(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Computes `(N, L)` scores in the joint space."""
+        texts = torch.tanh(vectors @ self.text_weight.T + self.text_bias)
+        return (texts * self.weight) @ torch.tanh(labels @ self.label_weight.T + self.label_bias).T
+
+    def terms(self, vectors: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Computes "cosine" and "joint" of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
+        return {"cosine": self.factor * vectors @ labels.T, "joint": self.scores(vectors, labels)}
+
+
+def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear) -> Joint:
+    """Fits the joint space of GILE to rank the labels of documents, from a bilinear form on. Not convex.
+
+        min  loss / N + pull / (2 N) |x - x_0|^2
+
+    x are U, V and w, divided by the scale of their start x_0. Pulled back to where it starts, the unit ranks unseen
+    labels as well as the form, and seen labels of few documents better. A free w would fit the documents by itself.
+
+    Args:
+        documents: N documents; labels without documents are not candidates.
+        labels: `(L, P)` vectors e.
+        pull: Weight of the distance from the start, in documents.
+        form: The form to start from.
+    """
+    seen = documents.counts(len(labels)) > 0
+    candidates = labels[seen]
+    documents = documents.among(seen)
+    number = max(1, len(documents))
+    start = Joint.start(form, documents.vectors[:1000], candidates)
+    scale = _RMS_IN_TANH * labels.shape[1] ** 0.5
+    scales = (scale, 1.0, scale, 1.0, start.weight)
+    starts = [tensor / size for tensor, size in zip(start.tensors, scales, strict=True)]
+    numbers = [tensor.clone().requires_grad_() for tensor in starts]
+    pulled = (0, 2, 4)
+    optimizer = torch.optim.LBFGS(numbers, max_iter=_JOINT_STEPS, history_size=10, line_search_fn="strong_wolfe")
+    width = max(len(candidates), labels.shape[1])
+
+    def unit() -> Joint:
+        return Joint(*(tensor * size for tensor, size in zip(numbers, scales, strict=True)), form.factor)
+
+    @torch.enable_grad()
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        moved = sum((numbers[position] - starts[position]).square().sum() for position in pulled)
+        total = pull / (2 * number) * moved
+        total.backward()
+        for _, block in documents.blocks(width):
+            part = listwise_loss(unit().scores(block.vectors, candidates), block) / number
+            part.backward()
+            total = total.detach() + part.detach()
+        return total
+
+    optimizer.step(closure)
+    with torch.no_grad():
+        return unit()
