@@ -5,7 +5,7 @@ Shapes: N documents, L labels, P size of a vector.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -199,24 +199,27 @@ class _Fit:
             self.fixed_terms(fold, of_fold, words_of_fold)
             for fold, of_fold, words_of_fold in zip(self.held, rows_of_held, words_of_held, strict=True)
         ]
-        choices, forms_of_held = self.choose_form(terms_of_held, prior)
-        chosen |= choices
         rows = self.fit_rows(self.whole, chosen["rows_l2"], rows_of_plain[0] if self.is_enough else None)
-        form = _fit_form(self.whole, self.labels, chosen)
+        terms_of_plain = []
+        if bool(self.seen.all()) or not self.held:
+            for position, fold in enumerate(self.plain):
+                is_whole = fold is self.whole
+                of_fold = rows if is_whole else self.fit_rows(fold, chosen["rows_l2"], rows_of_plain[position])
+                words_of_fold = words if is_whole else words_of_plain[position]
+                terms_of_plain.append(self.fixed_terms(fold, of_fold, words_of_fold))
+        forms = self.choose_form(terms_of_held, terms_of_plain, prior)
+        chosen |= forms.chosen
+        form = forms.of(self.whole)
         fixed: list[str] = []
         num_unseen = 0
-        if bool(self.seen.all()) or not self.held:
-            examples = []
-            for position, fold in enumerate(self.plain):
-                if fold is self.whole:
-                    terms = self.fixed_terms(fold, rows, words)
-                    examples.append(self.example(fold, terms, form))
-                    continue
-                of_fold = self.fit_rows(fold, chosen["rows_l2"], rows_of_plain[position])
-                terms = self.fixed_terms(fold, of_fold, words_of_plain[position])
-                examples.append(self.example(fold, terms, _fit_form(fold, self.labels, chosen)))
+        if terms_of_plain:
+            examples = [
+                self.example(fold, terms, forms.of(fold))
+                for fold, terms in zip(self.plain, terms_of_plain, strict=True)
+            ]
             prior, chosen["seen_loss"] = fit_term_weights(examples, prior, self.one_label)
             fixed = [group for group in prior if group != "unseen"]
+        forms_of_held = [forms.of(fold) for fold in self.held]
         if self.held:
             examples = [
                 self.example(fold, terms, of_fold)
@@ -286,43 +289,42 @@ class _Fit:
         return words, [_refit_words(self.regression, fold, l2, words, self.seen & ~fold.seen) for fold in self.held]
 
     def choose_form(
-        self, terms_of_held: Sequence[dict[str, Tensor]], prior: TermWeights
-    ) -> tuple[dict[str, float], list[Bilinear | Joint]]:
+        self,
+        terms_of_held: Sequence[dict[str, Tensor]],
+        terms_of_plain: Sequence[dict[str, Tensor]],
+        prior: TermWeights,
+    ) -> "_Forms":
         """Chooses the L2 of the bilinear form, and the pull of the joint space if it is better.
 
-        Returns:
-            The choices, and the forms of the folds of labels.
+        The L2 is chosen on folds of labels; the joint space also on folds of documents, if there are terms of these.
         """
         used = self.held[:1] if self.is_enough else self.held
-        fitted: dict[tuple[int, float, float], Bilinear | Joint] = {}
+        forms = _Forms(self.labels, {"bilinear_l2": L2_OF_BILINEAR[0]})
 
-        def form_of(position: int, choices: dict[str, float]) -> Bilinear | Joint:
-            key = (position, choices["bilinear_l2"], choices.get("pull", 0.0))
-            if key not in fitted:
-                bilinear = fitted.get((position, choices["bilinear_l2"], 0.0))
-                fitted[key] = _fit_form(self.held[position], self.labels, choices, bilinear)
-            return fitted[key]
-
-        def loss(choices: dict[str, float]) -> float:
+        def loss(folds: Sequence[Fold], terms: Sequence[dict[str, Tensor]], **choices: float) -> float:
             examples = [
-                self.example(fold, terms_of_held[position], form_of(position, choices))
-                for position, fold in enumerate(used)
+                self.example(fold, of_fold, forms.of(fold, **choices))
+                for fold, of_fold in zip(folds, terms, strict=False)
             ]
-            return fit_term_weights(examples, prior, self.one_label)[1]
+            return fit_term_weights(examples, prior, self.one_label)[1] if examples else 0.0
 
-        choices = {"bilinear_l2": L2_OF_BILINEAR[0]}
-        if self.reads_all and self.held:
-            choices["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss({"bilinear_l2": l2}))
+        def loss_of_all(**choices: float) -> float:
+            return loss(used, terms_of_held, **choices) + loss(self.plain, terms_of_plain, **choices)
+
+        chosen = forms.chosen
+        if not self.reads_all or not self.held:
             if self.has_joint:
-                pull = _best(PULLS, lambda pull: loss(choices | {"pull": pull}))
-                before = loss(choices)
-                after = loss(choices | {"pull": pull})
-                if after < before:
-                    choices["pull"] = pull
-                choices |= {"bilinear_loss": before, "joint_loss": after}
-        elif self.has_joint:
-            choices["pull"] = PULLS[0]
-        return choices, [form_of(position, choices) for position in range(len(self.held))]
+                chosen["pull"] = PULLS[0]
+            return forms
+        chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss(used, terms_of_held, bilinear_l2=l2))
+        if self.has_joint:
+            pull = _best(PULLS, lambda pull: loss_of_all(pull=pull))
+            bilinear_loss = loss_of_all()
+            joint_loss = loss_of_all(pull=pull)
+            if joint_loss < bilinear_loss:
+                chosen["pull"] = pull
+            chosen |= {"bilinear_loss": bilinear_loss, "joint_loss": joint_loss}
+        return forms
 
     def fixed_terms(
         self, fold: Fold, rows: Rows, words: "csr_matrix | None", chosen: Tensor | None = None
@@ -369,6 +371,29 @@ class _Fit:
         every = torch.ones(number, dtype=torch.bool)
         fold = replace(self.whole, others=read)
         return [self.example(fold, self.fixed_terms(fold, rows, words, every), form, every)]
+
+
+class _Forms:
+    """The bilinear forms and joint spaces of folds, each fitted once.
+
+    Args:
+        labels: `(L, P)` vectors of the labels.
+        chosen: What was chosen so far: "bilinear_l2", and "pull" of a joint space.
+    """
+
+    def __init__(self, labels: Tensor, chosen: dict[str, float]) -> None:
+        self.labels = labels
+        self.chosen = chosen
+        self._fitted: dict[tuple[Any, ...], Bilinear | Joint] = {}
+
+    def of(self, fold: Fold, **choices: float) -> Bilinear | Joint:
+        """Returns the form of a fold, with other choices than those made."""
+        choices = self.chosen | choices
+        without = (fold, choices["bilinear_l2"])
+        key = (*without, choices["pull"]) if "pull" in choices else without
+        if key not in self._fitted:
+            self._fitted[key] = _fit_form(fold, self.labels, choices, self._fitted.get(without))
+        return self._fitted[key]
 
 
 def _fit_form(
@@ -438,10 +463,10 @@ def _count_told(train: Documents, validation: Documents, num_labels: int) -> int
 
 
 def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
-    """Fits the sum of a joint space and of rows to few documents with one label each, without choices on others."""
+    """Fits the sum of rows, a joint space and the cosine to few documents with one label each, without choices."""
     prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
     for weights in prior.values():
-        weights |= {"joint": 1.0, "cosine": 0.0}
+        weights |= {"joint": 1.0, "cosine": 1.0}
     chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0], "pull": _PULL_WITHOUT_CHOICE}
     return replace(refit_head(documents, labels, chosen, prior), fits_validation=True)
 
