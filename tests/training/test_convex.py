@@ -26,6 +26,7 @@ from hf_gile.training.convex import head as head_module
 from hf_gile.training.convex import rows as rows_module
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.folds import spread
+from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import Bilinear, Joint, fit_bilinear, fit_joint
 from hf_gile.training.convex.losses import binary_loss, listwise_loss, scaled_loss
 from hf_gile.training.convex.rows import CONSTANT, fit_rows, score_rows
@@ -437,6 +438,26 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     if "single" in problem_type:
         gold = torch.tensor(parts["train"]["labels"])[:, 0]
         assert (logits[:, :3].argmax(1) == gold).float().mean() > 0.7
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("before", ["gile", "bilinear"])
+@pytest.mark.parametrize("pull", [None, 1.0])
+def test_a_model_gets_the_output_layer_that_was_fitted(make, monkeypatch, tmp_path, before, pull):
+    fields = {"joint_size": 7, "joint_act": "relu"} if before == "gile" else {}
+    model, processor, parts = make(output_layer=before, **fields)
+    chosen = {"rows_l2": 0.1, "bilinear_l2": 1.0} | ({} if pull is None else {"pull": pull})
+    weights = {"seen": {"rows": 1.0, "cosine": 1.0, "joint": 1.0}, "unseen": {"cosine": 1.0, "joint": 1.0}}
+    monkeypatch.setattr(fitting, "fit_head", lambda train, _, e, *others: refit_head(train, e, chosen, weights))
+    fit_convex(model, parts)
+    layers = model.config.output_layer, model.config.joint_size, model.config.joint_act
+    assert layers == (("bilinear", 500, "relu") if pull is None else ("gile", 12, "tanh"))
+    inputs = GileDataCollator(processor)(list(parts["train"]))
+    with torch.no_grad():
+        expected = model(**inputs).logits
+        model.save_pretrained(tmp_path)
+        loaded = type(model).from_pretrained(tmp_path).eval()
+        torch.testing.assert_close(loaded(**inputs).logits, expected)
 
 
 @pytest.mark.parametrize("fields", [{"output_layer": "only_input"}, {"cosine_score": False}, {"bag_size": 3}])
