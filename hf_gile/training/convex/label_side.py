@@ -3,7 +3,7 @@
 Shapes: N documents, L labels, P size of a vector.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ _RMS_IN_TANH = 0.5
 """Root mean square of vectors inside tanh at first: below 0.25 the unit is nearly linear, above 1 it saturates."""
 
 _JOINT_STEPS = 40
+
+_FITTED = ("label_weight", "label_bias", "text_weight", "text_bias", "weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ class Joint:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """U, b_u, V, b_v and w."""
-        return self.label_weight, self.label_bias, self.text_weight, self.text_bias, self.weight
+        return tuple(getattr(self, name) for name in _FITTED)
 
     def scores(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Computes `(N, L)` scores in the joint space."""
@@ -157,7 +159,8 @@ def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear)
     width = max(len(candidates), labels.shape[1])
 
     def unit() -> Joint:
-        return Joint(*(tensor * size for tensor, size in zip(numbers, scales, strict=True)), form.factor)
+        tensors = (tensor * size for tensor, size in zip(numbers, scales, strict=True))
+        return replace(start, **dict(zip(_FITTED, tensors, strict=True)))
 
     @torch.enable_grad()
     def closure() -> Tensor:
