@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from scipy.sparse import csr_matrix
 
+MOST_TEXTS = 30_000
+"""Number of texts at most that a pretrained encoder should read: four minutes for short texts."""
+
 _MOST_VECTORS = 60_000
 """Number of vectors of a table at most: 47 MB at a size of 384."""
 
