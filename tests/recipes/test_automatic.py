@@ -15,9 +15,10 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from sklearn.linear_model import Ridge
 from sklearn.metrics import label_ranking_average_precision_score
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor, AutoTokenizer
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+from hf_gile.models.text_encoders_gile import TransformerEncoder
 from hf_gile.publishing.report import REPORT_FILE
 from hf_gile.training import automatic, distill, fit_labels, teach
 from hf_gile.training.automatic import choose_encoder, choose_start, encode, leave_one_out
@@ -172,6 +173,35 @@ def test_a_static_encoder_is_trained_as_by_training_and_distillation(run, availa
     report = json.loads((folder / REPORT_FILE).read_text())
     assert results["auto"]["test"]["test_micro_f1"] == report["metrics"]["micro_f1"]
     assert "It contains vectors of words and labels that come from outputs of" in (folder / "README.md").read_text()
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """Counts the texts that a pretrained encoder reads; measuring its speed, and evidence, read some again."""
+    numbers = []
+    read = TransformerEncoder._pool_rows
+
+    def count(encoder, input_ids, inputs_embeds, mask, *options):
+        numbers.append(len(mask))
+        return read(encoder, input_ids, inputs_embeds, mask, *options)
+
+    monkeypatch.setattr(TransformerEncoder, "_pool_rows", count)
+    monkeypatch.setattr("hf_gile.training.study.documents_per_second", lambda *_: 1.0)
+    return numbers
+
+
+def test_the_encoder_reads_each_document_and_each_label_once(run, rows_read, available_encoder, tmp_path):
+    done, _ = run("--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sum(rows_read) == 60 + 100 + 30 + len(WORDS)
+
+
+def test_the_teacher_of_a_static_encoder_reads_training_documents_only(run, rows_read, available_encoder, encoder):
+    done, _ = run("--make_cards", "false", "--text_encoder", "static")
+    assert done.returncode == 0, done.stderr[-3000:]
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    tokens = len(tokenizer) - len(set(tokenizer.all_special_ids))
+    assert sum(rows_read) == 60 + len(WORDS) + tokens
 
 
 WITHOUT_PACKAGE = """
