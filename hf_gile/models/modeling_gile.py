@@ -509,15 +509,13 @@ class GileModel(GilePreTrainedModel):
         return self.output_layer.score(text_codes, label_codes, check_language(self.config, language))
 
     @torch.no_grad()
-    def label_state(
-        self, words: Tensor | None = None, weights: tuple[Sequence[Tensor], Sequence[Tensor]] | None = None
-    ) -> tuple[Any, ...]:
+    def label_state(self, words: Tensor | None = None, weights: Sequence[Sequence[Tensor]] = ()) -> tuple[Any, ...]:
         """Returns a state on which label codes depend: cached codes are valid while it is equal.
 
         Without words, it covers all weights but token tables, and the autocast type; with `(T,)` distinct words, their
         rows of these tables. `weights` are those of `label_weights`, if known: collecting them takes a while.
         """
-        others, tables = self.label_weights() if weights is None else weights
+        others, tables = weights or self.label_weights()
         if words is not None:
             return compute_state(*tables, rows=words)
         kind = self.device.type
@@ -526,13 +524,9 @@ class GileModel(GilePreTrainedModel):
 
     def label_weights(self) -> tuple[list[Tensor], list[Tensor]]:
         """Returns the weights that affect the codes of stored labels: all but token tables, and token tables."""
-        tables = {
-            id(module.weight)
-            for module in self.modules()
-            if isinstance(module, nn.Embedding)
-            and module.num_embeddings == self.config.text_config.vocab_size
-            and module is not self.label_rows
-        }
+        size = self.config.text_config.vocab_size
+        embeddings = (x for x in self.modules() if isinstance(x, nn.Embedding) and x is not self.label_rows)
+        tables = {id(x.weight) for x in embeddings if x.num_embeddings == size}
         weights = [*self.label_parameters(), *(() if self.label_rows is None else self.label_rows.parameters())]
         return [x for x in weights if id(x) not in tables], [x for x in weights if id(x) in tables]
 
