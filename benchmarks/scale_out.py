@@ -1,6 +1,6 @@
 """Millions of texts by `hf-gile score --output`: kills at random moments, one and two processes, an encoder's batches.
 
-    python benchmarks/scale_out.py [--rows 1000000] [--kills 20]
+    python benchmarks/scale_out.py [--rows 1000000] [--kills 20] [--data FOLDER [--static MODEL] [--only real]]
 
 `kills`: made rows, some of them no text, are scored by a small model of words. The process is ended by SIGKILL at
 random moments of its work, and another goes on. At the end, each row must be in the parts or among the rejected ones,
@@ -14,25 +14,36 @@ All processes are forks of this one, so that no figure holds the seconds that a 
 
 `encoder`: MEDLINE abstracts by the general scorer, in turns: the pipeline in batches of 32 as they come, `GileScorer`,
 which sorts them by length, and `GileScorer` with 16 bits, if the processor has them.
+
+`real`: a million real texts by `hf-gile score --output` and a model with a static encoder, in a single process.
+`--data` is the folder of the sets, and `--static` a model; by default `hf-gile train --text_encoder static` trains it
+on 6,000 titles of pubmed_mesh with their 150 most frequent headings. The texts are distinct sentences of abstracts
+(pubmed_mesh, TIBKAT in English and German), utterances (clinc150) and captions (multi30k); then whole abstracts; then
+pairs of neighbouring sentences, as many as the million needs. A tenth of them is scored before, to compare the memory.
 """
 
 import argparse
+import gzip
 import json
 import os
 import random
+import re
 import resource
 import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pyarrow.parquet as pq
 import torch
-from machine import write_results
+from machine import RESULTS, write_results
 
 from hf_gile import (
     GileConfig,
@@ -199,15 +210,125 @@ def encoder(documents: int) -> dict[str, dict[str, float]]:
     }
 
 
+TITLES, HEADINGS = 6000, 150
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9(])")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of a compressed file."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            yield line.rstrip("\n")
+
+
+def train_static(data: Path, folder: Path) -> str:
+    """Trains a model with a static encoder on titles with frequent headings; returns its folder."""
+    rows = list(map(json.loads, read_lines(data / "pubmed_mesh" / "train.jsonl.gz")))
+    counts = Counter(chain.from_iterable(row["meshMajor"] for row in rows))
+    frequent = {name for name, _ in counts.most_common(HEADINGS)}
+    pairs = ((row["title"], [name for name in row["meshMajor"] if name in frequent]) for row in rows)
+    titles = ({"text": title, "labels": names} for title, names in pairs if names)
+    with (folder / "titles.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in islice(titles, TITLES))
+    command = [sys.executable, "-m", "hf_gile_cli", "train", "--train_files", str(folder / "titles.jsonl")]
+    command += ["--labels", "labels", "--text_encoder", "static", "--output_dir", str(folder / "run")]
+    subprocess.run([*command, "--no_baselines"], check=True)
+    return str(folder / "run" / "auto" / "model")
+
+
+def real_texts(data: Path) -> Iterator[tuple[str, str]]:
+    """Yields real texts, some of them several times, and what they are."""
+    abstracts: list[str] = []
+    for name in ("train", "validation", "test"):
+        abstracts += (json.loads(line)["abstractText"] for line in read_lines(data / f"pubmed_mesh/{name}.jsonl.gz"))
+    for name in ("train.en", "train.de", "dev.en", "dev.de"):
+        abstracts += (json.loads(line)["abstract"] for line in read_lines(data / f"tibkat/{name}.jsonl.gz"))
+    sentences = [SENTENCE_END.split(text) for text in abstracts]
+    yield from (("sentences", sentence) for sentence in chain.from_iterable(sentences))
+    clinc = json.loads((data / "clinc150" / "data_full.json").read_text(encoding="utf-8"))
+    yield from (("utterances", text) for rows in clinc.values() for text, _ in rows)
+    for path in sorted((data / "multi30k").glob("*.gz")):
+        yield from (("captions", line) for line in read_lines(path))
+    yield from (("abstracts", text) for text in abstracts)
+    yield from (("pairs of sentences", f"{one} {other}") for parts in sentences for one, other in pairwise(parts))
+
+
+def distinct(texts: Iterator[tuple[str, str]], rows: int, seed: int) -> list[tuple[str, str]]:
+    """Returns the first distinct texts, shuffled."""
+    first: dict[str, str] = {}
+    for kind, text in texts:
+        if len(text) > 15:
+            first.setdefault(text, kind)
+        if len(first) == rows:
+            break
+    shuffled = [(kind, text) for text, kind in first.items()]
+    random.Random(seed).shuffle(shuffled)
+    return shuffled
+
+
+def peak_of(process: int) -> int:
+    """The largest memory that a process has had, in KiB; 0 if it has ended."""
+    match = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+    return int(match[1]) if match else 0
+
+
+def real(folder: Path, data: Path, model: str | None, rows: int, seed: int) -> dict[str, Any]:
+    """Scores real texts by the command, a tenth and all; time, memory and output."""
+    model = model or train_static(data, folder)
+    texts = distinct(real_texts(data), rows, seed)
+    runs = {}
+    for number in (len(texts) // 10, len(texts)):
+        file = folder / f"{number}.jsonl"
+        with file.open("w", encoding="utf-8") as opened:
+            opened.writelines(json.dumps({"id": row, "text": texts[row][1]}) + "\n" for row in range(number))
+        output = folder / f"scored-{number}"
+        command = [sys.executable, "-m", "hf_gile_cli", "score", model, str(file)]
+        begun, used = time.perf_counter(), cpu_of_children()
+        child = subprocess.Popen([*command, "--output", str(output), "--top-k", str(TOP_K)])
+        peak = 0
+        while child.poll() is None:
+            peak = max(peak, peak_of(child.pid))
+            time.sleep(0.5)
+        if child.returncode:
+            raise RuntimeError("the command failed")
+        seconds, cpu_seconds = time.perf_counter() - begun, cpu_of_children() - used
+        runs[str(number)] = {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            "texts_per_second": number / seconds,
+            "texts_per_cpu_second": number / cpu_seconds,
+            "peak_mib": peak / 1024,
+            "input_mib": file.stat().st_size / 2**20,
+            "output_mib": sum(path.stat().st_size for path in output.glob("parts/*")) / 2**20,
+            "rows": sum(pq.read_metadata(path).num_rows for path in output.glob("parts/*.parquet")),
+        }
+        print(runs[str(number)], flush=True)
+    labels = len(LabelSet.load(Path(model) / "labels.jsonl"))
+    return {"texts": dict(Counter(kind for kind, _ in texts)), "labels": labels, "runs": runs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--documents", type=int, default=48)
+    parser.add_argument("--data", type=Path, help="folder of pubmed_mesh, tibkat, clinc150 and multi30k, for `real`")
+    parser.add_argument("--static", help="model with a static encoder")
+    parser.add_argument("--only", choices=["real"], help="measure this, and keep the other figures")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.only and options.data is None:
+        parser.error("pass --data")
     torch.set_num_threads(1)  # a fork has none of the threads that torch would wait for
     figures: dict[str, Any] = {}
+    if options.data is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            figures["real"] = real(Path(folder), options.data, options.static, options.rows, options.seed)
+    if options.only:
+        before = json.loads((RESULTS / "scale_out.json").read_text(encoding="utf-8"))
+        others = {name: before[name] for name in ("kills", "processes", "encoder")}
+        write_results("scale_out", others | figures, options.seed, kept=before)
+        return
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "model", options.seed)
         scorer = GileScorer(Path(folder) / "model", top_k=TOP_K)

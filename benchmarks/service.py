@@ -4,25 +4,30 @@
 
 Starts `hf-gile serve MODEL` and sends requests from 1, 8 and 32 concurrent clients, each of which waits for its
 response before it sends the next text. In alternation, the pipeline scores the same texts in this process, in batches
-of 32. Afterwards 8 clients continue for `--minutes`; memory and open files of the service are recorded before and
-after.
+of 32, and the text encoder alone reads each of them, to compare with a lone request. `cpu_ms`, of a text, without the
+clients, is fair beside other work. Afterwards 8 clients continue for `--minutes`; memory and open files of the service
+are recorded before and after.
 """
 
 import argparse
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, cycle, islice
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 from urllib.parse import urlencode
 
+import torch
 from machine import write_results
 from transformers import pipeline
 
@@ -78,6 +83,20 @@ def resources(process: int) -> dict[str, float]:
     return {"resident_mib": resident, "open_files": len(list(Path(f"/proc/{process}/fd").iterdir()))}
 
 
+def cpu_seconds(process: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@torch.inference_mode()
+def read_each(pipe: Any, texts: list[str]) -> None:
+    """Runs the text encoder alone on each text."""
+    for text in texts:
+        inputs = pipe.processor.pad_documents(pipe.processor(text)["input_ids"])
+        pipe.model.gile.embed_texts(**inputs)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -90,20 +109,22 @@ def main() -> None:
     pipe = pipeline("label-scoring", model=options.model)
     runs: dict[str, dict[str, list[float]]] = {}
 
-    def record(name: str, seconds: float, durations: list[float]) -> None:
-        run = runs.setdefault(name, {"documents_per_second": [], "seconds": []})
+    def record(name: str, process: int, work: Callable[[], tuple[float, list[float]] | None]) -> None:
+        start, used = time.perf_counter(), cpu_seconds(process)
+        seconds, durations = work() or (time.perf_counter() - start, [])
+        run = runs.setdefault(name, {"documents_per_second": [], "seconds": [], "cpu_ms": []})
         run["documents_per_second"].append(len(texts) / seconds)
         run["seconds"] += durations
+        run["cpu_ms"].append(1000 * (cpu_seconds(process) - used) / len(texts))
 
     with serving(options.model) as (port, process):
         ask(port, texts[:32], 8)
         pipe(texts[:32], top_k=LIMIT, batch_size=32)
         for _ in range(ROUNDS):
-            start = time.perf_counter()
-            pipe(texts, top_k=LIMIT, batch_size=32)
-            record("pipeline, batches of 32", time.perf_counter() - start, [])
+            record("encoder alone, each text", os.getpid(), lambda: read_each(pipe, texts))
+            record("pipeline, batches of 32", os.getpid(), lambda: pipe(texts, top_k=LIMIT, batch_size=32) and None)
             for clients in CLIENTS:
-                record(f"service, {clients} clients", *ask(port, texts, clients))
+                record(f"service, {clients} clients", process, partial(ask, port, texts, clients))
         before, requests, end = resources(process), 0, time.monotonic() + 60 * options.minutes
         stream = cycle(texts)
         while time.monotonic() < end:
@@ -115,7 +136,7 @@ def main() -> None:
     rows = {}
     for name, run in runs.items():
         speed = median(run["documents_per_second"])
-        rows[name] = {"documents_per_second": speed, "times_pipeline": speed / base}
+        rows[name] = {"documents_per_second": speed, "times_pipeline": speed / base, "cpu_ms": median(run["cpu_ms"])}
         if run["seconds"]:
             cuts = quantiles(run["seconds"], n=100)
             rows[name] |= {"p50_ms": 1000 * cuts[49], "p99_ms": 1000 * cuts[98]}

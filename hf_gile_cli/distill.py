@@ -11,9 +11,6 @@ from .measure import Documents
 from .options import Model, check_on_error
 from .running import add_command, counted, note
 
-_MOST_TEXTS = 30_000
-"""Number of texts that the pretrained encoder reads at most: four minutes for short texts."""
-
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command."""
@@ -45,7 +42,7 @@ def distill(options: Distillation) -> None:
     from hf_gile.publishing import save
     from hf_gile.training import distill as learn
     from hf_gile.training import fit_labels, teach
-    from hf_gile.training.distillation import can_fit_labels
+    from hf_gile.training.distillation import MOST_TEXTS, can_fit_labels
 
     from .saved_model import load
 
@@ -63,9 +60,9 @@ def distill(options: Distillation) -> None:
         rows = options.select_known(options.read(teacher.label_set), teacher.label_set)
         parts = fill_parts({"train": rows, "test": rows}, column="text")
         texts = list(parts["train"]["text"])
-        texts = texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]
+        texts = texts[:: max(1, -(-len(texts) // MOST_TEXTS))]
     else:
-        texts = _sample_texts(options)
+        texts = _sample_texts(options, MOST_TEXTS)
     note(f"{options.model} reads {counted(len(texts), 'text')}")
     fast = learn(teacher, processor, texts, teach(teacher, processor, texts, options.bf16))
     note(f"its vectors and those of the table have a cosine of {fast.cosine:.2f}, for texts left out of the table")
@@ -78,7 +75,7 @@ def distill(options: Distillation) -> None:
     note(f"written to {folder}: {size / 2**20:.0f} MiB")
 
 
-def _sample_texts(options: Distillation) -> list[str]:
+def _sample_texts(options: Distillation, most: int) -> list[str]:
     """Returns the texts of all files, or a random sample of many; takes the same memory whatever their number."""
     from hf_gile.data import ReadReport, read_documents
 
@@ -93,8 +90,8 @@ def _sample_texts(options: Distillation) -> list[str]:
             if not document.text.strip():
                 continue
             number += 1
-            if number <= _MOST_TEXTS:
+            if number <= most:
                 texts.append(document.text)
-            elif (row := chance.randrange(number)) < _MOST_TEXTS:
+            elif (row := chance.randrange(number)) < most:
                 texts[row] = document.text
     return texts

@@ -86,7 +86,7 @@ ROWS = {
     "scoring": ("runs * *", {*TIMES, "documents_per_s", "gflops", "times_bare_product"}, set()),
     "search": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
     "search_model": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
-    "service": ("runs *", {"documents_per_second", "times_pipeline"}, {"p50_ms", "p99_ms"}),
+    "service": ("runs *", {"documents_per_second", "times_pipeline"}, {"p50_ms", "p99_ms", "cpu_ms"}),
     "shortlist": ("*", {"documents", "labels", "systems", "tokens", *machine.PROVENANCE}, set()),
     "stream_bioasq": (
         "runs *",

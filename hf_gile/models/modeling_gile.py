@@ -509,26 +509,26 @@ class GileModel(GilePreTrainedModel):
         return self.output_layer.score(text_codes, label_codes, check_language(self.config, language))
 
     @torch.no_grad()
-    def label_state(self, words: Tensor | None = None, parameters: Sequence[Tensor] | None = None) -> tuple[Any, ...]:
+    def label_state(self, words: Tensor | None = None, weights: Sequence[Sequence[Tensor]] = ()) -> tuple[Any, ...]:
         """Returns a state on which label codes depend: cached codes are valid while it is equal.
 
         Without words, it covers all weights but token tables, and the autocast type; with `(T,)` distinct words, their
-        rows of these tables. `parameters` are the relevant weights, by default all that affect label codes.
+        rows of these tables. `weights` are those of `label_weights`, if known: collecting them takes a while.
         """
-        tables = {
-            id(module.weight)
-            for module in self.modules()
-            if isinstance(module, nn.Embedding)
-            and module.num_embeddings == self.config.text_config.vocab_size
-            and module is not self.label_rows
-        }
-        if parameters is None:
-            parameters = [*self.label_parameters(), *(() if self.label_rows is None else self.label_rows.parameters())]
+        others, tables = weights or self.label_weights()
         if words is not None:
-            return compute_state(*(weight for weight in parameters if id(weight) in tables), rows=words)
-        kind, weights = self.device.type, repr(self.config.term_weights)
+            return compute_state(*tables, rows=words)
+        kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return autocast, weights, *compute_state(*(weight for weight in parameters if id(weight) not in tables))
+        return autocast, repr(self.config.term_weights), *compute_state(*others)
+
+    def label_weights(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Returns the weights that affect the codes of stored labels: all but token tables, and token tables."""
+        size = self.config.text_config.vocab_size
+        embeddings = (x for x in self.modules() if isinstance(x, nn.Embedding) and x is not self.label_rows)
+        tables = {id(x.weight) for x in embeddings if x.num_embeddings == size}
+        weights = [*self.label_parameters(), *(() if self.label_rows is None else self.label_rows.parameters())]
+        return [x for x in weights if id(x) not in tables], [x for x in weights if id(x) in tables]
 
     def label_parameters(self) -> list[nn.Parameter]:
         """Returns the weights that affect label codes, for documents of any language."""
@@ -927,9 +927,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     return project_label_embeds(self, language)
                 return torch.cat([self.project_stored_labels(chunk, language) for chunk in chunks])
 
-        if any(weight.is_meta for weight in self.gile.label_parameters()):  # offloaded until modules are called
+        weights = self.gile.label_weights()
+        if any(weight.is_meta for group in weights for weight in group):  # offloaded until modules are called
             return make()
-        return self.stored_labels.get_or_compute(("codes", language), self.label_input_ids, self.gile.label_state, make)
+        state = partial(self.gile.label_state, weights=weights)
+        return self.stored_labels.get_or_compute(("codes", language), self.label_input_ids, state, make)
 
     def stored_postings(self) -> Postings | None:
         """Returns the postings of the stored labels, cached by idf and word rows; see `GileModel.postings`."""

@@ -12,6 +12,7 @@ Shapes: B documents, S sentences or windows, W words or tokens, N distinct words
 of a pretrained encoder, H document size.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -275,16 +276,24 @@ GPU_TOKENS_AT_ONCE = 1 << 15
 """The same on other devices, where small batches take twice the time (docs/gpu.md)."""
 
 
-def group_by_length(sizes: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+_PADDING = 128
+"""Number of padding tokens that take as long as another batch, on a CPU."""
+
+
+def group_by_length(sizes: Sequence[int], max_tokens: int, most_padding: float = math.inf) -> Iterator[list[int]]:
     """Groups the indices of rows of tokens into batches of about equal length, from the `sizes` of the rows.
 
-    Empty rows are omitted. A batch has at most `max_tokens` tokens, padding included, or a single row.
+    Empty rows are omitted. A batch has at most `max_tokens` tokens, at most `most_padding` of them padding, or a single
+    row.
     """
     batch: list[int] = []
+    padding = 0
     for row in sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__):
-        if batch and (len(batch) + 1) * sizes[row] > max_tokens:
+        padding += len(batch) * (sizes[row] - sizes[batch[-1]] if batch else 0)
+        if batch and ((len(batch) + 1) * sizes[row] > max_tokens or padding > most_padding):
             yield batch
             batch = []
+            padding = 0
         batch.append(row)
     if batch:
         yield batch
@@ -394,7 +403,8 @@ class TransformerEncoder(nn.Module):
         order: list[int] = []
         pooled: list[Tensor] = []
         weights: list[Tensor] = []
-        for rows in group_by_length(sizes, TOKENS_AT_ONCE if mask.device.type == "cpu" else GPU_TOKENS_AT_ONCE):
+        limits = (TOKENS_AT_ONCE, _PADDING) if mask.device.type == "cpu" else (GPU_TOKENS_AT_ONCE, math.inf)
+        for rows in group_by_length(sizes, *limits):
             width = sizes[rows[-1]]
             ids, embeds = (None if x is None else x[rows, :width] for x in (input_ids, inputs_embeds))
             vectors, row_weights, _ = self._pool_rows(ids, embeds, mask[rows, :width], language)

@@ -126,6 +126,18 @@ def _check_text(text: str) -> str:
 Text = Annotated[str, AfterValidator(_check_text)]
 
 
+class Question(BaseModel):
+    """A text whose labels are wanted, as a form or as JSON; metadata are ignored."""
+
+    text: Annotated[Text, Field(min_length=1)]
+    limit: Annotated[int, Field(ge=0)] = 10
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
+    language: str = ""
+    exclude: list[Text] = []
+    include_branch: list[Text] = []
+    evidence: bool = False
+
+
 class Document(BaseModel):
     """A text to score; metadata are ignored."""
 

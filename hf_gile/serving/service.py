@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, FastAPI, Form, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from ..masking import masked
@@ -33,6 +33,7 @@ from .messages import (
     Problem,
     Project,
     Projects,
+    Question,
     Suggestion,
     Suggestions,
     Text,
@@ -46,7 +47,7 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPES = {
-    "suggest": ("application/x-www-form-urlencoded", "multipart/form-data"),
+    "suggest": ("application/x-www-form-urlencoded", "multipart/form-data", "application/json"),
     "suggest-batch": ("application/json",),
     "learn": ("application/json",),
 }
@@ -224,25 +225,32 @@ Answer = Callable[[Sequence[Wanted], float], Awaitable[list[list[Suggestion]]]]
 Uris = list[Text]
 
 
+async def _read_question(request: Request) -> Question:
+    """Reads a text and what is wanted of it from a form or from JSON."""
+    try:
+        if request.headers.get("Content-Type", "").lower().startswith("application/json"):
+            return Question.model_validate_json(await request.body())
+        form = await request.form()
+        lists = {name: form.getlist(name) for name in ("exclude", "include_branch")}
+        return Question.model_validate({**form, **lists})
+    except ValidationError as error:
+        problems = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
+        raise RequestValidationError(problems) from None
+
+
 def _suggestions(project: Project, answer: Answer) -> APIRouter:
     """Creates the routes that suggest labels."""
     api = APIRouter(prefix="/v1/projects/{project_id}")
     languages: dict[str, Any] = {"enum": [project.vocab_language]}
 
-    @api.post("/suggest", responses=_error_responses(400, 404, 500, 503))
-    async def suggest(
-        project_id: str,
-        text: Annotated[Text, Form(min_length=1)],
-        limit: Annotated[int, Form(ge=0)] = 10,
-        threshold: Annotated[float, Form(ge=0, le=1)] = 0.0,
-        language: Annotated[str, Form(json_schema_extra=languages)] = project.vocab_language,
-        exclude: Annotated[Uris, Form()] = [],  # noqa: B006
-        include_branch: Annotated[Uris, Form()] = [],  # noqa: B006
-        evidence: Annotated[bool, Form()] = False,
-    ) -> Suggestions:
-        _check(project, project_id, language)
-        wanted = Wanted(text, limit, exclude, include_branch, evidence)
-        return Suggestions(results=(await answer([wanted], threshold))[0])
+    schema = {"schema": Question.model_json_schema()}
+    body = {"required": True, "content": dict.fromkeys(CONTENT_TYPES["suggest"], schema)}
+
+    @api.post("/suggest", responses=_error_responses(400, 404, 500, 503), openapi_extra={"requestBody": body})
+    async def suggest(project_id: str, asked: Annotated[Question, Depends(_read_question)]) -> Suggestions:
+        _check(project, project_id, asked.language)
+        wanted = Wanted(asked.text, asked.limit, asked.exclude, asked.include_branch, asked.evidence)
+        return Suggestions(results=(await answer([wanted], asked.threshold))[0])
 
     @api.post("/suggest-batch", responses=_error_responses(400, 404, 500, 503))
     async def suggest_batch(

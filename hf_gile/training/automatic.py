@@ -11,7 +11,7 @@ from transformers import AutoConfig
 from .convex import READ_OF_MANY, is_feasible
 from .encoders import FoundEncoder, prompt_of, text_encoders
 from .general import text_vectors
-from .options import AUTO, Options
+from .options import AUTO, STATIC, Options
 from .starting import model_from_text_encoder, processor_from_text_encoder
 from .task import TextTask
 
@@ -68,14 +68,19 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
         num_labels: Number of labels in training documents.
         options: What the user has chosen.
         say: Prints the choice.
+
+    Raises:
+        ValueError: If a static encoder has no encoder to learn from.
     """
     location = name = options.encoder
     reason = ""
-    if options.text_encoder == AUTO:
+    if options.text_encoder in (AUTO, STATIC):
         best = choose_encoder(task)
         if best is not None:
             location, name = best.folder, best.name
             reason = f" Chosen because {best.reason}."
+    if location is None and options.text_encoder == STATIC:
+        raise ValueError(f"text_encoder static learns from a pretrained encoder, and {_INSTALL}")
     if location is None:
         return _start_over_words(options, say)
     num_documents = len(task.parts["train"])
@@ -116,7 +121,10 @@ def _start_over_words(options: Options, say: Callable[..., None]) -> Start:
 
 
 def _say_convex(start: Start, reason: str, options: Options, say: Callable[..., None]) -> None:
-    say(f"text encoder: {start.name}, frozen; the head is fitted by convex optimization, without epochs.{reason}")
+    encoder = f"{start.name}, frozen"
+    if options.text_encoder == STATIC:
+        encoder = f"a table that learns from {start.name}"
+    say(f"text encoder: {encoder}; the head is fitted by convex optimization, without epochs.{reason}")
     _say_ignored(options, say)
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from ..models import GileConfig, GileForSequenceClassification, GileModel, GileProcessor, LabelSet, get_towers
 from ..models.label_embeds_gile import compute_encoder_state, embed_stored_labels
@@ -25,11 +24,15 @@ from .calibration import calibrate
 from .collator import GileDataCollator
 from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
 from .encoders import locate_encoder
+from .encoding import Progress, batches_by_length
 from .starting import model_from_text_encoder
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from scipy.sparse import csr_matrix
+
+MOST_TEXTS = 30_000
+"""Number of texts at most that a pretrained encoder should read: four minutes for short texts."""
 
 _MOST_VECTORS = 60_000
 """Number of vectors of a table at most: 47 MB at a size of 384."""
@@ -55,7 +58,7 @@ _RIDGE, _STEPS = 0.5, 25
 _TESTED = 500
 """Number of texts at most that measure the table, and that it is not fitted to; at most a tenth."""
 
-_AT_ONCE, _READ_AT_ONCE = 256, 1024
+_AT_ONCE, _READ_AT_ONCE = 256, 64
 """Texts that a table, and a pretrained encoder, reads at once."""
 
 
@@ -88,17 +91,13 @@ def teach(
     """
     _check_teacher(teacher)
     vectors = torch.zeros(len(texts), teacher.config.document_size)
-    by_length = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-    with tqdm(total=len(texts), desc="texts", unit="text", disable=None) as bar:
-        for start in range(0, len(texts), _READ_AT_ONCE):
-            rows = by_length[start : start + _READ_AT_ONCE]
-            inputs: Any = processor([texts[n] for n in rows], return_tensors="pt")
-            inputs = inputs.to(teacher.device)
-            for name in ("lexical_ids", "lexical_counts"):
-                inputs.pop(name, None)
-            with torch.autocast(teacher.device.type, torch.bfloat16, enabled=bf16):
-                vectors[rows] = teacher.gile.embed_texts(**inputs)[0].float().cpu()
-            bar.update(len(rows))
+    progress = Progress("running the text encoder", len(texts), "text")
+    for rows in batches_by_length([len(text) for text in texts], _READ_AT_ONCE):
+        read = processor([texts[n] for n in rows])["input_ids"]
+        inputs: Any = {name: ids.to(teacher.device) for name, ids in processor.pad_documents(read).items()}
+        with torch.autocast(teacher.device.type, torch.bfloat16, enabled=bf16):
+            vectors[rows] = teacher.gile.embed_texts(**inputs)[0].float().cpu()
+        progress.count(len(rows))
     return vectors
 
 
@@ -241,14 +240,15 @@ def single_vectors(
     """
     vectors = np.zeros((len(keys), teacher.config.document_size), np.float32)
     tokens = np.flatnonzero(keys < teacher.config.text_config.vocab_size)
-    batches = np.split(tokens, range(_AT_ONCE, len(tokens), _AT_ONCE))
-    for batch in tqdm(batches, desc="tokens", disable=None):
+    progress = Progress("reading single tokens", len(tokens), "token")
+    for batch in np.split(tokens, range(_AT_ONCE, len(tokens), _AT_ONCE)):
         documents: list[Any] = [processor.framed([int(key)]) for key in keys[batch]]
         if processor.reads_sentences:
             documents = [[window] for window in documents]
         padded = processor.pad_documents(documents)
         inputs: Any = {name: tensor.to(teacher.device) for name, tensor in padded.items()}
         vectors[batch] = teacher.gile.embed_texts(**inputs)[0].float().cpu().numpy()
+        progress.count(len(batch))
     if len(tokens):
         vectors[tokens] -= vectors[tokens].mean(0)
         vectors[tokens] /= max(float(np.linalg.norm(vectors[tokens], axis=1).mean()), 1e-9)

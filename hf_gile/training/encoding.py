@@ -1,9 +1,12 @@
 """Encodes datasets of texts and label ids for the collator."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm.auto import tqdm
 from transformers import BatchFeature
 
 from ..models import GileProcessor, LabelSet
@@ -11,6 +14,15 @@ from .collator import GileDataCollator
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_TIMED = 3.0
+"""Seconds after which the duration of a phase is estimated."""
+
+_LONG = 30.0
+"""Seconds of a phase that is announced."""
+
+shows_progress: ContextVar[bool] = ContextVar("shows_progress", default=True)
+"""Whether phases have progress bars, on a terminal."""
 
 
 def encode_dataset(
@@ -87,6 +99,63 @@ def encode_dataset(
     if hasattr(dataset, "num_rows"):  # streams have neither a progress bar nor processes
         options = {"desc": "encoding texts and labels", "num_proc": num_proc}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)
+
+
+def batches_by_length(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
+    """Yields the positions of documents, those of similar length together.
+
+    The order of the batches is random, so that the first ones tell how long all of them take.
+
+    Args:
+        lengths: Lengths of the documents.
+        size: Maximum number of documents in a batch.
+    """
+    order = np.argsort(lengths, kind="stable").tolist()
+    starts = np.arange(0, len(order), size)
+    for start in np.random.default_rng(0).permutation(starts):
+        yield order[start : start + size]
+
+
+class Progress:
+    """A progress bar, and a line that says how long a phase will take, if that is long.
+
+    Args:
+        phase: Name of the phase.
+        total: Number of documents.
+        unit: What a document is called.
+    """
+
+    def __init__(self, phase: str, total: int, unit: str = "document") -> None:
+        self.phase = phase
+        self.total = total
+        self.unit = unit
+        self.done = 0
+        self.start = time.perf_counter()
+        self.is_timed = False
+        is_hidden = None if shows_progress.get() else True  # None: without a terminal
+        # With a delay, there is no bar if nothing is to do.
+        self.bar = tqdm(desc=phase, total=total, unit=f" {unit}s", delay=0.1, disable=is_hidden)
+
+    def count(self, number: int) -> None:
+        """Counts documents that are done.
+
+        Args:
+            number: Their number.
+        """
+        self.bar.update(number)
+        self.done += number
+        if self.done >= self.total:
+            self.bar.close()
+        seconds = time.perf_counter() - self.start
+        if self.is_timed or seconds < _TIMED:
+            return
+        self.is_timed = True
+        speed = self.done / seconds
+        left = (self.total - self.done) / speed
+        if left > _LONG:
+            minutes = round(left / 60) or 1
+            counted = f"{minutes:,} minute{'s' * (minutes > 1)}"
+            tqdm.write(f"  {self.phase}: about {counted}: {self.total:,} {self.unit}s at {speed:.3g} a second")
 
 
 class ReadBefore:

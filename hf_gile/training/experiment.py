@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from ..models.modeling_gile import GileForSequenceClassification
     from ..models.processing_gile import GileProcessor
 
+_MEASURED = 1.0
+"""Seconds after which `documents_per_second` ends."""
+
 
 def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
     """Copies training arguments for one run.
@@ -548,7 +551,7 @@ class Experiment:
 def documents_per_second(
     model: "GileForSequenceClassification", processor: "GileProcessor", texts: Sequence[str], bf16: bool
 ) -> float:
-    """Measures the number of texts per second scored against all stored labels, in batches of 32.
+    """Measures the number of texts per second scored against all stored labels, in batches of 32, for a second or two.
 
     Args:
         model: The model.
@@ -563,8 +566,11 @@ def documents_per_second(
         model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits.cpu()
 
     with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-        score(texts[:32])
         start = time.perf_counter()
-        for first in range(0, len(texts), 32):
-            score(texts[first : first + 32])
-    return len(texts) / (time.perf_counter() - start)
+        seconds = 0.0
+        number = 0
+        while number < len(texts) and seconds < _MEASURED:
+            score(texts[number : number + 32])
+            number += 32
+            seconds = time.perf_counter() - start
+    return min(number, len(texts)) / seconds

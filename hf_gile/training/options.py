@@ -15,6 +15,9 @@ AUTO = "auto"
 WORDS = "words"
 """Value of `text_encoder` for no pretrained encoder."""
 
+STATIC = "static"
+"""Value of `text_encoder` for a table that learns from the default encoder, see `hf_gile.training.distill`."""
+
 TOP_K = (5, 10, 20)
 """Numbers of labels for precision, recall and nDCG; the test also uses 1 and 3."""
 
@@ -74,8 +77,9 @@ class Options(ReportOptions):
     """Options of `fit` and of what is reported.
 
     Args:
-        text_encoder: A pretrained encoder: a name or a folder; auto, the best encoder available offline; or words, for
-            word vectors of the texts. The encoder is frozen, and the rest is fitted as convex problems.
+        text_encoder: A pretrained encoder: a name or a folder; auto, the best encoder available offline; static, a
+            table that learns from that encoder and reads thousands of texts a second; or words, for word vectors of the
+            texts. The encoder is frozen, and the rest is fitted as convex problems.
         label_texts: Label text that the model reads: the name, the name and synonyms, or the name and the description
             (definitions; see --label_description).
         lexical: Whether texts and labels are also compared by their words; false trains step by step if there is no
@@ -127,7 +131,7 @@ class Options(ReportOptions):
     @property
     def encoder(self) -> str | None:
         """The pretrained encoder that is named, if any."""
-        return None if self.text_encoder in (AUTO, WORDS) else self.text_encoder
+        return None if self.text_encoder in (AUTO, WORDS, STATIC) else self.text_encoder
 
     def check(self, args: TrainingArguments) -> None:
         """Checks for incompatible options and missing files, before documents are read.
@@ -141,6 +145,8 @@ class Options(ReportOptions):
         """
         self.check_problem_type(self.problem_type)
         self.check_metric(args)
+        if self.text_encoder == STATIC and (self.start_from is not None or self.lexical is False):
+            raise ValueError("text_encoder static supports neither start_from nor lexical false: leave them out")
         check_files(self, ["word_vectors", "card"])
         for name in ("text_prompt", "label_prompt"):
             if self.encoder is None and getattr(self, name):

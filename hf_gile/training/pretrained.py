@@ -3,7 +3,9 @@
 Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
+from .encoding import Progress, batches_by_length
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -95,21 +98,21 @@ def add_pooled_embeds(
     if "input_ids" not in dataset.column_names:
         raise ValueError(f"the dataset has no input_ids, only {', '.join(dataset.column_names)}: use encode_dataset")
 
-    def pool(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    def pool(columns: dict[str, list[Any]], count: Callable[[int], None] | None = None) -> dict[str, list[Any]]:
         documents = columns["input_ids"]
         lengths = [sum(map(len, ids)) if ids and isinstance(ids[0], list) else len(ids) for ids in documents]
-        order = np.argsort(lengths, kind="stable")
         pooled: list[Any] = [None] * len(documents)
         was_training = gile.training
         gile.eval()
         with torch.no_grad(), torch.autocast(gile.device.type, torch.bfloat16, enabled=bf16):
-            for start in range(0, len(order), batch_size):
-                positions = order[start : start + batch_size].tolist()
+            for positions in batches_by_length(lengths, batch_size):
                 batch = processor.pad_documents([documents[position] for position in positions])
                 ids, mask = (batch[name].to(gile.device) for name in ("input_ids", "attention_mask"))
                 vectors = gile.text_encoder.pool(ids, mask.bool())[0].float().cpu().numpy()  # language-independent
                 for position, vector in zip(positions, vectors, strict=True):
                     pooled[position] = vector if vector.ndim == 1 else vector[: max(1, len(documents[position]))]
+                if count is not None:
+                    count(len(positions))
         gile.train(was_training)
         return {"pooled_embeds": pooled}
 
@@ -123,15 +126,30 @@ def add_pooled_embeds(
         kind = List(kind)
     # Without labels, so that a change of labels does not invalidate the cache.
     inputs = dataset.select_columns(["input_ids"])
-    pooled = inputs.map(
-        pool,
-        remove_columns=inputs.column_names,
-        features=Features({"pooled_embeds": kind}),
-        new_fingerprint=_fingerprint(inputs, gile, bf16),
-        desc="running the pretrained encoder",
-        **options,
-    )
+    progress = Progress("running the text encoder", len(inputs))
+    with _without_bars():  # which would move by `_SORT_SIZE` documents
+        pooled = inputs.map(
+            partial(pool, count=progress.count),
+            remove_columns=inputs.column_names,
+            features=Features({"pooled_embeds": kind}),
+            new_fingerprint=_fingerprint(inputs, gile, bf16),
+            **options,
+        )
     return concatenate_datasets([dataset, pooled], axis=1)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Hides the progress bars of `datasets`."""
+    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    were_hidden = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not were_hidden:
+            enable_progress_bars()
 
 
 def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:

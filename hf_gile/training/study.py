@@ -265,12 +265,15 @@ class Study:
         if len(languages) > _MOST_LANGUAGES:
             languages = ["multilingual"]
         encoder = f"the pretrained encoder {origin.name}" if origin.name else "a pretrained encoder of unknown name"
+        content = "the weights"
+        if experiment.model.config.text_config.text_encoder_type == "static":
+            content = "vectors of words and labels that come from outputs"
         return replace(
             info,
             base_model=info.base_model or origin.name,
             license=info.license or licenses[0],
             language=info.language or languages,
-            limits=[*info.limits, f"It contains the weights of {encoder}; their licence is {' or '.join(licenses)}."],
+            limits=[*info.limits, f"It contains {content} of {encoder}; their licence is {' or '.join(licenses)}."],
         )
 
     def table(self, columns: Mapping[str, str], groups: Sequence[str], note: str = "") -> str:

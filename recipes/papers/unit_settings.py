@@ -9,7 +9,7 @@ from transformers import PreTrainedConfig, TrainingArguments
 
 from hf_gile import GileConfig, GileTextConfig
 from hf_gile.training import GileLoss, HardNegatives, LabelSampler
-from hf_gile.training.options import AUTO, TOP_K, WORDS, Options
+from hf_gile.training.options import AUTO, STATIC, TOP_K, WORDS, Options
 from hf_gile.training.task import check_metric
 from papers.settings import add_settings, setting
 from papers.units import UNITS, Unit
@@ -58,8 +58,8 @@ class UnitSettings(Options):
     )
     text_encoder: str = setting(
         WORDS,
-        "Pretrained encoder instead of text_encoder_type: a name or a folder; words for none; or auto, the best "
-        "available encoder for the unit auto, which is what train_table.py trains.",
+        "Pretrained encoder instead of text_encoder_type: a name or a folder; words for none; or, for the "
+        "unit auto, auto or static as in train_table.py.",
     )
     min_count: int = setting(
         3, "Minimum count of a word in training texts; rarer words are unknown. The paper does not state its minimum."
@@ -175,6 +175,8 @@ class UnitSettings(Options):
         for name in ("hierarchical", "lora_rank"):
             if self.encoder is None and getattr(self, name):
                 raise ValueError(f"{name} needs a pretrained encoder: set --text_encoder")
+        if self.text_encoder == STATIC and units:
+            raise ValueError(f"unit {next(iter(units))} does not support text_encoder static: train the unit auto")
         for name, unit in units.items():
             if self.start_from is not None and not unit.is_saved:
                 raise ValueError(f"unit {name} is not saved: train it without --start_from")

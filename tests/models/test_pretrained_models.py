@@ -165,6 +165,15 @@ def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatc
         torch.testing.assert_close(weights, before)
 
 
+def test_short_texts_are_not_padded_to_a_long_text():
+    sizes = [3, 250, 0, 5, 4, 240, 6]
+    padded = list(text_encoders_gile.group_by_length(sizes, 8192))
+    assert padded == [[0, 4, 3, 6, 5, 1]]
+    assert list(text_encoders_gile.group_by_length(sizes, 8192, 128)) == [[0, 4, 3, 6], [5, 1]]
+    assert list(text_encoders_gile.group_by_length(sizes, 8192, 5)) == [[0, 4, 3], [6], [5], [1]]
+    assert list(text_encoders_gile.group_by_length([2, 2, 2], 4, 128)) == [[0, 1], [2]]
+
+
 def test_pooled_labels_give_the_same_codes_as_their_tokens(make_pretrained):
     model, _ = make_pretrained(**EVERYTHING)
     words = model.label_input_ids

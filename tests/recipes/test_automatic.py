@@ -1,8 +1,10 @@
 """The recipe for tables with default settings: the unit and the encoder that `auto` chooses."""
 
 import json
+import os
 import random
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,13 +15,15 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from sklearn.linear_model import Ridge
 from sklearn.metrics import label_ranking_average_precision_score
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor, AutoTokenizer
 
-from hf_gile import LabelSet
-from hf_gile.training import automatic
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+from hf_gile.models.text_encoders_gile import TransformerEncoder
+from hf_gile.publishing.report import REPORT_FILE
+from hf_gile.training import automatic, distill, fit_labels, teach
 from hf_gile.training.automatic import choose_encoder, choose_start, encode, leave_one_out
 from hf_gile.training.encoders import FoundEncoder
-from hf_gile.training.task import TextTask
+from hf_gile.training.task import TextTask, in_hash_order
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
@@ -137,6 +141,87 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "frozen; the head is fitted by convex optimization" in page
     assert "auto (this model)" in page
+
+
+def read_dataset(path):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return Dataset.from_list(rows)
+
+
+def test_a_static_encoder_is_trained_as_by_training_and_distillation(run, available_encoder, tmp_path):
+    done, _ = run("--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    teacher = GileForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
+    processor = GileProcessor.from_pretrained(tmp_path / "out/auto/model")
+    rows = {name: read_dataset(tmp_path / f"{name}.jsonl") for name in ("train", "dev", "test")}
+    parts = in_hash_order(TextTask({"train": rows["train"], "validation": rows["dev"]}, teacher.label_set)).parts
+    texts = list(parts["train"]["text"])
+    expected = distill(teacher, processor, texts, teach(teacher, processor, texts))
+    fit_labels(expected, parts)
+
+    done, results = run("--text_encoder", "static", "--overwrite_output_dir")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "text encoder: a table that learns from intfloat/multilingual-e5-small; the head is fitted" in done.stdout
+    assert f"have a cosine of {expected.cosine:.2f}, for texts left out of the table" in done.stdout
+    folder = tmp_path / "out/auto/model"
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    processor = AutoProcessor.from_pretrained(folder)
+    assert model.config.text_config.text_encoder_type == "static"
+    assert torch.equal(model.gile.text_encoder.bits, expected.model.gile.text_encoder.bits)
+    inputs = processor(list(rows["test"]["text"]), return_tensors="pt")
+    torch.testing.assert_close(model(**inputs).logits, expected.model(**inputs).logits, rtol=1e-3, atol=1e-3)
+    report = json.loads((folder / REPORT_FILE).read_text())
+    assert results["auto"]["test"]["test_micro_f1"] == report["metrics"]["micro_f1"]
+    assert "It contains vectors of words and labels that come from outputs of" in (folder / "README.md").read_text()
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """Counts the texts that a pretrained encoder reads; measuring its speed, and evidence, read some again."""
+    numbers = []
+    read = TransformerEncoder._pool_rows
+
+    def count(encoder, input_ids, inputs_embeds, mask, *options):
+        numbers.append(len(mask))
+        return read(encoder, input_ids, inputs_embeds, mask, *options)
+
+    monkeypatch.setattr(TransformerEncoder, "_pool_rows", count)
+    monkeypatch.setattr("hf_gile.training.study.documents_per_second", lambda *_: 1.0)
+    return numbers
+
+
+def test_the_encoder_reads_each_document_and_each_label_once(run, rows_read, available_encoder, tmp_path):
+    done, _ = run("--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sum(rows_read) == 60 + 100 + 30 + len(WORDS)
+
+
+def test_the_teacher_of_a_static_encoder_reads_training_documents_only(run, rows_read, available_encoder, encoder):
+    done, _ = run("--make_cards", "false", "--text_encoder", "static")
+    assert done.returncode == 0, done.stderr[-3000:]
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    tokens = len(tokenizer) - len(set(tokenizer.all_special_ids))
+    assert sum(rows_read) == 60 + len(WORDS) + tokens
+
+
+WITHOUT_PACKAGE = """
+import sys
+sys.modules["hf_gile"] = None
+from transformers import pipeline
+pipe = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True)
+print([answer["label"] for answer in pipe(["milk breast human feeding", "kidney renal nephron urine"])])
+"""
+
+
+@pytest.mark.slow
+def test_a_model_with_a_static_encoder_scores_without_the_package(run, available_encoder, tmp_path):
+    done, _ = run("--text_encoder", "static")
+    assert done.returncode == 0, done.stderr[-3000:]
+    environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, str(tmp_path / "out/auto/model")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "['human milk', 'kidney']\n"
 
 
 def task_of(texts, names):
@@ -384,6 +469,8 @@ def test_further_training_does_not_add_lexical_terms(run, make_model, tmp_path):
         (["--bag_size", "8"], "--bag_size: unknown flag"),
         (["--text_prompt", "query: "], "text_prompt needs a pretrained encoder: set --text_encoder"),
         (["--label_texts", "names"], "got 'names'; did you mean name?"),
+        (["--text_encoder", "static", "--lexical", "false"], "static supports neither start_from nor lexical false"),
+        (["--text_encoder", "static"], "text_encoder static learns from a pretrained encoder, and no pretrained"),
     ],
 )
 def test_options_incompatible_with_auto_are_named(run, arguments, message):
@@ -397,6 +484,7 @@ def test_options_incompatible_with_auto_are_named(run, arguments, message):
     ("arguments", "message"),
     [
         (["--units", "auto", "--bag_size", "8"], "unit auto does not support bag_size: choose a unit, such as"),
+        (["--text_encoder", "static"], "unit linear does not support text_encoder static: train the unit auto"),
         (["--hierarchical"], "hierarchical needs a pretrained encoder: set --text_encoder"),
         (["--units", "automatic"], "got 'automatic'; did you mean auto?"),
     ],

@@ -106,8 +106,17 @@ def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
         assert [one["uri"] for one in answer["results"]] == [one["uri"] for one in alone]
 
 
+def test_json_is_read_like_a_form(client, label_set):
+    wanted = {"text": TEXT, "limit": 2, "exclude": [label_set.ids[0]], "evidence": True, "metadata_title": "Milk"}
+    expected = client.post(SUGGEST, data=wanted).json()
+    assert client.post(SUGGEST, json=wanted).json() == expected
+    assert len(expected["results"]) == 2
+    content = client.get("/openapi.json").json()["paths"]["/v1/projects/{project_id}/suggest"]["post"]["requestBody"]
+    assert content["content"].keys() == {"application/x-www-form-urlencoded", "multipart/form-data", "application/json"}
+
+
 def test_a_body_of_another_content_type_is_named(client):
-    answer = client.post(SUGGEST, json={"text": TEXT})
+    answer = client.post(SUGGEST, content=TEXT, headers={"Content-Type": "text/plain"})
     assert answer.status_code == 400
     assert "the Content-Type must be application/x-www-form-urlencoded" in answer.json()["detail"]
     batch = client.post(f"{SUGGEST}-batch", content=b"{}", headers={"Content-Type": "text/plain"})
@@ -136,6 +145,11 @@ def test_project_descriptions_follow_the_annif_api(client):
         ("mesh/suggest", {"data": {"text": "a", "limit": -1}}, 400, "limit: Input should be greater than or equal to"),
         ("mesh/suggest", {"data": {"text": "a", "threshold": "nan"}}, 400, "threshold"),
         ("mesh/suggest", {"data": {"text": "a", "language": "fi"}}, 400, "labels are in 'en', not in 'fi'"),
+        ("mesh/suggest", {"json": {"text": 3}}, 400, "body.text: Input should be a valid string"),
+        ("mesh/suggest", {"json": ["a"]}, 400, "body: Input should be an object"),
+        ("mesh/suggest", {"content": b"{"}, 400, "body: Invalid JSON"),
+        ("mesh/suggest", {"content": b"[" * 5000}, 400, "body: Invalid JSON"),
+        ("mesh/suggest", {"content": b'{"text": "\\ud800"}'}, 400, "body: Invalid JSON"),
         ("other/suggest", {"data": {"text": "a"}}, 404, "no project 'other', only 'mesh'"),
         ("mesh/suggest-batch", {"json": {"documents": [{"text": "a"}] * 33}}, 400, "at most 32 items"),
         ("mesh/suggest-batch", {"content": b'{"documents": [{"text": "\\ud800"}]}'}, 400, "contains a lone surrogate"),
