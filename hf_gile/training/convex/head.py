@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
 L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
-PULLS = (10.0, 1.0, 100.0)
+PULLS = (1.0, 10.0, 100.0)
 
 READ_OF_MANY = 1000
 """Number of documents with vectors in larger training sets; only rows of words are fitted on all documents."""
@@ -318,11 +318,12 @@ class _Fit:
             return forms
         chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss(used, terms_of_held, bilinear_l2=l2))
         if self.has_joint:
-            pull = _best(PULLS, lambda pull: loss_of_all(pull=pull))
+            start = L2_OF_BILINEAR[0]  # the joint space learns from the documents itself
+            pull = _best(PULLS, lambda pull: loss_of_all(bilinear_l2=start, pull=pull))
             bilinear_loss = loss_of_all()
-            joint_loss = loss_of_all(pull=pull)
+            joint_loss = loss_of_all(bilinear_l2=start, pull=pull)
             if joint_loss < bilinear_loss:
-                chosen["pull"] = pull
+                chosen |= {"bilinear_l2": start, "pull": pull}
             chosen |= {"bilinear_loss": bilinear_loss, "joint_loss": joint_loss}
         return forms
 
@@ -467,7 +468,12 @@ def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) ->
     prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
     for weights in prior.values():
         weights |= {"joint": 1.0, "cosine": 1.0}
-    chosen = {"rows_l2": _L2_WITHOUT_CHOICE, "bilinear_l2": L2_OF_BILINEAR[0], "pull": _PULL_WITHOUT_CHOICE}
+    variance = 1 - documents.vectors.mean(0).square().sum().item()  # small if all vectors have much in common
+    chosen = {
+        "rows_l2": max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]),
+        "bilinear_l2": L2_OF_BILINEAR[0],
+        "pull": _PULL_WITHOUT_CHOICE,
+    }
     return replace(refit_head(documents, labels, chosen, prior), fits_validation=True)
 
 
