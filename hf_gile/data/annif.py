@@ -41,10 +41,10 @@ from .files import Paths, data_suffix, find_files, read_into_memory
 from .homonyms import LeaveOut, make_labels
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_label, clean_text
+from .schema import clean_label, clean_text, document_id
 from .sniffing import Format, sniff
 from .table_files import file_pieces, missing_column_error, read_lines, read_rows
-from .tables import document_features, document_id, is_useful, short_names
+from .tables import document_features, is_useful, short_names
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

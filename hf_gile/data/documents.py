@@ -11,10 +11,9 @@ from .files import data_suffix
 from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
-from .schema import join_columns
+from .schema import document_id, join_columns
 from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
-from .tables import document_id
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""

@@ -13,10 +13,9 @@ from .homonyms import distinguish
 from .json_text import check_parts
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label
+from .schema import clean_label, document_id
 from .sniffing import Format
 from .table_files import read_rows
-from .tables import document_id
 
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
 _LISTED = "has a number, a bullet or quotes"

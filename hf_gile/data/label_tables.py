@@ -23,10 +23,10 @@ from .label_cells import are_lists, is_missing, parse_list
 from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, clean_text, plain_text
+from .schema import clean_label, clean_text, document_id, plain_text
 from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, missing_column_error, read_rows
-from .tables import as_tuple, document_id
+from .tables import as_tuple
 
 
 def load_labels(

@@ -30,12 +30,12 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypedDict
 
 from ..extras import missing_extra, needs_extra
 from .files import XmlRecords, open_binary
 from .report import ReadReport
-from .schema import Record, make_record, raise_text
+from .schema import document_id, raise_text
 from .sniffing import sniff_bytes
 
 if TYPE_CHECKING:
@@ -54,6 +54,23 @@ _PLACEHOLDER = re.compile(
     r"|abstract available from the publisher|in process citation|untitled|none|n/a)?\W*",
     re.IGNORECASE,
 )
+
+
+class Record(TypedDict):
+    """An abstract with its MeSH headings, with the keys of BioASQ.
+
+        {"pmid": "5", "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976,
+         "meshUI": ["D000818", "D051379"], "meshMajor": ["Animals", "Mice"]}
+
+    `meshUI` and `meshMajor` have the same length and order, without repetitions. `year` is None if unknown.
+    """
+
+    pmid: str
+    title: str
+    abstractText: str
+    year: int | None
+    meshUI: list[str]
+    meshMajor: list[str]
 
 
 def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None) -> Iterator[Record]:
@@ -230,6 +247,51 @@ def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
         names,
     )
     return record, unread
+
+
+def make_record(
+    pmid: object,
+    title: str,
+    abstract: str,
+    year: object,
+    ids: list[str],
+    names: list[str],
+) -> Record:
+    """Makes a record of valid texts and headings; repeated headings count once.
+
+    Args:
+        pmid: A number or text.
+        title: The title.
+        abstract: The abstract.
+        year: A number, text or None.
+        ids: Ids of the headings.
+        names: Names of the headings.
+
+    Raises:
+        ValueError: If the pmid is empty, or the year is not a year.
+    """
+    if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
+        headings = dict(zip(reversed(ids), reversed(names), strict=True))
+        ids = list(dict.fromkeys(ids))
+        names = [headings[ui] for ui in ids]
+    return {
+        "pmid": document_id(pmid, "pmid"),
+        "title": title,
+        "abstractText": abstract,
+        "year": _parse_year(year),
+        "meshUI": ids,
+        "meshMajor": names,
+    }
+
+
+def _parse_year(value: object) -> int | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and len(year := value.strip()) == 4 and year.isascii() and year.isdigit():
+        return int(year)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10_000:
+        return value
+    raise ValueError(f"year must be a year or null, got {shortened(value)}")
 
 
 def _read_text(name: str, text: str, unread: list[str]) -> str:

@@ -45,7 +45,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -190,41 +189,6 @@ def load_mesh(
         labels.append(Label(descriptor.ui, descriptor.name, description, synonyms=synonyms, broader=broader))
         hints[descriptor.ui] = [texts["tree_path"]]
     return distinguish(labels, hints, report, str(path))
-
-
-def mesh_ids(
-    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str | None = None
-) -> dict[str, str]:
-    """Maps names to descriptor ids, for records with headings but no ids.
-
-    BioASQ records use the headings of their year, which may have become entry terms since:
-    `read_bioasq("allMeSH_2015.json", ui_of=mesh_ids("desc2024.xml"))`.
-
-    Args:
-        path: The file, as in `read_mesh`.
-        report: Counts descriptors, and skipped names of several descriptors; decides whether malformed input raises
-            (the default).
-        encoding: As in `read_mesh`.
-
-    Returns:
-        Ids by heading, and by entry terms (permuted or not) that are not headings.
-
-    Raises:
-        Exception: What `read_mesh` raises.
-    """
-    report = ReadReport() if report is None else report
-    headings, terms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for descriptor in read_mesh(path, report, encoding=encoding):
-        headings[descriptor.name].add(descriptor.ui)
-        for term in (*descriptor.entry_terms, *descriptor.permuted_terms):
-            terms[term].add(descriptor.ui)
-    ids = {}
-    for name, uis in {**terms, **headings}.items():
-        if len(uis) == 1:
-            (ids[name],) = uis
-        else:
-            report.leave_out("name of several descriptors", f"{path}: {name!r} belongs to {', '.join(sorted(uis))}")
-    return ids
 
 
 _Parse = Callable[[], Descriptor | None]

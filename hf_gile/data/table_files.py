@@ -19,7 +19,7 @@ from reprlib import repr as shortened
 from typing import IO, Any
 
 from .files import MAX_RECORD, is_packed, open_binary
-from .json_text import JsonText, check_parts, json_array
+from .json_text import check_parts, read_records
 from .loading import Piece
 from .parquet_files import read_parquet, split_parquet
 from .report import ReadReport
@@ -368,13 +368,4 @@ def _parse_fasttext(line: str) -> object:
 
 def _read_json(piece: Piece, form: Format) -> Rows:
     with open_binary(piece.path) as stream:
-        text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
-        if text.next_character() != "[":
-            start = text.text[text.at : text.at + 40]
-            raise ValueError(
-                f"expected a list of objects, or an object per line, got {start!r}; in pandas, write it with "
-                'to_json(orient="records"); jq takes out a list as `jq .data`, and objects by id as `jq "[.[]]"`'
-            )
-        yield from enumerate(json_array(text), 1)
-        if trailing := text.next_character():
-            raise ValueError(f"expected the end of the file after the list, got {trailing!r}")
+        yield from enumerate(read_records(stream, form.encoding), 1)

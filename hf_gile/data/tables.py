@@ -26,7 +26,6 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from .files import Paths, find_files
@@ -34,7 +33,7 @@ from .label_columns import SAMPLE, LabelColumn, flag_columns, see
 from .loading import Piece, load_pieces
 from .parquet_files import parquet_classes
 from .report import ReadReport
-from .schema import clean_text, join_columns
+from .schema import document_id, join_columns
 from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
@@ -183,26 +182,6 @@ def document_features() -> Features:
     from datasets import Features, List, Value
 
     return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
-
-
-def document_id(value: object, name: str) -> str:
-    """Checks an id.
-
-    Args:
-        value: A string or an integer.
-        name: Name for messages.
-
-    Returns:
-        The id without surrounding white space.
-
-    Raises:
-        ValueError: If it is empty or of another type.
-    """
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    checked = clean_text(str(value) if is_number else value, name).strip()
-    if not checked:
-        raise ValueError(f"{name} must not be empty, got {shortened(value)}")
-    return checked
 
 
 def is_useful(

@@ -4,8 +4,9 @@ import gzip
 import json
 
 import pytest
+from papers.bioasq import read_bioasq
 
-from hf_gile.data import load_table, read_bioasq
+from hf_gile.data import load_table
 from hf_gile.data.files import open_binary, read_yaml
 
 GROWN = 20 << 20

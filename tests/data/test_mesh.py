@@ -5,9 +5,10 @@ import tracemalloc
 from xml.sax.saxutils import escape
 
 import pytest
+from papers.bioasq import mesh_ids, read_bioasq
 
-from hf_gile.data import ReadReport, read_bioasq, read_label_file
-from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, mesh_ids, read_mesh
+from hf_gile.data import ReadReport, read_label_file
+from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, read_mesh
 from hf_gile.data.sniffing import Requested
 
 DESCRIPTORS = [
