@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
-from .schema import clean_label, clean_text
+from .schema import clean_label, clean_text, decode_entities
 
 MISSING = {
     "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL", "undefined", "NA", "N/A", "n/a", "N.A.", "\\N",
@@ -45,7 +45,7 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def label_id(value: object, name: str = "a label") -> str:
+def clean_id(value: object, name: str = "a label") -> str:
     """Checks a label id.
 
     Args:
@@ -53,7 +53,7 @@ def label_id(value: object, name: str = "a label") -> str:
         name: Name for messages.
 
     Returns:
-        The id as `clean_label` writes it.
+        The id as `clean_label` writes it, without entities.
 
     Raises:
         ValueError: If it is empty or of another type.
@@ -64,7 +64,7 @@ def label_id(value: object, name: str = "a label") -> str:
         return str(int(value))
     if isinstance(value, Real):
         raise ValueError(f"{name} must be a text or a whole number, got {value}")
-    checked = clean_label(clean_text(value, name))
+    checked = clean_label(decode_entities(clean_text(value, name)))
     if not checked:
         raise ValueError(f"{name} must not be empty, got {shortened(value)}")
     return checked

@@ -22,14 +22,15 @@ from .label_cells import (
     are_lists,
     as_number,
     checked_list,
+    clean_id,
     has_lists,
     is_flag,
     is_missing,
-    label_id,
     number_of,
     parse_list,
     read_flag,
 )
+from .schema import decode_entities
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
@@ -103,7 +104,7 @@ class LabelColumn(NamedTuple):
             return {_class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
         try:
             items = [_without_point(item, self.whole) for item in items if not self.is_absent(item)]
-            return dict.fromkeys(map(label_id, items))
+            return dict.fromkeys(map(clean_id, items))
         except ValueError as error:
             raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
 
@@ -119,6 +120,7 @@ class LabelColumn(NamedTuple):
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
         if isinstance(value, str):
+            value = decode_entities(value)  # whose semicolon separates no labels
             if self.form == "plain":
                 return self._split(value)
             if self.is_absent(value):
@@ -160,7 +162,7 @@ class _Texts(dict[str, str]):
         if len(self) >= _MOST_TEXTS:
             self.clear()
         is_absent = is_missing(text) and text.strip() not in self.literal
-        label = self[text] = "" if is_absent else label_id(text)
+        label = self[text] = "" if is_absent else clean_id(text)
         return label
 
 
@@ -216,6 +218,7 @@ def see(
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
         _refuse_flags(rows, columns, title, known)
+    cells = [decode_entities(cell) if isinstance(cell, str) else cell for cell in cells]
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))

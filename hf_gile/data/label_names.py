@@ -13,7 +13,7 @@ from .homonyms import distinguish
 from .json_text import check_parts
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, document_id
+from .schema import clean_label, decode_entities, document_id
 from .sniffing import Format
 from .table_files import read_rows
 
@@ -36,6 +36,15 @@ _HEADER = re.compile(
     r"|(term|keyword|subject|heading|intent)s?)):?",
     re.IGNORECASE,
 )
+_FOREIGN_HEADERS = {
+    *("schlagwort", "schlagwörter", "stichwort", "begriff", "bezeichnung", "kategorie", "thema", "themen"),
+    *("étiquette", "catégorie", "catégories", "thème", "thèmes", "sujet", "sujets", "mot-clé", "mots-clés", "libellé"),
+    *("etiqueta", "etiquetas", "categoría", "categorías", "tema", "temas", "materia", "nombre", "palabra clave"),
+    *("categoria", "categorias", "assunto", "assuntos", "palavra-chave", "argomento", "soggetto", "parola chiave"),
+    *("trefwoord", "trefwoorden", "onderwerp", "categorie", "emne", "emneord", "ämne", "ämnesord", "kategori"),
+    *("asiasana", "temat", "kategoria", "категория", "тема", "рубрика", "标签", "类别", "主题", "关键词"),
+}
+"""Names of columns of labels in other languages."""
 
 
 def note_header(cells: Sequence[str]) -> str:
@@ -44,7 +53,7 @@ def note_header(cells: Sequence[str]) -> str:
     Args:
         cells: All cells.
     """
-    are_headers = [bool(_HEADER.fullmatch(cell)) for cell in cells]
+    are_headers = [bool(_HEADER.fullmatch(cell)) or cell.lower().rstrip(":") in _FOREIGN_HEADERS for cell in cells]
     if len(cells) < 2 or not are_headers[0] or any(are_headers[1:]):
         return ""
     return f"the first line, {cells[0]!r}, names the only column: it is no label"
@@ -66,7 +75,7 @@ def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
         if _CONTROL.search(row["text"]):
             raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
         for line in row["text"].splitlines():  # also at line breaks of other systems
-            name = clean_label(line)
+            name = clean_label(decode_entities(line))
             if "\t" in line.strip():
                 raise ValueError(f"{file}: {where}: a label has a tab; {_IF_TABLE}")
             if name in names:

@@ -195,32 +195,31 @@ _Parse = Callable[[], Descriptor | None]
 
 
 def _iterate_records(path: str | os.PathLike[str], form: Format, report: ReadReport) -> Iterator[tuple[str, _Parse]]:
-    with open_binary(path) as stream:
-        head = next(report.until_damage(iter(lambda: stream.read(1 << 12), None), path), b"")
-    start = head.decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
-    if start.startswith("{"):
-        for where, _, row in read_rows(Piece(os.fspath(path)), report, form._replace(kind="jsonl")):
+    if form.kind in ("json", "jsonl"):
+        for where, _, row in read_rows(Piece(os.fspath(path)), report, form):
             yield where, partial(_parse_json, row)
         return
     report.files += 1
-    for line, parse in report.until_damage(_iterate_others(path, form, start), path):
+    for line, parse in report.until_damage(_iterate_others(path, form), path):
         yield f"line {line:,}", parse
 
 
-def _iterate_others(path: str | os.PathLike[str], form: Format, start: str) -> Iterator[tuple[int, _Parse]]:
+def _iterate_others(path: str | os.PathLike[str], form: Format) -> Iterator[tuple[int, _Parse]]:
     form.refuse(path)
     if form.kind == "empty":
         raise ValueError("empty file")
-    if form.kind == "xml":
-        root = re.search(r"<(\w+)", start)
-        if root and root[1] != "DescriptorRecordSet":
-            raise ValueError(f"expected a DescriptorRecordSet, got <{root[1]}>")
-        yield from _iterate_xml(path)
-    elif start.startswith("*NEWRECORD"):
+    with open_binary(path) as stream:
+        start = stream.read(1 << 12).decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
+    if start.startswith("*NEWRECORD"):
         yield from _iterate_ascii(read_lines(Piece(os.fspath(path)), form.encoding))
-    else:
+        return
+    root = re.search(r"<(\w+)", start)
+    if not start.startswith("<") or root is None:
         got = start.partition("\n")[0][:40]
         raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {got!r}")
+    if root[1] != "DescriptorRecordSet":
+        raise ValueError(f"expected a DescriptorRecordSet, got <{root[1]}>")
+    yield from _iterate_xml(path)
 
 
 def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:

@@ -76,6 +76,13 @@ def clean_label(text: str) -> str:
     return " ".join(text.split())
 
 
+def decode_entities(text: str) -> str:
+    """Returns a text with the characters that entities of HTML stand for, such as `&amp;`."""
+    if "&" not in text:
+        return text
+    return _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
+
+
 def plain_text(text: str) -> str:
     """Returns a text without the markup and the entities of HTML; others than the usual tags remain.
 
@@ -86,9 +93,7 @@ def plain_text(text: str) -> str:
     if "<" in text:
         text = _BLOCK.sub(" ", _INLINE.sub("", text))
         text = _SUPERSCRIPT.sub(lambda match: raise_text(match.string[: match.start()], match[1]), text)
-    if "&" in text:
-        text = _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
-    return text
+    return decode_entities(text)
 
 
 def raise_text(before: str, text: str) -> str:

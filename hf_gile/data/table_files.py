@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import difflib
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from reprlib import repr as shortened
@@ -38,6 +39,11 @@ _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but 
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
+_TOTAL = re.compile(
+    r"\s*((grand|sub)[ -]?)?(totale?s?|sum|summe|gesamt(summe)?|somme|suma|totaal|итого|всего|合计|总计)\s?:?\s*"
+    r"\t[\s\d.,%+-]*",
+    re.IGNORECASE,
+)
 
 Lines = Iterator[tuple[int, str | ValueError]]
 """Lines with their numbers; or an error for a line that cannot be decoded."""
@@ -81,7 +87,7 @@ def read_rows(
         report.problem("damaged file", f"{path}: empty file")
         return
     if form.kind in VOCABULARIES:
-        raise ValueError(f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file")
+        raise ValueError(f"{path}: expected a table, got {form.kind}: {VOCABULARIES[form.kind]}")
     unit = {"json": "record", "parquet": "row"}.get(form.kind, "line")
     short = ""
     if form.kind in _BY_LINE and piece is not None and piece != Piece(piece.path):
@@ -167,7 +173,11 @@ def _decoded(
     is_text = isinstance(stream, TextIOWrapper)
     position = 1 if start is None else start
     is_first = not start
-    while line := stream.readline(_MAX_LINE):
+    line = stream.readline(_MAX_LINE)
+    if is_first and not is_text and len(line) < _MAX_LINE and b"\r" in line and not line.endswith(b"\n"):
+        stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs
+        line = stream.readline()
+    while line:
         if stop is not None and position >= stop:
             return
         if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
@@ -180,6 +190,7 @@ def _decoded(
             yield position, text.lstrip(_BOM) if is_first else text
         is_first = False
         position += 1 if start is None else len(line)
+        line = stream.readline(_MAX_LINE)
 
 
 def _encoding_error(error: UnicodeDecodeError, encoding: str) -> ValueError:
@@ -266,7 +277,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
     """
     for _ in range(form.skip):
         next(lines, None)
-    rows = _csv_rows(lines, form)
+    rows = _marked_total(_csv_rows(lines, form))
     header = list(form.columns)
     if not header:
         _, cells = next(rows, (0, []))
@@ -287,6 +298,17 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         elif cells != [_END]:
             counts = f"{len(cells)} cells, but the first line has {width}"
             yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
+
+
+def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yields rows; an error instead of the last if it has totals."""
+    for number, cells in rows:
+        may_be_total = isinstance(cells, list) and _TOTAL.fullmatch("\t".join(cells))
+        following = next(rows, None) if may_be_total else None
+        is_total = may_be_total and following is None
+        yield number, ValueError("the last row has totals, and is no document or label") if is_total else cells
+        if following is not None:
+            yield following
 
 
 def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | ValueError]]:

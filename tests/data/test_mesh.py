@@ -328,7 +328,7 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
         ("", "damaged after 0 records: empty file"),
         (b"\xef\xbb\xbf \n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
         ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts 'id,name"),
-        ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts '\[\{\}\]'"),
+        ("[{}]", "record 1: expected an object with the keys ui and name, got {}"),
         (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts "),
         ("<html><body/></html>", "is a web page"),
         ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
