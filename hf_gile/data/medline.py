@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -40,9 +40,6 @@ from .sniffing import sniff_bytes
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-CURRENT, SUPERSEDED, DELETED = range(3)
-"""Fate of a citation; see `read_citations`."""
 
 _DEMO_NAME = "pubmed20n0014.xml.gz"
 _SETS = ("PubmedArticleSet", "MedlineCitationSet")
@@ -93,52 +90,40 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
         ImportError: If lxml is not installed.
         ValueError: If the file or a citation is malformed, unless the report says to skip.
     """
-    yield from read_citations(path, ReadReport() if report is None else report)
+    report = ReadReport() if report is None else report
+    for where, element in read_elements(path, report):
+        if element.tag != "DeleteCitation":
+            yield from read_citation(element, where, report)
+            continue
+        for deleted in element.iterfind("PMID"):
+            report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
 
 
-def read_citations(
-    path: str | os.PathLike[str], report: ReadReport, fates: Sequence[int] | None = None
-) -> Iterator[Record]:
-    """Reads a file like `read_medline`, without citations that other files revise or delete.
-
-    `fates` has the fate of each citation in file order: `CURRENT`, `SUPERSEDED` or `DELETED`. With fates, deletion
-    notices count as applied, and a file with another number of citations is refused.
-    """
-    number = 0  # running number of elements, for messages
-    citations = 0
-    damaged = report.left_out.get("damaged file", 0)
+def read_elements(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, _Element]]:
+    """Yields the elements of citations and of notices of deletion, with their location; others are counted."""
     with open_binary(path) as stream:
-        for element in report.until_damage(_check_content(path, stream), path):
-            number += 1
-            if element.tag == "DeleteCitation":
-                if fates is None:
-                    for deleted in element.iterfind("PMID"):
-                        report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
-                continue
+        for number, element in enumerate(report.until_damage(_check_content(path, stream), path), 1):
+            pmid = next((pmid.text for pmid in element.iter("PMID")), None)
+            where = f"{path}: citation {number:,} (pmid {pmid or 'unknown'})"
             if element.tag == "PubmedBookArticle":
-                report.leave_out("book", f"{path}: {_describe_citation(number, element)}")
-                continue
-            if element.tag == "ERROR":
+                report.leave_out("book", where)
+            elif element.tag == "ERROR":
                 message = "".join(element.itertext())
                 report.problem("error of E-utilities", f"{path}: E-utilities answered: {message}")
-                continue
-            citations += 1
-            if fates is not None and citations <= len(fates) and fates[citations - 1] != CURRENT:
-                reason = "superseded" if fates[citations - 1] == SUPERSEDED else "deleted"
-                report.leave_out(reason, f"{path}: {_describe_citation(number, element)}")
-                continue
-            try:
-                record, unread = _parse_citation(element)
-            except ValueError as error:
-                report.problem("malformed record", f"{path}: {_describe_citation(number, element)}: {error}")
-                continue
-            for reason in unread:
-                report.leave_out(reason, f"{path}: citation {number:,} (pmid {record['pmid']})")
-            yield record
-    if fates is not None and citations != len(fates) and report.left_out.get("damaged file", 0) == damaged:
-        raise ValueError(
-            f"{path}: {citations:,} citations, but {len(fates):,} expected: the file has changed during reading"
-        )
+            else:
+                yield where, element
+
+
+def read_citation(element: _Element, where: str, report: ReadReport) -> Iterator[Record]:
+    """Yields the record of a citation, unless it is malformed."""
+    try:
+        record, unread = _parse_citation(element)
+    except ValueError as error:
+        report.problem("malformed record", f"{where}: {error}")
+        return
+    for reason in unread:
+        report.leave_out(reason, where)
+    yield record
 
 
 def _check_content(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[_Element]:
@@ -311,10 +296,6 @@ def _join_abstract(element: _Element) -> str:
         label = section.get("Label", "")
         parts += [label if label != "UNASSIGNED" else "", _element_text(section)]
     return " ".join(parts)
-
-
-def _describe_citation(number: int, element: _Element) -> str:
-    return f"citation {number:,} (pmid {next((pmid.text for pmid in element.iter('PMID')), None) or 'unknown'})"
 
 
 def _find_child(element: _Element, tag: str) -> _Element:

@@ -12,11 +12,11 @@ import numpy as np
 
 from hf_gile.data.files import Paths, data_suffix, find_files
 from hf_gile.data.loading import Piece, load_pieces
-from hf_gile.data.medline import Record, import_lxml, read_citations
+from hf_gile.data.medline import Record, import_lxml
 from hf_gile.data.report import ReadReport
 from hf_gile.data.table_files import file_pieces
 from papers.bioasq import format_of, read_bioasq
-from papers.revisions import Revisions, load_revisions, missing_files, read_revisions
+from papers.revisions import Revisions, load_revisions, missing_files, read_current, read_revisions
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -170,7 +170,7 @@ def _read_piece(
     if data_suffix(Path(path)) == ".xml":
         assert revisions is not None
         report.files += 1
-        records = read_citations(path, report, revisions.of(path))
+        records = read_current(path, report, revisions.of(path))
     else:
         records = read_bioasq(piece, report, encoding=encoding, ui_of=ui_of)
     for number, record in enumerate(records):
