@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from .files import data_suffix
+from .files import MAX_RECORD, data_suffix
 from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
@@ -19,7 +19,6 @@ FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""
 
 _WITHOUT_HEADER = ("text", "jsonl")
-_MAX_FIRST_LINE = 1 << 24
 
 
 class Document(NamedTuple):
@@ -126,7 +125,7 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
 def _read_stream(
     stream: IO[bytes], text: Sequence[str], id: str | None, format: str | None, requested: Requested, report: ReadReport
 ) -> Iterator[Document]:
-    first = stream.readline(_MAX_FIRST_LINE)
+    first = stream.readline(MAX_RECORD)
     kind = format or ("jsonl" if is_json_object(first.decode("utf-8-sig", "replace")) else "text")
     suffix = ""
     if kind == "tsv":

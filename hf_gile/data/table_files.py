@@ -32,7 +32,6 @@ SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".
 
 _BY_LINE = ("jsonl", "text", "fasttext")  # kinds whose rows are lines
 _PIECE = 1 << 26
-_MAX_LINE = 1 << 24
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
@@ -150,7 +149,7 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
         start = piece.start
         if start:  # a line that continues here belongs to the previous part
             stream.seek(start - 1)
-            start += len(stream.readline(_MAX_LINE)) - 1
+            start += len(stream.readline(MAX_RECORD)) - 1
         yield from _decoded(stream, encoding, start, piece.stop)
 
 
@@ -173,15 +172,15 @@ def _decoded(
     is_text = isinstance(stream, TextIOWrapper)
     position = 1 if start is None else start
     is_first = not start
-    line = stream.readline(_MAX_LINE)
-    if is_first and not is_text and len(line) < _MAX_LINE and b"\r" in line and not line.endswith(b"\n"):
+    line = stream.readline(MAX_RECORD)
+    if is_first and not is_text and len(line) < MAX_RECORD and b"\r" in line and not line.endswith(b"\n"):
         stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs
         line = stream.readline()
     while line:
         if stop is not None and position >= stop:
             return
-        if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
-            raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
+        if len(line) == MAX_RECORD and line[-1:] not in (b"\n", "\n"):
+            raise ValueError(f"a line is longer than {MAX_RECORD:,} bytes")
         try:
             text = line if is_text else line.decode(encoding)
         except UnicodeDecodeError as error:
@@ -190,7 +189,7 @@ def _decoded(
             yield position, text.lstrip(_BOM) if is_first else text
         is_first = False
         position += 1 if start is None else len(line)
-        line = stream.readline(_MAX_LINE)
+        line = stream.readline(MAX_RECORD)
 
 
 def _encoding_error(error: UnicodeDecodeError, encoding: str) -> ValueError:

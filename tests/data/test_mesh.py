@@ -388,7 +388,7 @@ def test_memory_does_not_grow_with_the_file(write_mesh, name):
 
 
 def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch):
-    monkeypatch.setattr("hf_gile.data.table_files._MAX_LINE", 1 << 10)
+    monkeypatch.setattr("hf_gile.data.table_files.MAX_RECORD", 1 << 10)
     long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
     for form in (ascii_mesh, json_lines):
         with pytest.raises(ValueError, match=r"damaged after 0 records: a line is longer than 1,024 bytes"):

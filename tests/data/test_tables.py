@@ -387,7 +387,7 @@ def test_huge_cells_are_read_without_changing_the_global_limit(write, stream):
 
 
 def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "_MAX_LINE", 100)
+    monkeypatch.setattr(table_files, "MAX_RECORD", 100)
     for name in ("a.csv", "a.jsonl"):
         good = content(name, [{"text": "x", "labels": "m"}])
         path = write(name, good + b"x" * 200)
