@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-import lzma
 import os
 import re
-import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -202,9 +200,7 @@ def sniff(
     try:
         with open_binary(path) as stream:
             head = stream.read(SAMPLE)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # a failing disk, not a damaged file
-            raise
+    except EOFError:
         head = b" "  # the reader reports the damage
     return sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
 
@@ -216,14 +212,7 @@ def sniff_bytes(
     names: Collection[str] = (),
     kind: str = "",
 ) -> Format:
-    r"""Sees how bytes are to be read; see `sniff`.
-
-    Args:
-        head: First bytes, decompressed: `SAMPLE` bytes or, if fewer, all.
-        suffix: Suffix of the file, in lower case and without that of a compression.
-        requested: As in `sniff`.
-        names: As in `sniff`.
-        kind: As in `sniff`.
+    r"""Sees how the first `SAMPLE` bytes of a file, decompressed, are to be read; see `sniff`.
 
     Example:
         >>> sniff_bytes("3,Über Mäuse\n4,On rats\n".encode("cp1252"), ".csv")[1:7]
