@@ -11,9 +11,10 @@ from ..models.labels_gile import Label, LabelSet
 from .files import open_binary, read_into_memory
 from .homonyms import distinguish
 from .json_text import check_parts
+from .label_cells import clean_id
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, decode_entities, document_id
+from .schema import clean_label, decode_entities
 from .sniffing import Format
 from .table_files import read_rows
 
@@ -149,13 +150,13 @@ def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
         elif not all(map(str.isdecimal, names)):
             return None  # such as the answer of a server
     else:
-        names = {clean_label(str(name)): name for name in names}
+        names = {clean_label(decode_entities(str(name))): name for name in names}
     if not names or not all(isinstance(name, str) for name in names.values()):
         return None
     report.files += 1
     report.records += len(names)
     return distinguish(
-        (Label(document_id(label_id, "id"), clean_label(name)) for label_id, name in names.items()),
+        (Label(clean_id(label_id, "id"), clean_id(name, "name")) for label_id, name in names.items()),
         {},
         report,
         str(file),

@@ -23,7 +23,7 @@ from .label_cells import MISSING, are_lists, is_missing, parse_list
 from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, clean_text, document_id, plain_text
+from .schema import clean_label, clean_text, decode_entities, document_id, plain_text
 from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, missing_column_error, read_rows
 from .tables import as_tuple
@@ -169,11 +169,13 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadRe
 
 
 def _read_markup(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
-    """Replaces markup and errors of spreadsheets in names and texts."""
+    """Replaces markup and errors of spreadsheets in names and texts, and entities in ids."""
     columns = {"synonyms", "description", "definition", *chosen.required()} - {chosen.id}
     for row in rows:
         for column in row.keys() & columns:
             row[column] = _plain_cell(row[column])
+        if isinstance(row.get(chosen.id), str):
+            row[chosen.id] = decode_entities(row[chosen.id])
 
 
 def _plain_cell(cell: Any) -> Any:

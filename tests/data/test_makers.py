@@ -142,7 +142,9 @@ def test_entities_in_labels_are_read_as_characters(tmp_path, read, flags):
     assert set().union(*labels.values()) == {"arts & crafts", "rock 'n' roll"}
     assert "&amp;" not in printed
     (tmp_path / "labels.csv").write_text("id,name\narts &amp; crafts,Arts &amp; Crafts\nrock 'n' roll,Rock\n")
-    assert read(tmp_path / "a.csv", *flags, "--label_file", str(tmp_path / "labels.csv"))[0].keys() == labels.keys()
+    assert read(tmp_path / "a.csv", *flags, "--label_file", str(tmp_path / "labels.csv"))[0] == labels
+    (tmp_path / "labels.json").write_text('["arts &amp; crafts", "rock"]')
+    assert load_labels(tmp_path / "labels.json").ids == ["arts & crafts", "rock"]
 
 
 @pytest.mark.parametrize("header", ["Schlagwort", "Catégorie", "Etiquetas:", "Категория"])
