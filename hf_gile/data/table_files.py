@@ -38,6 +38,7 @@ _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but 
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
+_LONGEST_TOTAL = 16  # characters
 _TOTAL = re.compile(
     r"\s*((grand|sub)[ -]?)?(totale?s?|sum|summe|gesamt(summe)?|somme|suma|totaal|итого|всего|合计|总计)\s?:?\s*"
     r"\t[\s\d.,%+-]*",
@@ -302,7 +303,8 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields rows; an error instead of the last if it has totals."""
     for number, cells in rows:
-        may_be_total = isinstance(cells, list) and _TOTAL.fullmatch("\t".join(cells))
+        is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
+        may_be_total = is_short and _TOTAL.fullmatch("\t".join(cells))
         following = next(rows, None) if may_be_total else None
         is_total = may_be_total and following is None
         yield number, ValueError("the last row has totals, and is no document or label") if is_total else cells
