@@ -38,13 +38,20 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _FOREIGN_HEADERS = {
-    *("schlagwort", "schlagwörter", "stichwort", "begriff", "bezeichnung", "kategorie", "thema", "themen"),
-    *("étiquette", "catégorie", "catégories", "thème", "thèmes", "sujet", "sujets", "mot-clé", "mots-clés", "libellé"),
-    *("etiqueta", "etiquetas", "categoría", "categorías", "tema", "temas", "materia", "nombre", "palabra clave"),
-    *("categoria", "categorias", "assunto", "assuntos", "palavra-chave", "argomento", "soggetto", "parola chiave"),
-    *("trefwoord", "trefwoorden", "onderwerp", "categorie", "emne", "emneord", "ämne", "ämnesord", "kategori"),
-    *("asiasana", "temat", "kategoria", "категория", "тема", "рубрика", "标签", "类别", "主题", "关键词"),
-}
+    "schlagwort", "schlagwörter", "stichwort", "begriff",
+    "bezeichnung", "kategorie", "thema", "themen",
+    "étiquette", "catégorie", "catégories", "thème", "thèmes",
+    "sujet", "sujets", "mot-clé", "mots-clés", "libellé",
+    "etiqueta", "etiquetas", "categoría", "categorías",
+    "tema", "temas", "materia", "nombre", "palabra clave",
+    "categoria", "categorias", "assunto", "assuntos",
+    "palavra-chave", "argomento", "soggetto", "parola chiave",
+    "trefwoord", "trefwoorden", "onderwerp", "categorie",
+    "emne", "emneord", "ämne", "ämnesord", "kategori",
+    "asiasana", "temat", "kategoria",
+    "категория", "тема", "рубрика",
+    "标签", "类别", "主题", "关键词",
+}  # fmt: skip
 """Names of columns of labels in other languages."""
 
 
@@ -54,10 +61,16 @@ def note_header(cells: Sequence[str]) -> str:
     Args:
         cells: All cells.
     """
-    are_headers = [bool(_HEADER.fullmatch(cell)) or cell.lower().rstrip(":") in _FOREIGN_HEADERS for cell in cells]
+    are_headers = [_is_header(cell) for cell in cells]
     if len(cells) < 2 or not are_headers[0] or any(are_headers[1:]):
         return ""
     return f"the first line, {cells[0]!r}, names the only column: it is no label"
+
+
+def _is_header(cell: str) -> bool:
+    if cell.lower().rstrip(":") in _FOREIGN_HEADERS:
+        return True
+    return _HEADER.fullmatch(cell) is not None
 
 
 def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:

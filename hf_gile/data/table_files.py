@@ -40,7 +40,9 @@ _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
 _LONGEST_TOTAL = 16  # characters
 _TOTAL = re.compile(
-    r"\s*((grand|sub)[ -]?)?(totale?s?|sum|summe|gesamt(summe)?|somme|suma|totaal|итого|всего|合计|总计)\s?:?\s*"
+    r"\s*((grand|sub)[ -]?)?"
+    r"(totale?s?|sum|summe|gesamt(summe)?|somme|suma|totaal|итого|всего|合计|总计)"
+    r"\s?:?\s*"
     r"\t[\s\d.,%+-]*",
     re.IGNORECASE,
 )
