@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from papers.deutsche_welle import load_dw
 from papers.records import load_records
 
-from hf_gile.data.deutsche_welle import load_dw
 from hf_gile_cli.describe import count, read_words
 
 

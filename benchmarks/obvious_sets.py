@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import held_out_labels, load_dw
+from hf_gile.data import held_out_labels
 from hf_gile.data.zero_shot import SALT, hash_fraction
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
 
+from papers.deutsche_welle import load_dw
 from papers.pickled_vectors import read_language
 from papers.zero_shot import split_of
 

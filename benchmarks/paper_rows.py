@@ -114,7 +114,7 @@ class Kind:
 
 
 MODELS = ("hf_gile/models", "hf_gile/metrics", "hf_gile/training", "hf_gile/tokenizing.py")
-READ_NEWS = ("recipes/papers/news.py", "hf_gile/data/deutsche_welle.py", "hf_gile/data/word_vectors.py")
+READ_NEWS = ("recipes/papers/news.py", "recipes/papers/deutsche_welle.py", "hf_gile/data/word_vectors.py")
 
 KINDS = {
     "news": Kind(
@@ -140,7 +140,7 @@ KINDS = {
             *("recipes/train_bioasq.py", "recipes/baselines", "recipes/papers/record_source.py"),
             *("recipes/papers/zero_shot.py", "recipes/papers/records.py", "recipes/papers/columns.py"),
             *("recipes/papers/units.py", "recipes/papers/unit_runs.py", "recipes/papers/unit_settings.py"),
-            *("hf_gile/data/bioasq.py", "hf_gile/data/zero_shot.py", *MODELS),
+            *("recipes/papers/bioasq.py", "hf_gile/data/zero_shot.py", *MODELS),
         ),
         "--train_files DATA/pubmed_mesh/train.jsonl.gz --validation_files DATA/pubmed_mesh/validation.jsonl.gz"
         " --test_files DATA/pubmed_mesh/test.jsonl.gz --unseen_file DATA/pubmed_mesh/unseen_labels.json"
@@ -166,7 +166,7 @@ KINDS = {
         "describe_data",
         ("dw_format", "pubmed_mesh"),
         (
-            *("benchmarks/describe_data.py", "hf_gile_cli/describe.py", "hf_gile/data/deutsche_welle.py"),
+            *("benchmarks/describe_data.py", "hf_gile_cli/describe.py", "recipes/papers/deutsche_welle.py"),
             *("recipes/papers/records.py", "hf_gile/tokenizing.py"),
         ),
         seeded=False,

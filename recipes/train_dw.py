@@ -5,7 +5,7 @@ r"""Train GILE and the paper's baselines on news in several languages, in the pu
     accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all available languages
 
 `DATA/{train,dev,test}/LANGUAGE.json` contain documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz`
-the words and their vectors; hf_gile/data/deutsche_welle.py describes the format, and recipes/write_dw.py writes it
+the words and their vectors; papers/deutsche_welle.py describes the format, and recipes/write_dw.py writes it
 from texts. Labels are scored with documents of the same language. The epoch is selected on
 the development documents of all languages.
 

@@ -6,25 +6,20 @@ from ..extras import import_on_demand
 
 if TYPE_CHECKING:
     from .annif import load_annif, load_annif_vocabulary
-    from .bioasq import read_bioasq
-    from .deutsche_welle import DWCorpus, JointCorpus, load_dw
     from .documents import Document, document_pieces, read_documents
     from .hub_tables import table_of
     from .label_files import is_mesh, read_label_file, save_labels
     from .label_tables import load_labels
-    from .medline import demo_file, read_medline
-    from .mesh import load_mesh, mesh_ids, read_mesh
+    from .medline import Record, demo_file, read_medline
+    from .mesh import load_mesh, read_mesh
     from .report import ReadReport
-    from .schema import Record
     from .skos import load_skos
     from .tables import load_table
     from .word_vectors import WordVectors, load_word_vectors
     from .zero_shot import held_out_labels
 
 __all__ = [
-    "DWCorpus",
     "Document",
-    "JointCorpus",
     "ReadReport",
     "Record",
     "WordVectors",
@@ -34,14 +29,11 @@ __all__ = [
     "is_mesh",
     "load_annif",
     "load_annif_vocabulary",
-    "load_dw",
     "load_labels",
     "load_mesh",
     "load_skos",
     "load_table",
     "load_word_vectors",
-    "mesh_ids",
-    "read_bioasq",
     "read_documents",
     "read_label_file",
     "read_medline",
@@ -52,8 +44,6 @@ __all__ = [
 
 _MODULES = (
     "annif",
-    "bioasq",
-    "deutsche_welle",
     "documents",
     "hub_tables",
     "label_files",
@@ -61,7 +51,6 @@ _MODULES = (
     "medline",
     "mesh",
     "report",
-    "schema",
     "skos",
     "tables",
     "word_vectors",

@@ -41,10 +41,10 @@ from .files import Paths, data_suffix, find_files, read_into_memory
 from .homonyms import LeaveOut, make_labels
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_label, clean_text
+from .schema import clean_label, clean_text, document_id
 from .sniffing import Format, sniff
-from .table_files import file_pieces, missing_column_error, read_lines, read_rows
-from .tables import document_features, document_id, is_useful, short_names
+from .table_files import file_pieces, missing_column_error, read_rows
+from .tables import document_features, is_useful, short_names
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -161,7 +161,7 @@ def _read_subject(cells: Sequence[str]) -> tuple[Label, list[str]]:
 
 
 def _read_tsv_subjects(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
-    for where, _, line in _iterate_lines(Piece(str(file)), report):
+    for where, _, line in _read_lines(Piece(str(file)), report):
         yield where, line.split("\t")
 
 
@@ -207,7 +207,7 @@ def _open_source(
             report.files += 1
             yield path, names[path].removesuffix(".gz").removesuffix(".txt"), partial(_parse_files, path, subjects)
     elif suffix == ".tsv":
-        for where, position, line in _iterate_lines(piece, report):
+        for where, position, line in _read_lines(piece, report):
             yield where, position, partial(_parse_line, line)
     else:
         subjects = "subject_uris" if suffix == ".csv" else "subjects"
@@ -250,17 +250,11 @@ def _parse_row(row: Mapping[str, Any]) -> tuple[str | None, str | None, list[str
     return row_id, row.get("text"), list(dict.fromkeys(labels))
 
 
-def _iterate_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
-    unit, short = ("line", "") if piece == Piece(piece.path) else ("line at byte", "byte ")
-    if piece.start == 0:
-        report.files += 1
-    if Path(piece.path).stat().st_size == 0:
-        report.problem("damaged file", f"{piece.path}: empty file")
-    for position, line in report.until_damage(read_lines(piece, "utf-8"), piece.path):
-        if isinstance(line, ValueError):
-            report.problem("malformed line", f"{piece.path}: {unit} {position:,}: {line}")
-        elif line.strip():
-            yield f"{unit} {position:,}", f"{short}{position}", line.rstrip("\r\n")
+def _read_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
+    form = Format("text" if Path(piece.path).stat().st_size else "empty")
+    for where, position, row in read_rows(piece, report, form):
+        if row["text"].strip():
+            yield where, position, row["text"]
 
 
 def _read_text(path: str) -> str:

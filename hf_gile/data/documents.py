@@ -7,20 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from .files import data_suffix
+from .files import MAX_RECORD, data_suffix
 from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
-from .schema import join_columns
+from .schema import document_id, join_columns
 from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
-from .tables import document_id
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""
 
 _WITHOUT_HEADER = ("text", "jsonl")
-_MAX_FIRST_LINE = 1 << 24
 
 
 class Document(NamedTuple):
@@ -127,7 +125,7 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
 def _read_stream(
     stream: IO[bytes], text: Sequence[str], id: str | None, format: str | None, requested: Requested, report: ReadReport
 ) -> Iterator[Document]:
-    first = stream.readline(_MAX_FIRST_LINE)
+    first = stream.readline(MAX_RECORD)
     kind = format or ("jsonl" if is_json_object(first.decode("utf-8-sig", "replace")) else "text")
     suffix = ""
     if kind == "tsv":

@@ -34,7 +34,7 @@ PACKED_SUFFIXES = (".gz", ".zip", ".bz2", ".xz")
 _ABOUT = re.compile(
     r"(read_?me|licen[cs]e|copying|copyright|notice|changelog)(\.(txt|md|rst|html?))?$|.*\.pdf$", re.IGNORECASE
 )
-_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _MAX_YAML_BYTES = 1 << 20
 
 
@@ -120,7 +120,7 @@ def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[
         in_memory: Whether the caller reads the whole content into memory at once.
 
     Returns:
-        A stream of the decompressed bytes. Reading raises a ValueError beyond the limit.
+        A stream of the decompressed bytes. Reading raises a ValueError beyond the limit, an EOFError at damage.
 
     Raises:
         ValueError: If it is an archive of several files.
@@ -154,7 +154,7 @@ def read_into_memory(path: str | os.PathLike[str]) -> bytes:
     try:
         with open_binary(path, in_memory=True) as stream:
             return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises an error
-    except _DAMAGE as error:
+    except EOFError as error:
         raise ValueError(f"{path}: damaged compressed file: {error}") from error
 
 
@@ -294,8 +294,15 @@ def _open_member(path: str | os.PathLike[str]) -> Any:
     try:
         archive = zipfile.ZipFile(path)
         return archive.open(_only_member(archive, path))
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or of an unknown method
+    except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # encrypted, of an unknown method, damaged
         raise ValueError(f"{path}: {error}; unpack it first") from None
+
+
+def _damage_of(error: Exception) -> EOFError:
+    """Returns the error of a damaged file; raises that of a failing disk."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+    return EOFError(str(error))
 
 
 _UNPACKERS: dict[bytes, Callable[[Any], Any]] = {
@@ -315,7 +322,7 @@ class _LimitedStream(io.BufferedIOBase):
     def __init__(self, stream: Any, path: str | os.PathLike[str], ratio: int) -> None:
         self.stream, self.path, self.ratio = stream, path, ratio
         self.limit = unpacked_limit(path, ratio)
-        self.damage: Exception | None = None
+        self.damage: EOFError | None = None
 
     def readable(self) -> bool:
         return True
@@ -341,7 +348,7 @@ class _LimitedStream(io.BufferedIOBase):
             try:
                 piece = self.stream.read1(wanted - len(data) if wanted > 0 else -1)
             except _DAMAGE as error:
-                self.damage = error
+                self.damage = _damage_of(error)
                 break
             if not piece:
                 break
@@ -354,7 +361,10 @@ class _LimitedStream(io.BufferedIOBase):
     read1 = read
 
     def readline(self, size: int | None = -1) -> bytes:
-        line: bytes = self.stream.readline(-1 if size is None else size)
+        try:
+            line: bytes = self.stream.readline(-1 if size is None else size)
+        except _DAMAGE as error:
+            raise _damage_of(error) from error
         self._check()
         return line
 

@@ -155,26 +155,14 @@ def join_descriptions(texts: Iterable[str]) -> str:
     return ". ".join(filter(None, (text.rstrip(". ") for text in texts)))
 
 
-def check_choices(describe: str | Iterable[str], choices: Iterable[str]) -> tuple[str, ...]:
-    """Checks the requested parts of descriptions.
-
-    Args:
-        describe: A choice or several, in the requested order.
-        choices: All possible choices.
-
-    Returns:
-        The choices as a tuple.
+def check_choices(describe: str | Iterable[str], choices: Sequence[str]) -> tuple[str, ...]:
+    """Returns the requested parts of descriptions, in their order.
 
     Raises:
-        ValueError: If a choice is unknown or repeated.
-
-    Example:
-        >>> check_choices("broader", ["definition", "broader"])
-        ('broader',)
+        ValueError: If a part is none of the choices, or repeated.
     """
     requested = (describe,) if isinstance(describe, str) else tuple(describe)
-    choices = tuple(choices)
-    if any(choice not in choices for choice in requested) or len(set(requested)) < len(requested):
+    if not set(requested).issubset(choices) or len(set(requested)) < len(requested):
         raise ValueError(f"describe must be distinct parts of {', '.join(choices)}, in any order, got {describe!r}")
     return requested
 

@@ -17,12 +17,13 @@ from .tables import (
     as_tuple,
     check_documents,
     choose_labels,
+    class_names,
     document_features,
     documents_of,
 )
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features, IterableDataset
+    from datasets import Dataset, IterableDataset
 
 
 def table_of(
@@ -79,7 +80,7 @@ def table_of(
     for column, argument in read_as.arguments().items():
         if column not in dataset.features:
             raise missing_column_error(column, dataset.features, "the dataset", argument)
-    classes = _classes(dataset.features, columns)
+    classes = class_names(dataset.features, columns)
     seen = labels if isinstance(labels, LabelColumn) else see(first, columns, separator, known, classes)
     report.note(seen.note)
     has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
@@ -102,16 +103,6 @@ def table_of(
         check_documents(report, seen, "the dataset")
     names = dict.fromkeys(name for column in classes.values() for name in column)
     return documents, LabelSet.from_names([*names]) if names and seen.form == "plain" else None
-
-
-def _classes(features: Features, columns: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Returns the names of classes, for the columns that have them."""
-    classes: dict[str, Sequence[str]] = {}
-    for column in columns:
-        feature = getattr(features[column], "feature", features[column])  # the feature of a list
-        if hasattr(feature, "names"):
-            classes[column] = tuple(feature.names)
-    return classes
 
 
 def _convert_batch(

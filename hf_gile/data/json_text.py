@@ -4,60 +4,15 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import IO, Any
 
 from .files import MAX_PARTS, MAX_RECORD
-from .loading import Piece
 
-SPACE = " \t\r\n"
-"""White space of JSON."""
-_SPACES = re.compile(f"[{SPACE}]*")
+_SPACES = re.compile(r"[ \t\r\n]*")
 _CHUNK = 1 << 20
 _PARSER = json.JSONDecoder()
-# Not UTF-16 or similar: lines are split as bytes.
-_CODECS = {
-    "utf-8": "utf-8-sig",
-    "utf-8-sig": "utf-8-sig",
-    "cp1252": "cp1252",
-    "iso8859-1": "iso8859-1",
-}
-
-
-def resolve_codec(encoding: str) -> str:
-    """Returns the name of a codec whose bytes can be split into lines.
-
-    Args:
-        encoding: `"utf-8"`, `"windows-1252"` or `"latin-1"`, under any of their names.
-
-    Returns:
-        Python's name of the codec; for UTF-8, a codec that accepts a byte order mark.
-
-    Raises:
-        ValueError: If it is another encoding.
-    """
-    try:
-        return _CODECS[codecs.lookup(encoding).name]
-    except (LookupError, TypeError) as error:
-        raise ValueError(f'encoding must be "utf-8", "windows-1252" or "latin-1", got {encoding!r}') from error
-
-
-def codec_message(codec: str, start: int) -> str:
-    """Formats a message about a byte that is not in the encoding.
-
-    Args:
-        codec: Codec returned by `resolve_codec`.
-        start: Position of the first such byte.
-
-    Returns:
-        The message.
-    """
-    return (
-        f"byte {start:,} is not {codec.removesuffix('-sig')}; "
-        'try encoding="windows-1252", as in older BioASQ files, or "latin-1"'
-    )
 
 
 def check_parts(text: str | bytes) -> None:
@@ -86,42 +41,63 @@ def is_json_object(line: str) -> bool:
         return False
 
 
-class ByteRange:
-    """A stream of the bytes of a piece."""
+def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
+    """Yields the items of a list in limited memory, or those of the only list of objects in an object.
 
-    def __init__(self, stream: IO[bytes], piece: Piece) -> None:
-        self.stream = stream
-        self.left = math.inf if piece.stop is None else piece.stop - piece.start
-        if piece.start:
-            stream.seek(piece.start)
+    Args:
+        stream: The bytes, such as `[{"text": "On mice."}]` or `{"version": 1, "data": [{"text": "On mice."}]}`.
+        encoding: Any encoding of Python.
 
-    def read(self, size: int) -> bytes:
-        """Reads at most `size` bytes."""
-        data = self.stream.read(int(min(size, self.left)))
-        self.left -= len(data)
-        return data
+    Raises:
+        ValueError: If it is other JSON, or damaged.
+    """
+    text = _JsonText(stream, encoding)
+    first = text.next_character()
+    if first == "[":
+        yield from text.items()
+    elif first == "{":
+        yield from _listed_objects(text)
+    else:
+        raise ValueError(f"expected a list of objects, or an object per line, got {text.ahead()}")
+    if text.next_character():
+        raise ValueError(f"expected the end of the file after the last bracket, got {text.ahead()}")
 
-    def readline(self, size: int) -> bytes:
-        """Reads a line, or at most `size` bytes of it."""
-        line = self.stream.readline(int(min(size, self.left)))
-        self.left -= len(line)
-        return line
+
+def _listed_objects(text: _JsonText) -> Iterator[object]:
+    """Yields the objects of the only list of objects in an object."""
+    text.expect("{")
+    keys: list[object] = []
+    lists: list[object] = []
+    while text.next_character() != "}":
+        if keys:
+            text.expect(",")
+        keys.append(text.value())
+        text.expect(":")
+        if text.next_character() != "[":
+            text.value()
+            continue
+        for number, item in enumerate(text.items()):
+            if number == 0 and isinstance(item, dict):
+                lists.append(keys[-1])
+            if len(lists) > 1:
+                raise ValueError(f"expected a single list of objects, got the lists {lists}")
+            if keys[-1] in lists:
+                yield item
+    text.expect("}")
+    if not lists:
+        raise ValueError(
+            f"expected a list of objects, or an object per line, got an object with the keys {keys[:9]}; in pandas, "
+            'write it with to_json(orient="records"); jq writes objects by id as a list with `jq "[.[]]"`'
+        )
 
 
-class JsonText:
+class _JsonText:
     """JSON text that is decoded and parsed incrementally in a sliding buffer."""
 
-    def __init__(self, stream: IO[bytes] | ByteRange, codec: str, piece: Piece | None = None) -> None:
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
         self.stream = stream
-        self.start = 0 if piece is None else piece.start
-        self.is_cut = piece is not None and piece.stop is not None
-        self.end = (
-            f"byte {piece.stop:,}, where another record starts" if piece and piece.stop else "the end of the file"
-        )
-        self.codec = codec
-        self.decoder = codecs.getincrementaldecoder(codec)()
+        self.decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)()
         self.fault: ValueError | None = None
-        self.bytes_read = 0
         self.text = ""
         self.at = 0
 
@@ -132,17 +108,17 @@ class JsonText:
         left = len(self.text) - self.at
         if left > MAX_RECORD:
             raise ValueError(f"a record is longer than {MAX_RECORD:,} characters")
-        data = self.stream.read(
-            max(_CHUNK, left)
-        )  # doubling, so that a long record is parsed only a logarithmic number of times
-        self.bytes_read += len(data)
+        # Doubling, so that a long record is parsed only a logarithmic number of times.
+        data = self.stream.read(max(_CHUNK, left))
         try:
             new = self.decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             # Raised at the next call, after the preceding records.
-            start = self.start + self.bytes_read - len(error.object) + error.start
-            self.fault = ValueError(codec_message(self.codec, start))
-            new = error.object[: error.start].decode(self.codec)
+            new = error.object[: error.start].decode(error.encoding)
+            self.fault = ValueError(
+                f"{error.object[error.start :][:10]!r} is not {error.encoding}: pass the encoding of the file, such as "
+                'encoding="windows-1252"'
+            )
         self.text = self.text[self.at :] + new
         self.at = 0
         if left > _CHUNK // 2:  # most of it is one record
@@ -158,11 +134,14 @@ class JsonText:
             if not self.read_on():
                 return ""
 
+    def ahead(self) -> str:
+        """Returns the next characters, for messages."""
+        return repr(self.text[self.at :][:40] or "the end of the file")
+
     def expect(self, character: str) -> None:
         """Consumes a character that must come next."""
         if self.next_character() != character:
-            actual = self.text[self.at : self.at + 40]
-            raise ValueError(f"expected {character!r}, got {actual or self.end!r}")
+            raise ValueError(f"expected {character!r}, got {self.ahead()}")
         self.at += 1
 
     def value(self) -> object:
@@ -172,10 +151,11 @@ class JsonText:
             try:
                 value, end = _PARSER.raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
-                if self.may_be_cut(error) and self.read_on():
+                may_be_cut = error.pos > len(self.text) - 16 or error.msg.startswith("Unterminated string")
+                if may_be_cut and self.read_on():
                     continue
-                actual = self.text[error.pos : error.pos + 40]
-                raise ValueError(f"{error.msg}, got {actual or self.end!r}") from error
+                self.at = error.pos
+                raise ValueError(f"{error.msg}, got {self.ahead()}") from error
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
             if end < len(self.text):
@@ -185,42 +165,12 @@ class JsonText:
                 self.at = len(self.text)
                 return value
 
-    def may_be_cut(self, error: json.JSONDecodeError) -> bool:
-        """Checks whether an error may be due to the end of the buffer, not to malformed JSON."""
-        return error.pos > len(self.text) - 16 or error.msg.startswith("Unterminated string")
-
-
-def json_array(text: JsonText) -> Generator[object, None, bool]:
-    """Yields the values of an array; returns False if it continues in another part of the file."""
-    text.expect("[")
-    if text.next_character() == "]":
-        text.expect("]")
-        return True
-    return (yield from json_values(text))
-
-
-def json_values(text: JsonText) -> Generator[object, None, bool]:
-    """Yields the values of an opened array; returns False if it continues in another part of the file."""
-    yield text.value()
-    while text.next_character() != "]":
-        text.expect(",")
-        if text.is_cut and not text.next_character():
-            return False
-        yield text.value()
-    text.expect("]")
-    return True
-
-
-def json_lines(part: ByteRange) -> Iterator[tuple[int, bytes]]:
-    """Yields the non-empty lines with their numbers, starting at 1."""
-    number = 0
-    while line := part.readline(MAX_RECORD):
-        number += 1
-        if len(line) == MAX_RECORD and not line.endswith(b"\n"):
-            raise ValueError(
-                f"line {number:,} is longer than {MAX_RECORD:,} bytes; a whole JSON document should be named .json"
-            )
-        if line.strip():
-            yield number, line
-    if number == 0:
-        raise ValueError("empty file")
+    def items(self) -> Iterator[object]:
+        """Consumes a list and yields its items."""
+        self.expect("[")
+        if self.next_character() != "]":
+            yield self.value()
+        while self.next_character() != "]":
+            self.expect(",")
+            yield self.value()
+        self.expect("]")

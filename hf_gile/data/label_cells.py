@@ -6,12 +6,12 @@ import ast
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
-from .schema import clean_label, clean_text
+from .schema import clean_label, clean_text, decode_entities
 
 MISSING = {
     "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL", "undefined", "NA", "N/A", "n/a", "N.A.", "\\N",
@@ -23,6 +23,7 @@ MISSING = {
 _YES = {"true": "false", "yes": "no", "y": "n", "t": "f", "x": ""}
 _NO = {no: yes for yes, no in _YES.items() if no}
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
+_WHOLE = re.compile(r"-?\d+\.0*")
 _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
@@ -45,7 +46,7 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def label_id(value: object, name: str = "a label") -> str:
+def clean_id(value: object, name: str = "a label") -> str:
     """Checks a label id.
 
     Args:
@@ -53,7 +54,7 @@ def label_id(value: object, name: str = "a label") -> str:
         name: Name for messages.
 
     Returns:
-        The id as `clean_label` writes it.
+        The id as `clean_label` writes it, without entities.
 
     Raises:
         ValueError: If it is empty or of another type.
@@ -64,7 +65,7 @@ def label_id(value: object, name: str = "a label") -> str:
         return str(int(value))
     if isinstance(value, Real):
         raise ValueError(f"{name} must be a text or a whole number, got {value}")
-    checked = clean_label(clean_text(value, name))
+    checked = clean_label(decode_entities(clean_text(value, name)))
     if not checked:
         raise ValueError(f"{name} must not be empty, got {shortened(value)}")
     return checked
@@ -196,3 +197,33 @@ def read_flag(value: Any, column: str) -> bool:
     if not is_flag(value):
         raise ValueError(f"{column} must be a number from 0 to 1, as in other rows, got {shortened(value)}")
     return float(as_number(value) or 0) > 0.5
+
+
+def is_whole(text: str) -> bool:
+    """Checks whether a text is a whole number that a library wrote with a point."""
+    return _WHOLE.fullmatch(text.strip()) is not None
+
+
+def without_point(item: Any) -> Any:
+    """Returns a whole number without the point that a library wrote; anything else as it is."""
+    return item.strip().partition(".")[0] if isinstance(item, str) and is_whole(item) else item
+
+
+def class_name(value: object, names: Sequence[str]) -> str:
+    """Returns the name of a class by its number or name; raises a ValueError for others."""
+    if isinstance(value, str) and value.strip() in names:
+        return value.strip()
+    number = number_of(str(value))
+    if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
+        raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
+    return names[int(number)]
+
+
+def are_shares(items: Sequence[Any]) -> bool:
+    """Checks whether a cell is an object with a number from 0 to 1 for each label."""
+    return (
+        len(items) == 1
+        and isinstance(items[0], Mapping)
+        and bool(items[0])
+        and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
+    )

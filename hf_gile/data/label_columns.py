@@ -20,22 +20,26 @@ from .label_cells import (
     MISSING,
     are_flags,
     are_lists,
+    are_shares,
     as_number,
     checked_list,
+    class_name,
+    clean_id,
     has_lists,
     is_flag,
     is_missing,
-    label_id,
+    is_whole,
     number_of,
     parse_list,
     read_flag,
+    without_point,
 )
+from .schema import decode_entities
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
 
 _KEYS = ("name", "label", "title", "id", "uri", "value", "choices")  # of objects, in order of preference
-_WHOLE = re.compile(r"-?\d+\.0*")
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
@@ -100,10 +104,10 @@ class LabelColumn(NamedTuple):
             return {name: None for name, share in shares if read_flag(share, name)}
         if names:
             numbered = (item for item in items if not self.is_absent(item) and number_of(str(item)) != -1)
-            return {_class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
+            return {class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
         try:
-            items = [_without_point(item, self.whole) for item in items if not self.is_absent(item)]
-            return dict.fromkeys(map(label_id, items))
+            items = [without_point(item) if self.whole else item for item in items if not self.is_absent(item)]
+            return dict.fromkeys(map(clean_id, items))
         except ValueError as error:
             raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
 
@@ -119,6 +123,7 @@ class LabelColumn(NamedTuple):
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
         if isinstance(value, str):
+            value = decode_entities(value)  # whose semicolon separates no labels
             if self.form == "plain":
                 return self._split(value)
             if self.is_absent(value):
@@ -160,26 +165,11 @@ class _Texts(dict[str, str]):
         if len(self) >= _MOST_TEXTS:
             self.clear()
         is_absent = is_missing(text) and text.strip() not in self.literal
-        label = self[text] = "" if is_absent else label_id(text)
+        label = self[text] = "" if is_absent else clean_id(text)
         return label
 
 
 _texts = lru_cache(maxsize=8)(_Texts)
-
-
-def _without_point(item: Any, is_whole: bool) -> Any:
-    if is_whole and isinstance(item, str) and _WHOLE.fullmatch(item.strip()):
-        return item.strip().partition(".")[0]
-    return item
-
-
-def _class_name(value: object, names: Sequence[str]) -> str:
-    if isinstance(value, str) and value.strip() in names:
-        return value.strip()
-    number = number_of(str(value))
-    if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
-        raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
-    return names[int(number)]
 
 
 def see(
@@ -216,6 +206,7 @@ def see(
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
         _refuse_flags(rows, columns, title, known)
+    cells = [decode_entities(cell) if isinstance(cell, str) else cell for cell in cells]
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))
@@ -235,7 +226,7 @@ def see(
         if _are_positions(lists, title, names) and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
-    if lists and all(map(_are_shares, lists)):
+    if lists and all(map(are_shares, lists)):
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     items = [item for listed in lists for item in listed]
@@ -243,7 +234,7 @@ def see(
         form = form._replace(key=key)
         items = [item for cell in cells for item in form.items(cell, title) if not form.is_absent(item)]
     pieces = [item for item in items if isinstance(item, str)]
-    form = form._replace(whole=bool(pieces) and all(_WHOLE.fullmatch(piece.strip()) for piece in pieces))
+    form = form._replace(whole=bool(pieces) and all(is_whole(piece) for piece in pieces))
     description = ""
     if names := () if form.names else _numbered(items, positions):
         form = form._replace(names=(names,) * len(columns))
@@ -336,16 +327,6 @@ def _refuse_flags(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], tit
             "numbers beyond 0 to 1: write 1 in the columns of a document's labels and 0 in others, or pass --separator "
             "none if cells are labels"
         )
-
-
-def _are_shares(items: Sequence[Any]) -> bool:
-    """Checks whether a cell is an object with a number from 0 to 1 for each label."""
-    return (
-        len(items) == 1
-        and isinstance(items[0], Mapping)
-        and bool(items[0])
-        and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
-    )
 
 
 def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from itertools import chain
@@ -88,28 +87,21 @@ def read_label_file(
 def _find_kind(path: str | os.PathLike[str], form: Format) -> Literal["table", "mesh", "rdf"]:
     form.refuse(path)
     is_named_rdf = data_suffix(Path(path)) in RDF_SUFFIXES
-    if form.kind in ("turtle", "ntriples") or (form.kind == "text" and is_named_rdf):
+    if form.kind == "medline":
+        raise ValueError(f"{path} has documents of MEDLINE, not labels")
+    if form.kind in ("turtle", "ntriples", "xml") or (form.kind == "text" and is_named_rdf):
         return "rdf"
-    if form.kind in ("csv", "parquet", "empty"):
-        return "table"
+    if form.kind not in ("json", "jsonl"):
+        return "mesh" if form.kind == "mesh" else "table"
     with open_binary(path) as stream:
         try:
             head = stream.read(1 << 16).decode(form.encoding, "replace")
-        except (EOFError, OSError, zlib.error):
+        except EOFError:
             return "table"  # whose reader reports the error
-    if form.kind == "xml":
-        if "<PubmedArticleSet" in head or "<MedlineCitationSet" in head:
-            raise ValueError(f"{path} has documents of MEDLINE, not labels")
-        return "mesh" if _MESH_ROOT.search(head) else "rdf"
-    if form.kind == "text":
-        return "mesh" if head.lstrip().startswith("*NEWRECORD") else "table"
     keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head.partition("\n")[0] if form.kind == "jsonl" else head)
     if {"@context", "@graph", "@id", "@type"} & set(keys):
         return "rdf"
     return "mesh" if form.kind == "jsonl" and {"ui", "name"} <= set(keys) and "id" not in keys else "table"
-
-
-_MESH_ROOT = re.compile(r"<(Descriptor|Qualifier|Supplemental)RecordSet\b")
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:

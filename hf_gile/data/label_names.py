@@ -11,12 +11,12 @@ from ..models.labels_gile import Label, LabelSet
 from .files import open_binary, read_into_memory
 from .homonyms import distinguish
 from .json_text import check_parts
+from .label_cells import clean_id
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label
+from .schema import clean_label, decode_entities
 from .sniffing import Format
 from .table_files import read_rows
-from .tables import document_id
 
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
 _LISTED = "has a number, a bullet or quotes"
@@ -37,6 +37,22 @@ _HEADER = re.compile(
     r"|(term|keyword|subject|heading|intent)s?)):?",
     re.IGNORECASE,
 )
+_FOREIGN_HEADERS = {
+    "schlagwort", "schlagwörter", "stichwort", "begriff",
+    "bezeichnung", "kategorie", "thema", "themen",
+    "étiquette", "catégorie", "catégories", "thème", "thèmes",
+    "sujet", "sujets", "mot-clé", "mots-clés", "libellé",
+    "etiqueta", "etiquetas", "categoría", "categorías",
+    "tema", "temas", "materia", "nombre", "palabra clave",
+    "categoria", "categorias", "assunto", "assuntos",
+    "palavra-chave", "argomento", "soggetto", "parola chiave",
+    "trefwoord", "trefwoorden", "onderwerp", "categorie",
+    "emne", "emneord", "ämne", "ämnesord", "kategori",
+    "asiasana", "temat", "kategoria",
+    "категория", "тема", "рубрика",
+    "标签", "类别", "主题", "关键词",
+}  # fmt: skip
+"""Names of columns of labels in other languages."""
 
 
 def note_header(cells: Sequence[str]) -> str:
@@ -45,10 +61,16 @@ def note_header(cells: Sequence[str]) -> str:
     Args:
         cells: All cells.
     """
-    are_headers = [bool(_HEADER.fullmatch(cell)) for cell in cells]
+    are_headers = [_is_header(cell) for cell in cells]
     if len(cells) < 2 or not are_headers[0] or any(are_headers[1:]):
         return ""
     return f"the first line, {cells[0]!r}, names the only column: it is no label"
+
+
+def _is_header(cell: str) -> bool:
+    if cell.lower().rstrip(":") in _FOREIGN_HEADERS:
+        return True
+    return _HEADER.fullmatch(cell) is not None
 
 
 def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
@@ -67,7 +89,7 @@ def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
         if _CONTROL.search(row["text"]):
             raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
         for line in row["text"].splitlines():  # also at line breaks of other systems
-            name = clean_label(line)
+            name = clean_label(decode_entities(line))
             if "\t" in line.strip():
                 raise ValueError(f"{file}: {where}: a label has a tab; {_IF_TABLE}")
             if name in names:
@@ -141,13 +163,13 @@ def read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
         elif not all(map(str.isdecimal, names)):
             return None  # such as the answer of a server
     else:
-        names = {clean_label(str(name)): name for name in names}
+        names = {clean_label(decode_entities(str(name))): name for name in names}
     if not names or not all(isinstance(name, str) for name in names.values()):
         return None
     report.files += 1
     report.records += len(names)
     return distinguish(
-        (Label(document_id(label_id, "id"), clean_label(name)) for label_id, name in names.items()),
+        (Label(clean_id(label_id, "id"), clean_id(name, "name")) for label_id, name in names.items()),
         {},
         report,
         str(file),

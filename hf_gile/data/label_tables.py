@@ -19,14 +19,14 @@ from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .files import data_suffix, find_files, open_binary
 from .homonyms import LeaveOut, make_labels
-from .label_cells import are_lists, is_missing, parse_list
+from .label_cells import MISSING, are_lists, is_missing, parse_list
 from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, clean_text, plain_text
+from .schema import clean_label, clean_text, decode_entities, document_id, plain_text
 from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, missing_column_error, read_rows
-from .tables import as_tuple, document_id
+from .tables import as_tuple
 
 
 def load_labels(
@@ -70,7 +70,9 @@ def load_labels(
             repeats an id, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    file = _find_file(path)
+    file, *more = find_files(path, (*SUFFIXES, ".txt"), any_name=True)
+    if more:
+        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
     chosen = _Columns(
         id,
         as_tuple(name),
@@ -97,9 +99,12 @@ def load_labels(
     cells = [row for _, row in rows]
     chosen = _choose_only_column(cells, chosen, report)
     _check_columns(cells, chosen.required(), file, form)
-    _read_cells(cells, chosen, report)
-    if form.kind != "jsonl" or not all(_SAVED.issuperset(row) for row in cells):  # as `LabelSet.save` writes them
-        _read_markup(cells, chosen)
+    if any(_WRITTEN.issubset(row) for row in cells):
+        _unescape(cells)
+    else:
+        _read_cells(cells, chosen, report)
+        if form.kind != "jsonl" or not all(_SAVED.issuperset(row) for row in cells):  # as `LabelSet.save` writes them
+            _read_markup(cells, chosen)
     chosen, extra = _choose_columns(file, cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
 
@@ -138,16 +143,15 @@ def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], f
     raise ValueError(f"{missing_column_error(missing[0], existing, file, form=form)}; {hint}")
 
 
-def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadReport) -> None:
-    """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value.
+def _unescape(rows: Sequence[dict[str, Any]]) -> None:
+    """Replaces cells of CSV files that hf_gile wrote, in which only formulas are escaped."""
+    for row in rows:
+        if all(isinstance(cell, str) for cell in row.values()):
+            row.update({name: unescape_formula(cell) for name, cell in row.items()})
 
-    In CSV files that hf_gile wrote, formulas are escaped, and nothing else is replaced.
-    """
-    if any(_WRITTEN.issubset(row) for row in rows):
-        for row in rows:
-            if all(isinstance(cell, str) for cell in row.values()):
-                row.update({name: unescape_formula(cell) for name, cell in row.items()})
-        return
+
+def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadReport) -> None:
+    """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value."""
     if all(_DECIMAL.fullmatch(str(row.get(chosen.id))) for row in rows):
         for row in rows:
             row[chosen.id] = str(row[chosen.id]).partition(".")[0]
@@ -165,13 +169,13 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadRe
 
 
 def _read_markup(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
-    """Replaces markup and errors of spreadsheets in names and texts, unless hf_gile wrote them."""
-    if any(_WRITTEN.issubset(row) for row in rows):
-        return
+    """Replaces markup and errors of spreadsheets in names and texts, and entities in ids."""
     columns = {"synonyms", "description", "definition", *chosen.required()} - {chosen.id}
     for row in rows:
         for column in row.keys() & columns:
             row[column] = _plain_cell(row[column])
+        if isinstance(row.get(chosen.id), str):
+            row[chosen.id] = decode_entities(row[chosen.id])
 
 
 def _plain_cell(cell: Any) -> Any:
@@ -234,16 +238,6 @@ def _make_labels(
     if unknown := parents - set(labels.ids):
         report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
     return labels
-
-
-def _find_file(path: str | os.PathLike[str]) -> Path:
-    """Returns the only label file at a path; a file may have any suffix."""
-    if Path(path).is_file():
-        return Path(path)
-    file, *more = find_files(path, (*SUFFIXES, ".txt"))
-    if more:
-        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    return file
 
 
 class _Columns(NamedTuple):
@@ -394,7 +388,7 @@ _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ROUNDED = re.compile(r"\d(\.\d+)?E\+\d+")
-_ERRORS = {"#N/A", "#REF!", "#NAME?", "#VALUE!", "#NULL!", "#DIV/0!", "#NUM!"}
+_ERRORS = {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

@@ -25,24 +25,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypedDict
 
 from ..extras import missing_extra, needs_extra
 from .files import XmlRecords, open_binary
 from .report import ReadReport
-from .schema import Record, make_record, raise_text
+from .schema import document_id, raise_text
 from .sniffing import sniff_bytes
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-CURRENT, SUPERSEDED, DELETED = range(3)
-"""Fate of a citation; see `read_citations`."""
 
 _DEMO_NAME = "pubmed20n0014.xml.gz"
 _SETS = ("PubmedArticleSet", "MedlineCitationSet")
@@ -54,6 +51,23 @@ _PLACEHOLDER = re.compile(
     r"|abstract available from the publisher|in process citation|untitled|none|n/a)?\W*",
     re.IGNORECASE,
 )
+
+
+class Record(TypedDict):
+    """An abstract with its MeSH headings, with the keys of BioASQ.
+
+        {"pmid": "5", "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976,
+         "meshUI": ["D000818", "D051379"], "meshMajor": ["Animals", "Mice"]}
+
+    `meshUI` and `meshMajor` have the same length and order, without repetitions. `year` is None if unknown.
+    """
+
+    pmid: str
+    title: str
+    abstractText: str
+    year: int | None
+    meshUI: list[str]
+    meshMajor: list[str]
 
 
 def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None) -> Iterator[Record]:
@@ -76,52 +90,40 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
         ImportError: If lxml is not installed.
         ValueError: If the file or a citation is malformed, unless the report says to skip.
     """
-    yield from read_citations(path, ReadReport() if report is None else report)
+    report = ReadReport() if report is None else report
+    for where, element in read_elements(path, report):
+        if element.tag != "DeleteCitation":
+            yield from read_citation(element, where, report)
+            continue
+        for deleted in element.iterfind("PMID"):
+            report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
 
 
-def read_citations(
-    path: str | os.PathLike[str], report: ReadReport, fates: Sequence[int] | None = None
-) -> Iterator[Record]:
-    """Reads a file like `read_medline`, without citations that other files revise or delete.
-
-    `fates` has the fate of each citation in file order: `CURRENT`, `SUPERSEDED` or `DELETED`. With fates, deletion
-    notices count as applied, and a file with another number of citations is refused.
-    """
-    number = 0  # running number of elements, for messages
-    citations = 0
-    damaged = report.left_out.get("damaged file", 0)
+def read_elements(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, _Element]]:
+    """Yields the elements of citations and of notices of deletion, with their location; others are counted."""
     with open_binary(path) as stream:
-        for element in report.until_damage(_check_content(path, stream), path):
-            number += 1
-            if element.tag == "DeleteCitation":
-                if fates is None:
-                    for deleted in element.iterfind("PMID"):
-                        report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
-                continue
+        for number, element in enumerate(report.until_damage(_check_content(path, stream), path), 1):
+            pmid = next((pmid.text for pmid in element.iter("PMID")), None)
+            where = f"{path}: citation {number:,} (pmid {pmid or 'unknown'})"
             if element.tag == "PubmedBookArticle":
-                report.leave_out("book", f"{path}: {_describe_citation(number, element)}")
-                continue
-            if element.tag == "ERROR":
+                report.leave_out("book", where)
+            elif element.tag == "ERROR":
                 message = "".join(element.itertext())
                 report.problem("error of E-utilities", f"{path}: E-utilities answered: {message}")
-                continue
-            citations += 1
-            if fates is not None and citations <= len(fates) and fates[citations - 1] != CURRENT:
-                reason = "superseded" if fates[citations - 1] == SUPERSEDED else "deleted"
-                report.leave_out(reason, f"{path}: {_describe_citation(number, element)}")
-                continue
-            try:
-                record, unread = _parse_citation(element)
-            except ValueError as error:
-                report.problem("malformed record", f"{path}: {_describe_citation(number, element)}: {error}")
-                continue
-            for reason in unread:
-                report.leave_out(reason, f"{path}: citation {number:,} (pmid {record['pmid']})")
-            yield record
-    if fates is not None and citations != len(fates) and report.left_out.get("damaged file", 0) == damaged:
-        raise ValueError(
-            f"{path}: {citations:,} citations, but {len(fates):,} expected: the file has changed during reading"
-        )
+            else:
+                yield where, element
+
+
+def read_citation(element: _Element, where: str, report: ReadReport) -> Iterator[Record]:
+    """Yields the record of a citation, unless it is malformed."""
+    try:
+        record, unread = _parse_citation(element)
+    except ValueError as error:
+        report.problem("malformed record", f"{where}: {error}")
+        return
+    for reason in unread:
+        report.leave_out(reason, where)
+    yield record
 
 
 def _check_content(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[_Element]:
@@ -232,6 +234,51 @@ def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
     return record, unread
 
 
+def make_record(
+    pmid: object,
+    title: str,
+    abstract: str,
+    year: object,
+    ids: list[str],
+    names: list[str],
+) -> Record:
+    """Makes a record of valid texts and headings; repeated headings count once.
+
+    Args:
+        pmid: A number or text.
+        title: The title.
+        abstract: The abstract.
+        year: A number, text or None.
+        ids: Ids of the headings.
+        names: Names of the headings.
+
+    Raises:
+        ValueError: If the pmid is empty, or the year is not a year.
+    """
+    if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
+        headings = dict(zip(reversed(ids), reversed(names), strict=True))
+        ids = list(dict.fromkeys(ids))
+        names = [headings[ui] for ui in ids]
+    return {
+        "pmid": document_id(pmid, "pmid"),
+        "title": title,
+        "abstractText": abstract,
+        "year": _parse_year(year),
+        "meshUI": ids,
+        "meshMajor": names,
+    }
+
+
+def _parse_year(value: object) -> int | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and len(year := value.strip()) == 4 and year.isascii() and year.isdigit():
+        return int(year)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10_000:
+        return value
+    raise ValueError(f"year must be a year or null, got {shortened(value)}")
+
+
 def _read_text(name: str, text: str, unread: list[str]) -> str:
     """Returns a text with single spaces; empty for a placeholder, which is added to what is not read."""
     if text and len(text) < _LONGEST_PLACEHOLDER and _PLACEHOLDER.fullmatch(text):
@@ -249,10 +296,6 @@ def _join_abstract(element: _Element) -> str:
         label = section.get("Label", "")
         parts += [label if label != "UNASSIGNED" else "", _element_text(section)]
     return " ".join(parts)
-
-
-def _describe_citation(number: int, element: _Element) -> str:
-    return f"citation {number:,} (pmid {next((pmid.text for pmid in element.iter('PMID')), None) or 'unknown'})"
 
 
 def _find_child(element: _Element, tag: str) -> _Element:

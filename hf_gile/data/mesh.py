@@ -45,7 +45,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -192,71 +191,35 @@ def load_mesh(
     return distinguish(labels, hints, report, str(path))
 
 
-def mesh_ids(
-    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str | None = None
-) -> dict[str, str]:
-    """Maps names to descriptor ids, for records with headings but no ids.
-
-    BioASQ records use the headings of their year, which may have become entry terms since:
-    `read_bioasq("allMeSH_2015.json", ui_of=mesh_ids("desc2024.xml"))`.
-
-    Args:
-        path: The file, as in `read_mesh`.
-        report: Counts descriptors, and skipped names of several descriptors; decides whether malformed input raises
-            (the default).
-        encoding: As in `read_mesh`.
-
-    Returns:
-        Ids by heading, and by entry terms (permuted or not) that are not headings.
-
-    Raises:
-        Exception: What `read_mesh` raises.
-    """
-    report = ReadReport() if report is None else report
-    headings, terms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for descriptor in read_mesh(path, report, encoding=encoding):
-        headings[descriptor.name].add(descriptor.ui)
-        for term in (*descriptor.entry_terms, *descriptor.permuted_terms):
-            terms[term].add(descriptor.ui)
-    ids = {}
-    for name, uis in {**terms, **headings}.items():
-        if len(uis) == 1:
-            (ids[name],) = uis
-        else:
-            report.leave_out("name of several descriptors", f"{path}: {name!r} belongs to {', '.join(sorted(uis))}")
-    return ids
-
-
 _Parse = Callable[[], Descriptor | None]
 
 
 def _iterate_records(path: str | os.PathLike[str], form: Format, report: ReadReport) -> Iterator[tuple[str, _Parse]]:
-    with open_binary(path) as stream:
-        head = next(report.until_damage(iter(lambda: stream.read(1 << 12), None), path), b"")
-    start = head.decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
-    if start.startswith("{"):
-        for where, _, row in read_rows(Piece(os.fspath(path)), report, form._replace(kind="jsonl")):
+    if form.kind in ("json", "jsonl"):
+        for where, _, row in read_rows(Piece(os.fspath(path)), report, form):
             yield where, partial(_parse_json, row)
         return
     report.files += 1
-    for line, parse in report.until_damage(_iterate_others(path, form, start), path):
+    for line, parse in report.until_damage(_iterate_others(path, form), path):
         yield f"line {line:,}", parse
 
 
-def _iterate_others(path: str | os.PathLike[str], form: Format, start: str) -> Iterator[tuple[int, _Parse]]:
+def _iterate_others(path: str | os.PathLike[str], form: Format) -> Iterator[tuple[int, _Parse]]:
     form.refuse(path)
     if form.kind == "empty":
         raise ValueError("empty file")
-    if form.kind == "xml":
-        root = re.search(r"<(\w+)", start)
-        if root and root[1] != "DescriptorRecordSet":
-            raise ValueError(f"expected a DescriptorRecordSet, got <{root[1]}>")
-        yield from _iterate_xml(path)
-    elif start.startswith("*NEWRECORD"):
+    with open_binary(path) as stream:
+        start = stream.read(1 << 12).decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
+    if start.startswith("*NEWRECORD"):
         yield from _iterate_ascii(read_lines(Piece(os.fspath(path)), form.encoding))
-    else:
+        return
+    root = re.search(r"<(\w+)", start)
+    if not start.startswith("<") or root is None:
         got = start.partition("\n")[0][:40]
         raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {got!r}")
+    if root[1] != "DescriptorRecordSet":
+        raise ValueError(f"expected a DescriptorRecordSet, got <{root[1]}>")
+    yield from _iterate_xml(path)
 
 
 def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,23 +52,6 @@ def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int
         if error.errno is not None:  # a failing disk, not a damaged file
             raise
         raise ValueError(f"not a Parquet file, or damaged: {error}") from error
-
-
-def parquet_classes(path: str, columns: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Returns the names of classes that `datasets` stores in a Parquet file, for the columns that have them."""
-    try:
-        metadata = _open_parquet(path).schema_arrow.metadata or {}
-        features = dict(json.loads(metadata[b"huggingface"])["info"]["features"])
-    except (KeyError, TypeError, ValueError, OSError):
-        return {}
-    classes: dict[str, Sequence[str]] = {}
-    for column in columns:
-        feature = features.get(column)
-        while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
-            feature = feature["feature"]
-        if isinstance(feature, dict) and feature.get("names"):
-            classes[column] = tuple(feature["names"])
-    return classes
 
 
 def split_parquet(path: Path, piece_size: int) -> list[Piece]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,13 +35,6 @@ SUFFIXES = (".nt", ".nq", ".rdf", ".xml", ".owl", ".ttl", ".trig", ".n3", ".json
 
 # rdflib format by kind of content; each format but Turtle includes simpler ones.
 _FORMATS = {"ntriples": "nquads", "xml": "xml", "turtle": "turtle", "json": "json-ld", "jsonl": "json-ld"}
-_KINDS_BY_SUFFIX = {
-    ".nt": "ntriples",
-    ".nq": "ntriples",
-    ".ttl": "turtle",
-    ".trig": "turtle",
-    ".n3": "turtle",
-}
 _TITLES = {
     "nquads": "N-Triples",
     "xml": "RDF/XML",
@@ -126,20 +118,11 @@ def _quiet() -> Iterator[None]:
 def _find_kind(path: Path) -> str:
     seen = sniff(path)
     seen.refuse(path)
-    kind = seen.kind
-    if kind not in _FORMATS or (kind == "json" and not _starts_as_json(path)):
-        kind = _KINDS_BY_SUFFIX.get(data_suffix(path), kind)
-    if kind == "empty":
+    if seen.kind == "empty":
         raise ValueError("no statements")
-    if kind not in _FORMATS:
+    if seen.kind not in _FORMATS:
         raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
-    return kind
-
-
-def _starts_as_json(path: Path) -> bool:
-    """Tells JSON-LD from Turtle that starts with a blank node."""
-    with open_binary(path) as stream:
-        return re.match(rb'(\xef\xbb\xbf)?\s*[\[{][\s\[{]*"', stream.read(1 << 12)) is not None
+    return seen.kind
 
 
 class _Lines(BufferedIOBase):

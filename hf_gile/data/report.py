@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -18,16 +14,7 @@ _MOST_LEFT_OUT = 0.25  # share of at least this number of rows
 _REMEDIES = ('encoding="', ": no column ")  # messages with a remedy, where skipping the row would be wrong
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
-_DAMAGE = (
-    ValueError,
-    SyntaxError,
-    EOFError,
-    RecursionError,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_DAMAGE = (ValueError, SyntaxError, EOFError, RecursionError)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The record type of all readers, and its validation."""
+"""Checks and cleans texts, ids and names that readers read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from html import unescape
 from reprlib import repr as shortened
-from typing import Any, TypedDict
+from typing import Any
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
@@ -15,102 +15,6 @@ _BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECAS
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
 _ENTITY = re.compile(r"&(#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8}\d{0,2});")
 _RAISED = {"", "st", "nd", "rd", "th", "tm", "r", "\N{REGISTERED SIGN}", "\N{TRADE MARK SIGN}"}  # not exponents
-
-
-class Record(TypedDict):
-    """An abstract with its MeSH headings, with the keys of BioASQ.
-
-        {"pmid": "5", "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976,
-         "meshUI": ["D000818", "D051379"], "meshMajor": ["Animals", "Mice"]}
-
-    `meshUI` and `meshMajor` have the same length and order, without repetitions. `year` is None if unknown.
-    """
-
-    pmid: str
-    title: str
-    abstractText: str
-    year: int | None
-    meshUI: list[str]
-    meshMajor: list[str]
-
-
-def validate_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Record:
-    """Validates a JSON object and converts it to a record.
-
-    Null is read as an empty text. Without `meshUI` (BioASQ has names only), ids of headings are looked up in `ui_of`;
-    unknown names are used as ids. Repeated headings count once.
-
-    Args:
-        raw: A decoded JSON value.
-        ui_of: Maps heading names to ids.
-
-    Returns:
-        The record.
-
-    Raises:
-        ValueError: If a key is missing or a value has the wrong type.
-
-    Example:
-        >>> raw = {"pmid": 5, "title": "On mice.", "abstractText": None, "meshMajor": ["Mice"]}
-        >>> validate_record(raw, ui_of={"Mice": "D051379"})["meshUI"]
-        ['D051379']
-    """
-    if not isinstance(raw, Mapping):
-        raise ValueError(f"a record must be a JSON object, got {shortened(raw)}")
-    missing = [key for key in ("pmid", "title", "abstractText", "meshMajor") if key not in raw]
-    if missing:
-        raise ValueError(f"a record needs {', '.join(missing)}, got the keys {shortened([*raw])}")
-    names = _check_headings(raw, "meshMajor")
-    if raw.get("meshUI") is None:
-        ids = [*names] if ui_of is None else [ui_of.get(name, name) for name in names]
-    else:
-        ids = _check_headings(raw, "meshUI")
-        if len(ids) != len(names):
-            raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; the numbers must be equal")
-    texts = {key: clean_text(raw[key], key) for key in ("title", "abstractText")}
-    return make_record(
-        raw["pmid"],
-        texts["title"],
-        texts["abstractText"],
-        raw.get("year"),
-        ids,
-        names,
-    )
-
-
-def make_record(
-    pmid: object,
-    title: str,
-    abstract: str,
-    year: object,
-    ids: list[str],
-    names: list[str],
-) -> Record:
-    """Makes a record of valid texts and headings; repeated headings count once.
-
-    Args:
-        pmid: A number or text.
-        title: The title.
-        abstract: The abstract.
-        year: A number, text or None.
-        ids: Ids of the headings.
-        names: Names of the headings.
-
-    Raises:
-        ValueError: If the pmid is empty, or the year is not a year.
-    """
-    if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
-        headings = dict(zip(reversed(ids), reversed(names), strict=True))
-        ids = list(dict.fromkeys(ids))
-        names = [headings[ui] for ui in ids]
-    return {
-        "pmid": _parse_pmid(pmid),
-        "title": title,
-        "abstractText": abstract,
-        "year": _parse_year(year),
-        "meshUI": ids,
-        "meshMajor": names,
-    }
 
 
 def clean_text(value: object, name: str) -> str:
@@ -140,6 +44,26 @@ def clean_text(value: object, name: str) -> str:
     return value
 
 
+def document_id(value: object, name: str) -> str:
+    """Checks an id.
+
+    Args:
+        value: A string or an integer.
+        name: Name for messages.
+
+    Returns:
+        The id without surrounding white space.
+
+    Raises:
+        ValueError: If it is empty or of another type.
+    """
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    checked = clean_text(str(value) if is_number else value, name).strip()
+    if not checked:
+        raise ValueError(f"{name} must not be empty, got {shortened(value)}")
+    return checked
+
+
 def clean_label(text: str) -> str:
     """Returns a label as it is compared: composed letters (NFC), single spaces, no invisible signs.
 
@@ -152,6 +76,13 @@ def clean_label(text: str) -> str:
     return " ".join(text.split())
 
 
+def decode_entities(text: str) -> str:
+    """Returns a text with the characters that entities of HTML stand for, such as `&amp;`."""
+    if "&" not in text:
+        return text
+    return _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
+
+
 def plain_text(text: str) -> str:
     """Returns a text without the markup and the entities of HTML; others than the usual tags remain.
 
@@ -162,9 +93,7 @@ def plain_text(text: str) -> str:
     if "<" in text:
         text = _BLOCK.sub(" ", _INLINE.sub("", text))
         text = _SUPERSCRIPT.sub(lambda match: raise_text(match.string[: match.start()], match[1]), text)
-    if "&" in text:
-        text = _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
-    return text
+    return decode_entities(text)
 
 
 def raise_text(before: str, text: str) -> str:
@@ -200,34 +129,3 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         return clean_text(row.get(columns[0]), columns[0]).strip()
     texts = [clean_text(row.get(column), column).strip() for column in columns]
     return "\n".join([text for text in texts if text])
-
-
-def _check_headings(raw: Mapping[str, Any], key: str) -> list[str]:
-    values = [] if raw[key] is None else raw[key]
-    if not isinstance(values, list):
-        raise ValueError(f"{key} must be a list of text, got {shortened(values)}")
-    for value in values:
-        if not isinstance(value, str):
-            raise ValueError(f"a heading in {key} must be text, got {shortened(value)}")
-        if not value or value.isspace():
-            raise ValueError(f"a heading in {key} must not be empty, got {shortened(values)}")
-    clean_text(" ".join(values), f"a heading in {key}")  # checked together for speed
-    return values
-
-
-def _parse_pmid(value: object) -> str:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    pmid = clean_text(str(value) if is_number else value, "pmid").strip()
-    if not pmid:
-        raise ValueError(f"pmid must not be empty, got {shortened(value)}")
-    return pmid
-
-
-def _parse_year(value: object) -> int | None:
-    if value is None or value == "":
-        return None
-    if isinstance(value, str) and len(year := value.strip()) == 4 and year.isascii() and year.isdigit():
-        return int(year)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10_000:
-        return value
-    raise ValueError(f"year must be a year or null, got {shortened(value)}")

@@ -13,13 +13,11 @@ the file formats. Only texts in the requested languages and links between concep
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
@@ -62,7 +60,6 @@ def load_skos(
     paths: Paths,
     language: str | Iterable[str] = "en",
     describe: str | Iterable[str] = "definition",
-    scheme: str | None = None,
     report: ReadReport | None = None,
 ) -> LabelSet:
     """Reads concepts as a label set. URIs are label ids, alternative labels synonyms, and `broader` has the parents.
@@ -80,7 +77,6 @@ def load_skos(
         describe: Parts of the descriptions, in order: any of `"alt_labels"`, `"definition"` (or else the scope note)
             and `"broader"`, the names of ancestors from the top. Of several broader concepts, the first by URI is
             followed.
-        scheme: URI of the concept scheme to read; by default all.
         report: Counts concepts and decides whether malformed input raises (the default).
 
     Returns:
@@ -95,14 +91,10 @@ def load_skos(
     report = ReadReport() if report is None else report
     requested = check_choices(describe, DESCRIPTIONS)
     statements = _Statements([language] if isinstance(language, str) else list(language))
-    files: dict[Path, None] = {}
-    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        is_file = Path(path).is_file()
-        files.update(dict.fromkeys([Path(path).resolve()] if is_file else find_files(path, SUFFIXES)))
-    for file in files or find_files([], SUFFIXES):
+    first, *more = find_files(paths, SUFFIXES, any_name=True)
+    for file in (first, *more):
         parse_rdf(file, statements.add, report)
-    first = next(iter(files))
-    source = str(first) if len(files) == 1 else f"{first} and {len(files) - 1:,} more"
+    source = f"{first} and {len(more):,} more" if more else str(first)
     for profile in (*PROFILES, PROFILES[0]):
         vocabulary = _Vocabulary(statements, profile)
         if vocabulary.is_present():
@@ -113,10 +105,10 @@ def load_skos(
         for concept in sorted(vocabulary.concepts, key=_natural_key):
             yield concept, concept
         if report.records == before:
-            raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
+            raise ValueError(f"{source}: {vocabulary.summary()}; {report}")
         vocabulary.add_notes(report)
 
-    read = partial(vocabulary.label, scheme=scheme, requested=requested)
+    read = partial(vocabulary.label, requested=requested)
     return make_labels(concepts(), read, report, source)
 
 
@@ -306,10 +298,10 @@ class _Vocabulary:
                 return "", paths
         return "", ""
 
-    def label(self, concept: str, scheme: str | None, requested: Iterable[str]) -> tuple[Label, list[str]]:
+    def label(self, concept: str, requested: Iterable[str]) -> tuple[Label, list[str]]:
         """Returns the label of a concept, and texts that distinguish it from others with its name."""
         name, paths = self._name(concept)
-        if reason := self._reason(concept, name, paths, scheme):
+        if reason := self._reason(concept, name, paths):
             raise LeaveOut(reason, concept)
         if paths != self.profile.names[0]:
             self.substitutes[paths] += 1
@@ -332,14 +324,12 @@ class _Vocabulary:
         notation = min(self.statements.notations.get(concept, [""]))
         return label, [parent, texts["definition"], texts["alt_labels"], notation, local_name(concept)]
 
-    def _reason(self, concept: str, name: str, paths: str, scheme: str | None) -> str:
+    def _reason(self, concept: str, name: str, paths: str) -> str:
         """Says why a concept is left out; empty if it is a label."""
         if concept.startswith("_:"):
             return "without a URI"
         if concept in self.statements.retired:
             return "deprecated"
-        if scheme and scheme not in self.statements.links["scheme"].get(concept, ()):
-            return "in another scheme"
         if not paths:
             return "without a name"
         return "" if name else f"without a name in {' or '.join(self.statements.languages)}"
@@ -373,7 +363,7 @@ class _Vocabulary:
         for paths, count in self.substitutes.items():
             report.note(f"{count:,} names are from {paths}")
 
-    def summary(self, scheme: str | None) -> str:
+    def summary(self) -> str:
         """Summarizes the content for the message that no concept is usable."""
         statements = self.statements
         steps = {path.split("/")[-1] for paths in self.profile.names for path in paths.split()}
@@ -390,10 +380,6 @@ class _Vocabulary:
             )
         elif tags:
             text += "; choose others with language=... (--label_language)"
-        if scheme is not None:
-            schemes = sorted({name for names in statements.links["scheme"].values() for name in names})
-            listed = ", ".join(name[:100] for name in schemes[:10])
-            text += f"; scheme requested {scheme}, available {listed or 'none'}"
         return text
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-import lzma
 import os
 import re
-import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -45,12 +43,19 @@ _BINARY = {
     "other": rb"\$HDT|\x89HDF|\x93NUMPY|%PDF|ORC|Obj\x01|\{\\rtf",
 }
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
+_KINDS = {  # by suffix, if the content does not tell
+    **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".nt": "ntriples", ".nq": "ntriples"},
+    **dict.fromkeys((".ttl", ".trig", ".n3"), "turtle"),
+}
+_JSON = re.compile(r"[\[{][\s\[{]*\"")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
 
 # How texts of each kind start, in order of preference; those below a `csv` are never in a file with a suffix of CSV.
 _STARTS: tuple[tuple[str, str], ...] = (
     ("lfs", r"version https://git-lfs\.github\.com/spec"),
     ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
+    ("mesh", r"\*NEWRECORD|(?=<)(?s:.{0,9999}?)<(Descriptor|Qualifier|Supplemental)RecordSet\b"),
+    ("medline", r"(?=<)(?s:.{0,9999}?)<(PubmedArticle|MedlineCitation)Set\b"),
     ("xml", r"<\?xml|<!"),
     ("fasttext", r"__label__[^\s,;]+\s"),
     ("object", r"\{"),
@@ -64,8 +69,11 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
 )
 
-VOCABULARIES = ("xml", "turtle", "ntriples")
-"""Kinds of content that `read_label_file` reads, not `read_rows`."""
+VOCABULARIES = {
+    **dict.fromkeys(("mesh", "xml", "turtle", "ntriples"), "pass vocabularies as a label file"),
+    "medline": "train on it with --recipe bioasq",
+}
+"""Kinds of content that are no tables, and what to do."""
 
 REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself",
@@ -83,7 +91,6 @@ REFUSED = {
     "archive": "is an archive of an unknown kind: unpack it first",
     "marc": "is a MARC file: convert it to a table or to SKOS, for example with MarcEdit or pymarc",
     "other": "is a binary file: write it as CSV, JSON lines or Parquet",
-    "cr": "has lines that end with a carriage return, as of old Macs: convert it with `tr '\\r' '\\n' < OLD > NEW`",
 }
 """Kinds of content that no reader accepts, and what to do."""
 
@@ -140,8 +147,8 @@ class Format(NamedTuple):
     """How a file is read.
 
     Args:
-        kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"xml"`, `"turtle"`,
-            `"ntriples"`, `"text"` (anything else), `"empty"`, or a key of `REFUSED`.
+        kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"mesh"`, `"medline"`, other
+            `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"empty"`, or a key of `REFUSED`.
         encoding: Python's name of the encoding of a text, of which a byte order mark is no part.
         delimiter: Delimiter of cells.
         quote: Sign around cells; None if quotes are plain text.
@@ -193,9 +200,7 @@ def sniff(
     try:
         with open_binary(path) as stream:
             head = stream.read(SAMPLE)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # a failing disk, not a damaged file
-            raise
+    except EOFError:
         head = b" "  # the reader reports the damage
     return sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
 
@@ -207,20 +212,9 @@ def sniff_bytes(
     names: Collection[str] = (),
     kind: str = "",
 ) -> Format:
-    r"""Sees how bytes are to be read; see `sniff`.
-
-    Args:
-        head: First bytes, decompressed: `SAMPLE` bytes or, if fewer, all.
-        suffix: Suffix of the file, in lower case and without that of a compression.
-        requested: What the user requests.
-        names: Names of columns that are read.
-        kind: The kind, if it is known.
+    r"""Sees how the first `SAMPLE` bytes of a file, decompressed, are to be read; see `sniff`.
 
     Example:
-        >>> sniff_bytes(b"text;tags\nOn mice;a, b\n", ".csv").delimiter
-        ';'
-        >>> sniff_bytes(b'{"text": "On mice."}\n{"text": "On rats."}\n', ".json").kind
-        'jsonl'
         >>> sniff_bytes("3,Über Mäuse\n4,On rats\n".encode("cp1252"), ".csv")[1:7]
         ('cp1252', ',', '"', False, False, ('1', '2'))
     """
@@ -239,7 +233,7 @@ def sniff_bytes(
     note = ""
     if encoding is None:
         encoding = "utf-8"
-        if kind in ("csv", "text", "fasttext"):
+        if kind in ("csv", "text", "fasttext", "mesh"):
             encoding, example = see_encoding(head)
         if encoding != "utf-8":
             note = f"encoding {encoding}, as in {example!r}"
@@ -275,10 +269,12 @@ def _see_kind(text: str, suffix: str) -> str:
     is_csv = suffix in _CSV_SUFFIXES
     kind = next(
         (kind for kind, start in _STARTS if (is_csv or start) and re.match(start, text)),
-        {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}.get(suffix, "text"),
+        _KINDS.get(suffix, "text"),
     )
+    if _KINDS.get(suffix) == "turtle" and kind in ("object", "json", "ntriples") and not _JSON.match(text):
+        return "turtle"
     if kind != "object":
-        return "turtle" if kind == "ntriples" and suffix in (".ttl", ".n3") else kind
+        return kind
     # JSON lines, a single object, or a CSV file whose first cell starts with a brace.
     first, _, rest = text.partition("\n")
     is_line = is_json_object(first)
@@ -293,6 +289,7 @@ def _see_cells(
     """Sees delimiter, quotes and header of a text of CSV; `usual` is the delimiter that its name lets expect."""
     notes = [form.note] if form.note else []
     skip = 0
+    text = text if "\n" in text else text.replace("\r", "\n")  # of old Macs
     delimiters = [usual, *(sign for sign in _DELIMITERS if sign != usual)]
     if sep := _SEP_LINE.match(text):
         text = text[sep.end() :]
@@ -302,22 +299,12 @@ def _see_cells(
         delimiters = [" "]
     if requested.delimiter is not None:
         delimiters = [requested.delimiter]
-    if "\r" in text and "\n" not in text:
-        return Format("cr")
     if title := 0 if requested.columns else _title_lines(text, names):
         text = text.split("\n", title)[-1]
         skip += title
         notes.append(f"names of columns in line {skip + 1}")
-    best = -1.0
-    rows: list[list[str]] = []
-    for candidate in [quoting for sign in delimiters for quoting in _quotings(sign, requested.quote, text)]:
-        first_rows, share = _parse(text, is_cut, candidate)
-        if share > best:
-            best = share
-            rows = first_rows
-            seen = candidate
-        if best >= 1:
-            break
+    candidates = [quoting for sign in delimiters for quoting in _quotings(sign, requested.quote, text)]
+    seen, rows, _ = max((_parse(text, is_cut, candidate) for candidate in candidates), key=lambda parsed: parsed[2])
     if seen.delimiter != usual and requested.delimiter is None:
         notes.append(f"delimiter {seen.delimiter!r}")
     if (seen.quote != '"' or seen.escape) and requested.quote is None:
@@ -364,8 +351,8 @@ def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
     return forms
 
 
-def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], float]:
-    """Returns the first rows, and how well they are read: the share of rows as wide as the first."""
+def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str]], float]:
+    """Returns the format, the first rows, and how well they are read: the share of rows as wide as the first."""
     reader = csv_reader(io.StringIO(text, newline=""), form)
     rows: list[list[str]] = []
     errors = 0
@@ -380,14 +367,14 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[list[list[str]], floa
     except csv.Error as error:
         errors = 0 if is_cut and "unexpected end" in str(error) else 1
     if not rows:
-        return rows, 0.0
+        return form, rows, 0.0
     width = len(rows[0]) + _has_row_names(rows)
     share = sum(len(row) == width for row in rows) / (len(rows) + errors)
     # A single column is no evidence of a delimiter, and cells in quotes are of quotes.
     signs = (' "',) if form.quote == "'" else ("'", ' "')
     unread = sum(len(cell) > 1 and cell.startswith(signs) and cell[-1] in "'\"" for row in rows for cell in row)
     share -= 0.5 * unread / sum(map(len, rows))
-    return rows, share if width > 1 else 0.0
+    return form, rows, share if width > 1 else 0.0
 
 
 def _has_row_names(rows: Sequence[list[str]]) -> bool:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import csv
 import difflib
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, Any
 
 from .files import MAX_RECORD, is_packed, open_binary
-from .json_text import JsonText, check_parts, json_array
+from .json_text import check_parts, read_records
 from .loading import Piece
 from .parquet_files import read_parquet, split_parquet
 from .report import ReadReport
@@ -31,13 +32,20 @@ SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".
 
 _BY_LINE = ("jsonl", "text", "fasttext")  # kinds whose rows are lines
 _PIECE = 1 << 26
-_MAX_LINE = 1 << 24
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
+_LONGEST_TOTAL = 16  # characters
+_TOTAL = re.compile(
+    r"\s*((grand|sub)[ -]?)?"
+    r"(totale?s?|sum|summe|gesamt(summe)?|somme|suma|totaal|итого|всего|合计|总计)"
+    r"\s?:?\s*"
+    r"\t[\s\d.,%+-]*",
+    re.IGNORECASE,
+)
 
 Lines = Iterator[tuple[int, str | ValueError]]
 """Lines with their numbers; or an error for a line that cannot be decoded."""
@@ -81,7 +89,7 @@ def read_rows(
         report.problem("damaged file", f"{path}: empty file")
         return
     if form.kind in VOCABULARIES:
-        raise ValueError(f"{path}: expected a table, got {form.kind}: pass vocabularies as a label file")
+        raise ValueError(f"{path}: expected a table, got {form.kind}: {VOCABULARIES[form.kind]}")
     unit = {"json": "record", "parquet": "row"}.get(form.kind, "line")
     short = ""
     if form.kind in _BY_LINE and piece is not None and piece != Piece(piece.path):
@@ -144,7 +152,7 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
         start = piece.start
         if start:  # a line that continues here belongs to the previous part
             stream.seek(start - 1)
-            start += len(stream.readline(_MAX_LINE)) - 1
+            start += len(stream.readline(MAX_RECORD)) - 1
         yield from _decoded(stream, encoding, start, piece.stop)
 
 
@@ -167,11 +175,15 @@ def _decoded(
     is_text = isinstance(stream, TextIOWrapper)
     position = 1 if start is None else start
     is_first = not start
-    while line := stream.readline(_MAX_LINE):
+    line = stream.readline(MAX_RECORD)
+    if is_first and not is_text and len(line) < MAX_RECORD and b"\r" in line and not line.endswith(b"\n"):
+        stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs
+        line = stream.readline()
+    while line:
         if stop is not None and position >= stop:
             return
-        if len(line) == _MAX_LINE and line[-1:] not in (b"\n", "\n"):
-            raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
+        if len(line) == MAX_RECORD and line[-1:] not in (b"\n", "\n"):
+            raise ValueError(f"a line is longer than {MAX_RECORD:,} bytes")
         try:
             text = line if is_text else line.decode(encoding)
         except UnicodeDecodeError as error:
@@ -180,6 +192,7 @@ def _decoded(
             yield position, text.lstrip(_BOM) if is_first else text
         is_first = False
         position += 1 if start is None else len(line)
+        line = stream.readline(MAX_RECORD)
 
 
 def _encoding_error(error: UnicodeDecodeError, encoding: str) -> ValueError:
@@ -266,7 +279,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
     """
     for _ in range(form.skip):
         next(lines, None)
-    rows = _csv_rows(lines, form)
+    rows = _marked_total(_csv_rows(lines, form))
     header = list(form.columns)
     if not header:
         _, cells = next(rows, (0, []))
@@ -287,6 +300,18 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         elif cells != [_END]:
             counts = f"{len(cells)} cells, but the first line has {width}"
             yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
+
+
+def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yields rows; an error instead of the last if it has totals."""
+    for number, cells in rows:
+        is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
+        may_be_total = is_short and _TOTAL.fullmatch("\t".join(cells))
+        following = next(rows, None) if may_be_total else None
+        is_total = may_be_total and following is None
+        yield number, ValueError("the last row has totals, and is no document or label") if is_total else cells
+        if following is not None:
+            yield following
 
 
 def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | ValueError]]:
@@ -368,13 +393,4 @@ def _parse_fasttext(line: str) -> object:
 
 def _read_json(piece: Piece, form: Format) -> Rows:
     with open_binary(piece.path) as stream:
-        text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
-        if text.next_character() != "[":
-            start = text.text[text.at : text.at + 40]
-            raise ValueError(
-                f"expected a list of objects, or an object per line, got {start!r}; in pandas, write it with "
-                'to_json(orient="records"); jq takes out a list as `jq .data`, and objects by id as `jq "[.[]]"`'
-            )
-        yield from enumerate(json_array(text), 1)
-        if trailing := text.next_character():
-            raise ValueError(f"expected the end of the file after the list, got {trailing!r}")
+        yield from enumerate(read_records(stream, form.encoding), 1)

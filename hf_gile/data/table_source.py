@@ -13,11 +13,11 @@ from .files import data_suffix
 from .homonyms import note_case
 from .hub_tables import table_of
 from .joined_labels import separator_hint
+from .label_cells import clean_id
 from .label_columns import SAMPLE
 from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
-from .schema import clean_label
 from .sniffing import Requested
 from .table_files import SUFFIXES
 from .tables import Unlabelled, load_table
@@ -321,7 +321,7 @@ def _say_report(say: Callable[..., None], part: str, report: ReadReport) -> None
 
 def _match_forms(parts: "dict[str, Dataset]", labels: LabelSet) -> None:
     """Replaces label ids that differ from known ids only in how the same letters and spaces are encoded."""
-    known = {clean_label(label_id): label_id for label_id in labels.ids if clean_label(label_id) != label_id}
+    known = {form: known for known in labels.ids if (form := clean_id(known)) != known}
     if not known:
         return
 

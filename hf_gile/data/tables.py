@@ -22,19 +22,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, flag_columns, see
 from .loading import Piece, load_pieces
-from .parquet_files import parquet_classes
 from .report import ReadReport
-from .schema import clean_text, join_columns
+from .schema import document_id, join_columns
 from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
@@ -185,26 +183,6 @@ def document_features() -> Features:
     return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
 
 
-def document_id(value: object, name: str) -> str:
-    """Checks an id.
-
-    Args:
-        value: A string or an integer.
-        name: Name for messages.
-
-    Returns:
-        The id without surrounding white space.
-
-    Raises:
-        ValueError: If it is empty or of another type.
-    """
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    checked = clean_text(str(value) if is_number else value, name).strip()
-    if not checked:
-        raise ValueError(f"{name} must not be empty, got {shortened(value)}")
-    return checked
-
-
 def is_useful(
     document: Mapping[str, Any],
     where: str,
@@ -281,8 +259,27 @@ def _see_labels(
     columns = choose_labels(labels, rows, others)
     classes: dict[str, Sequence[str]] = {}
     if forms[str(files[0])].kind == "parquet":
-        classes = parquet_classes(str(files[0]), columns)
+        with suppress(ValueError, TypeError, KeyError, OSError):  # types that datasets lacks
+            classes = class_names(_parquet_features(files[0]), columns)
     return see(rows, columns, separator, known, classes)
+
+
+def _parquet_features(file: Path) -> Features:
+    from datasets import Features
+    from pyarrow.parquet import read_schema
+
+    return Features.from_arrow_schema(read_schema(file))
+
+
+def class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Returns the names of classes by number, for the columns that have them."""
+    classes: dict[str, Sequence[str]] = {}
+    for column in columns:
+        feature = features.get(column)
+        feature = getattr(feature, "feature", feature)  # of a list
+        if names := getattr(feature, "names", None):
+            classes[column] = tuple(names)
+    return classes
 
 
 def _first_rows(files: Iterable[Path], forms: Mapping[str, Format], others: set[str]) -> Iterator[Mapping[str, Any]]:

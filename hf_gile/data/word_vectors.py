@@ -17,7 +17,6 @@ To use a file in a model, where `V` is `2 +` the number of words:
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from collections import Counter
@@ -32,21 +31,23 @@ from typing import Any
 import numpy as np
 
 from ..tokenizing import PAD, UNK, normalizer_and_splitter
+from .encodings import resolve_encoding
 from .files import data_suffix, open_binary, read_npz
 from .report import ReadReport
+from .table_files import stream_lines
 
 READERS = (".npz", ".npz.gz", ".vec", ".vec.gz", ".txt", ".txt.gz")
 """Suffixes of files with word vectors."""
 
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 Block = tuple[Any, Matrix, Sequence[int]]  # words, vectors and their positions in the file
-_Lines = list[tuple[int, bytes]]
+_Line = tuple[int, str]
 
-_MAX_LINE = 1 << 20
 _ROWS = 1000  # parsed at a time
 _SAMPLE = 100  # lines used to detect the vector size
-_HEADER = re.compile(rb"([0-9]{1,18})\s+([0-9]{1,18})")
-_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_HEADER = re.compile("([0-9]{1,18}) ([0-9]{1,18})")
+_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?")
+_SPACES = re.compile("[ \t]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,14 +160,14 @@ def load_word_vectors(
         raise ValueError(f"{path}: word vectors must be in a {', '.join(READERS)} file")
     if max_words is not None and not (isinstance(max_words, int) and max_words > 0):
         raise ValueError(f"max_words must be a positive number or None, got {max_words!r}")
-    codec = _resolve_codec(encoding)
+    encoding = resolve_encoding(encoding)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     report.files += 1
     if data_suffix(path) == ".npz":
         words, vectors = read_npz(path, ("words", "vectors"), "an .npz file with the arrays words and vectors")
         return check_word_vectors(words, vectors, path, max_words=max_words, report=report)
-    return _collect(_read_text(path, codec, max_words, report), path, report, codec, "line")
+    return _collect(_read_text(path, encoding, max_words, report), path, report, encoding, "line")
 
 
 def check_word_vectors(
@@ -260,120 +261,71 @@ def _check_word(word: Any, where: str, encoding: str) -> str:
     return str(word)  # which numpy texts are not
 
 
-def _read_text(path: Path, codec: str, max_words: int | None, report: ReadReport) -> Iterator[Block]:
-    lines = _read_lines(path, codec, report)
-    first = list(islice(lines, 1 + _SAMPLE))
-    if not first:
-        raise ValueError(f"{path}: no words")
-    size, declared = _detect_header(first, path, report)
-    if declared is not None:
-        del first[0]
-    rows = islice(chain(first, lines), max_words)
-    number = 0
-    while block := list(islice(rows, _ROWS)):
-        number += len(block)
-        yield _parse_lines(block, size, path, report)
+def _read_text(path: Path, encoding: str, max_words: int | None, report: ReadReport) -> Iterator[Block]:
+    with open_binary(path) as stream:
+        lines = _read_lines(report.until_damage(stream_lines(stream, encoding), path), path, report)
+        first = list(islice(lines, 1 + _SAMPLE))
+        header = _HEADER.fullmatch(first[0][1]) if first else None
+        rows = first[1:] if header else first
+        counts = Counter(line.count(" ") for _, line in rows)
+        size = min(counts, key=lambda count: (-counts[count], count), default=0)  # a few words have spaces
+        declared = None
+        if header and (not rows or int(header[2]) == size):  # else a word that is a number
+            declared = int(header[1])
+            first = rows
+        requested = islice(chain(first, lines), max_words)
+        number = 0
+        while block := list(islice(requested, _ROWS)):
+            number += len(block)
+            yield _parse_lines(block, size, path, report)
     if declared is not None and number != min(declared, max_words or declared):
         more = "at least " if number == max_words else ""
         report.problem("wrong header", f"{path}: line 1 declares {declared:,} words, but the file has {more}{number:,}")
 
 
-def _read_lines(path: Path, codec: str, report: ReadReport) -> Iterator[tuple[int, bytes]]:
-    """Yields non-empty lines with their numbers, without trailing white space."""
-
-    def lines() -> Iterator[bytes]:
-        with open_binary(path) as stream:
-            while line := stream.readline(_MAX_LINE):
-                if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-                    raise ValueError(f"a line of more than {_MAX_LINE:,} bytes")
-                yield line.rstrip()
-
-    for number, line in enumerate(report.until_damage(lines(), path), 1):
-        if number == 1 and codec == "utf-8":
-            line = line.removeprefix(codecs.BOM_UTF8)
-        if b"\0" in line:
-            message = f"line {number:,} contains a NUL byte: this is no text in UTF-8"
-            report.problem("malformed line", f"{path}: {message}")
-        elif line:
-            yield number, line
-
-
-def _detect_header(first: _Lines, path: Path, report: ReadReport) -> tuple[int, int | None]:
-    """Detects the vector size, and the number of words if the first line is a header."""
-    header = _HEADER.fullmatch(first[0][1])
-    if not header:
-        return _detect_size(first, path), None
-    declared, declared_size = map(int, header.groups())
-    size = _detect_size(first[1:], path) if first[1:] else declared_size
-    if size == 1 and declared_size != 1:  # a word that is a number, with a vector of size 1
-        return size, None
-    if size != declared_size:
-        message = f"line 1 declares vectors of {declared_size:,} numbers, but other lines have {size:,}"
-        report.problem("wrong header", f"{path}: {message}")
-    return size, declared
-
-
-def _detect_size(lines: _Lines, path: Path) -> int:
-    """Detects the vector size: the most frequent count of trailing numbers, as words may contain spaces or numbers."""
-    sizes = Counter[int]()
-    for _, line in lines:
-        parts = line.split()[1:]
-        word_positions = (position for position, part in enumerate(reversed(parts)) if not _NUMBER.fullmatch(part))
-        sizes[next(word_positions, len(parts))] += 1
-    size = max(sizes, key=lambda size: (sizes[size], -size))
-    if size == 0:
-        raise ValueError(f"{path}: expected a word and its numbers on each line, got {lines[0][1][:80]!r}")
-    return size
-
-
-def _parse_lines(lines: _Lines, size: int, path: Path, report: ReadReport) -> Block:
-    parts = [line.partition(b" ") for _, line in lines]
-    if all(word.split() == [word] and numbers.count(b" ") == size - 1 for word, _, numbers in parts):
-        with suppress(ValueError):  # faster and stricter than np.array(line.split(), np.float32) and np.fromstring
-            texts = [numbers for _, _, numbers in parts]
-            matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
-            if matrix.shape == (len(lines), size) and np.isfinite(matrix).all():
-                return [word for word, _, _ in parts], matrix, [number for number, _ in lines]
-    words, vectors, numbers = [], [], []
+def _read_lines(lines: Iterable[tuple[int, str | ValueError]], path: Path, report: ReadReport) -> Iterator[_Line]:
+    """Yields lines that are not empty, with their numbers and with single spaces."""
     for number, line in lines:
+        if isinstance(line, ValueError):
+            report.problem("malformed line", f"{path}: line {number:,}: {line}")
+        elif text := _SPACES.sub(" ", line.rstrip(" \t\r\n")):
+            yield number, text
+
+
+def _parse_lines(lines: Sequence[_Line], size: int, path: Path, report: ReadReport) -> Block:
+    if all(line.count(" ") == size for _, line in lines):
+        parts = [line.partition(" ") for _, line in lines]
+        with suppress(ValueError):
+            matrix = _parse_numbers([numbers for _, _, numbers in parts])
+            return [word for word, _, _ in parts], matrix, [number for number, _ in lines]
+    words = []
+    vectors = []
+    positions = []
+    for number, line in lines:
+        word, *texts = line.rsplit(" ", size)  # a word may have spaces
+        before, _, last = word.rpartition(" ")
         try:
-            word, vector = _parse_line(line, size)
-        except ValueError as error:
-            report.problem("malformed line", f"{path}: line {number:,}: {error}")
+            if len(texts) < size or (before and _NUMBER.fullmatch(last)):
+                raise ValueError
+            vectors.append(_parse_numbers([" ".join(texts)])[0])
+        except ValueError:
+            message = f"line {number:,}: expected a word and {size:,} finite numbers, got {line[:80]!r}"
+            report.problem("malformed line", f"{path}: {message}")
             continue
         words.append(word)
-        vectors.append(vector)
-        numbers.append(number)
-    return words, np.array(vectors, np.float32).reshape(-1, size), numbers
+        positions.append(number)
+    return words, np.array(vectors, np.float32).reshape(-1, size), positions
 
 
-def _parse_line(line: bytes, size: int) -> tuple[bytes, Matrix]:
-    """Parses a word, which may have spaces, and its numbers."""
-    word, *numbers = line.rsplit(None, size)
-    if line[:1].isspace():
-        raise ValueError(f"no word before the numbers: {line[:80]!r}")
-    is_longer = any(map(_NUMBER.fullmatch, word.split()[1:][-1:]))
-    if len(numbers) < size or is_longer:
-        count = len(line.split()) - 1
-        raise ValueError(f"expected a word and {size:,} numbers, got {count:,}: {line[:80]!r}")
-    vector = _to_float32([float(number) if _NUMBER.fullmatch(number) else np.nan for number in numbers])
-    finite = np.isfinite(vector)
-    if not finite.all():
-        position = int(finite.argmin())
-        raise ValueError(f"number {position + 1:,} of {size:,} must be finite, got {numbers[position][:80]!r}")
-    return word, vector
+def _parse_numbers(texts: Sequence[str]) -> Matrix:
+    """Returns a row for each text; raises a ValueError for other than finite numbers."""
+    # Faster and stricter than numbers made of the pieces of a text.
+    matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
+    if not np.isfinite(matrix).all():
+        raise ValueError
+    return matrix
 
 
 def _to_float32(numbers: object) -> Matrix:
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         return np.asarray(numbers).astype(np.float32, copy=False)
-
-
-def _resolve_codec(encoding: str) -> str:
-    try:
-        name = codecs.lookup(encoding).name.removesuffix("-sig")
-        if " 1\n".encode(name) == b" 1\n":  # lines are split as bytes
-            return name
-    except (LookupError, TypeError):
-        pass
-    raise ValueError(f"encoding must be a superset of ASCII, such as 'utf-8' or 'latin-1', got {encoding!r}")

@@ -4,7 +4,7 @@ r"""Trains the baselines without a neural network in Table 4 of GILE: logistic r
     python recipes/baselines/bag_of_words.py --data general --language german --weighting presence \
         --inverse_penalty 10 100 1000
 
-Reads `FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `hf_gile.data.deutsche_welle`. Needs
+Reads `FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `papers.deutsche_welle`. Needs
 scikit-learn. The paper has two rows, the full vocabulary and the 10 % most frequent words, but does not state how words
 were weighted and weights regularized. Both were chosen by micro-F1 at the best threshold on development sets in this
 format: library records in English (850 labels, 17,002 training documents) and German (650; 11,118), and topics of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hf_gile.data.deutsche_welle import JointCorpus, load_dw
 from hf_gile.data.zero_shot import drop_labels
 from hf_gile.models.labels_gile import LabelSet
+from papers.deutsche_welle import JointCorpus, load_dw
 from papers.pickled_vectors import read_language
 
 if TYPE_CHECKING:

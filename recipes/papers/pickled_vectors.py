@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hf_gile.data.deutsche_welle import read_word_vectors
 from hf_gile.data.word_vectors import WordVectors, check_word_vectors, load_word_vectors
+from papers.deutsche_welle import read_word_vectors
 from papers.safe_pickle import load_pickle
 
 

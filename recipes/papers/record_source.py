@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_gile.data.label_files import is_mesh, read_label_file
 from hf_gile.data.medline import demo_file
-from hf_gile.data.mesh import mesh_ids
 from hf_gile.data.report import ReadReport
 from hf_gile.data.zero_shot import seen_first
 from hf_gile.models.labels_gile import Label, LabelSet
+from papers.bioasq import mesh_ids
 from papers.records import load_records
 from papers.year_split import year_split
 from papers.zero_shot import ZeroShotSplit, zero_shot_split

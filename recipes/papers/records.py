@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hf_gile.data.bioasq import cut, read_piece
 from hf_gile.data.files import Paths, data_suffix, find_files
 from hf_gile.data.loading import Piece, load_pieces
-from hf_gile.data.medline import import_lxml, read_citations
+from hf_gile.data.medline import Record, import_lxml
 from hf_gile.data.report import ReadReport
-from hf_gile.data.schema import Record
-from papers.revisions import Revisions, load_revisions, missing_files, read_revisions
+from hf_gile.data.table_files import file_pieces
+from papers.bioasq import format_of, read_bioasq
+from papers.revisions import Revisions, load_revisions, missing_files, read_current, read_revisions
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -76,7 +76,7 @@ def load_records(
     """Reads records like `read_records` into a memory-mapped `datasets.Dataset`, or a stream.
 
     The result is cached. The files are read again when the size or modification time of a file changes, or the
-    arguments do. Several processes divide the files, and also the parts of a large uncompressed BioASQ file.
+    arguments do. Several processes divide the files, and also the parts of a large uncompressed `.jsonl` file.
 
     Args:
         paths: Files, folders and globs.
@@ -138,7 +138,10 @@ def _select_xml(files: list[Path]) -> list[Path]:
 
 
 def _make_pieces(files: list[Path]) -> list[Piece]:
-    return [piece for path in files for piece in ([Piece(str(path))] if data_suffix(path) == ".xml" else cut(path))]
+    pieces: list[Piece] = []
+    for path in files:
+        pieces += [Piece(str(path))] if data_suffix(path) == ".xml" else file_pieces(path, format_of(path))
+    return pieces
 
 
 def _iterate_records(
@@ -164,15 +167,12 @@ def _read_piece(
     seen: _Pmids | None,
 ) -> Iterator[Any]:
     path = piece.path
-    report.files += piece.start == 0
-    if Path(path).stat().st_size == 0:
-        report.problem("damaged file", f"{path}: empty file")
-        return
     if data_suffix(Path(path)) == ".xml":
         assert revisions is not None
-        records = read_citations(path, report, revisions.of(path))
+        report.files += 1
+        records = read_current(path, report, revisions.of(path))
     else:
-        records = read_piece(piece, report, encoding=encoding, ui_of=ui_of)
+        records = read_bioasq(piece, report, encoding=encoding, ui_of=ui_of)
     for number, record in enumerate(records):
         if not record["abstractText"].strip():
             report.leave_out("without abstract", f"{path}: pmid {record['pmid']}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -24,12 +24,15 @@ import numpy as np
 
 from hf_gile.data.files import open_binary
 from hf_gile.data.loading import Piece, load_pieces
-from hf_gile.data.medline import DELETED, SUPERSEDED, elements
+from hf_gile.data.medline import Record, elements, read_citation, read_elements
 from hf_gile.data.report import ReadReport
 
 if TYPE_CHECKING:
     from datasets import Features
     from numpy.typing import NDArray
+
+CURRENT, SUPERSEDED, DELETED = range(3)
+"""Fate of a citation."""
 
 _VERSION = 1  # version of this code, part of the cache key
 _CHUNK = 1 << 22
@@ -159,6 +162,34 @@ def scan(path: str | os.PathLike[str]) -> Scan:
             result = _parse_xml(stream, path)
     pmids, versions, deletions = result
     return Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32).reshape(-1, 2))
+
+
+def read_current(path: str, report: ReadReport, fates: Sequence[int]) -> Iterator[Record]:
+    """Reads a file like `read_medline`, without citations that other files revise or delete.
+
+    Args:
+        path: The file.
+        report: As in `read_medline`. Notices of deletion are not counted.
+        fates: The fate of each citation, in file order.
+
+    Raises:
+        ValueError: If the file has another number of citations. Also raises what `read_medline` raises.
+    """
+    number = 0
+    damaged = report.left_out.get("damaged file", 0)
+    for where, element in read_elements(path, report):
+        if element.tag == "DeleteCitation":
+            continue
+        fate = fates[number] if number < len(fates) else CURRENT
+        number += 1
+        if fate == CURRENT:
+            yield from read_citation(element, where, report)
+        else:
+            report.leave_out("superseded" if fate == SUPERSEDED else "deleted", where)
+    if number != len(fates) and report.left_out.get("damaged file", 0) == damaged:
+        raise ValueError(
+            f"{path}: {number:,} citations, but {len(fates):,} expected: the file has changed during reading"
+        )
 
 
 def compute_fates(scans: Iterable[Scan]) -> NDArray[np.uint8]:

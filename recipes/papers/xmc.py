@@ -49,9 +49,9 @@ from hf_gile.data.homonyms import distinguish
 from hf_gile.data.json_text import check_parts
 from hf_gile.data.loading import Piece, load_pieces
 from hf_gile.data.report import ReadReport
-from hf_gile.data.schema import clean_text, join_columns
+from hf_gile.data.schema import clean_text, document_id, join_columns
 from hf_gile.data.table_files import read_lines
-from hf_gile.data.tables import document_features, document_id, is_useful
+from hf_gile.data.tables import document_features, is_useful
 from hf_gile.models.labels_gile import Label, LabelSet
 
 if TYPE_CHECKING:

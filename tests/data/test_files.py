@@ -1,11 +1,14 @@
 """Limits on the size of decompressed and nested files."""
 
+import bz2
 import gzip
 import json
+import lzma
 
 import pytest
+from papers.bioasq import read_bioasq
 
-from hf_gile.data import load_table, read_bioasq
+from hf_gile.data import load_table
 from hf_gile.data.files import open_binary, read_yaml
 
 GROWN = 20 << 20
@@ -54,6 +57,16 @@ def test_compressed_tables_that_expand_too_much_are_refused(packed, name, start,
         ValueError, match=rf"{name}: damaged after \d+ records: .*expands to more than 200 times its size"
     ):
         list(documents)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("kind", ["cut", "changed"])
+def test_a_damaged_compressed_table_is_named(tmp_path, pack, kind):
+    data = pack(b"text,labels\n" + b"".join(b"text %d,mice\n" % number for number in range(20_011)))
+    half = len(data) // 2
+    (tmp_path / "a.csv").write_bytes(data[:half] + (b"" if kind == "cut" else bytes(99) + data[half + 99 :]))
+    with pytest.raises(ValueError, match=r"a\.csv: (damaged after [\d,]+ records|line [\d,]+): "):
+        list(load_table(tmp_path / "a.csv", labels="labels", streaming=True)[0])
 
 
 def test_a_compressed_record_that_expands_too_much_is_refused(packed):

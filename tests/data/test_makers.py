@@ -20,7 +20,7 @@ def read(tmp_path, monkeypatch):
                 options[name := flag[2:]] = []
             else:
                 options[name].append(flag)
-        for name in ("id", "separator", "label_file"):
+        for name in ("id", "separator", "label_file", "on_error"):
             if name in options:
                 options[name] = options[name][0]
         lines = []
@@ -102,10 +102,57 @@ def test_a_header_in_the_middle_of_a_table_is_no_document(tmp_path, read):
         read(tmp_path / "a.csv")
 
 
-def test_lines_that_end_with_a_carriage_return_alone_are_refused_with_what_to_do(tmp_path, read):
-    (tmp_path / "a.csv").write_bytes(b"text;labels\rOn mice;a\rOn rats;b\r")
-    with pytest.raises(ValueError, match=r"carriage return, as of old Macs: convert it with `tr"):
+def test_lines_that_end_with_a_carriage_return_alone_are_read(tmp_path, read):
+    rows = documents(30)
+    joined(rows, ";").to_csv(tmp_path / "a.csv", sep=";", index=False, lineterminator="\r")
+    labels, _ = read(tmp_path / "a.csv", "--separator", ";")
+    assert labels == {text: set(gold) for text, gold in rows}
+    (tmp_path / "a.txt").write_bytes(b"hose\rred pump\r")
+    assert load_labels(tmp_path / "a.txt").ids == ["hose", "red pump"]
+    (tmp_path / "b.csv").write_bytes(b"made in 2024\rid,name\r3,hose\r5,red pump\r")
+    assert load_labels(tmp_path / "b.csv").names == ["hose", "red pump"]
+
+
+@pytest.mark.parametrize("last", ["Total,", "Grand total,30", "Summe:,30"])
+def test_a_last_row_with_totals_is_no_document(tmp_path, read, last):
+    rows = documents(30, low=1, high=1)
+    table = joined(rows, "").to_csv(index=False)
+    (tmp_path / "a.csv").write_text(f"{table}{last}\n")
+    with pytest.raises(ValueError, match="line 32: the last row has totals, and is no document or label; fix it, or"):
         read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text(f"{table}{last}\nanother text,hose\n")
+    assert len(read(tmp_path / "a.csv")[0]) == 32
+
+
+def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(tmp_path, read):
+    table = "text,rude,threat\n" + "".join(f"text {row},{row % 2},{row % 3 // 2}\n" for row in range(30))
+    (tmp_path / "a.csv").write_text(f"{table},,\nTotal,15,10\n")
+    with pytest.raises(ValueError, match="the last row has totals"):
+        read(tmp_path / "a.csv")
+    labels, _ = read(tmp_path / "a.csv", "--on_error", "skip")
+    assert labels["text 5"] == {"rude", "threat"}
+
+
+@pytest.mark.parametrize("flags", [["--separator", ";"], []])
+def test_entities_in_labels_are_read_as_characters(tmp_path, read, flags):
+    names = ["arts &amp; crafts", "rock &#39;n&#39; roll"]
+    rows = [[f"text {row}", ";".join(names[row % 2 :]) if flags else names[row % 2]] for row in range(30)]
+    (tmp_path / "a.csv").write_text("text,labels\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    labels, printed = read(tmp_path / "a.csv", *flags)
+    assert set().union(*labels.values()) == {"arts & crafts", "rock 'n' roll"}
+    assert "&amp;" not in printed
+    (tmp_path / "labels.csv").write_text("id,name\narts &amp; crafts,Arts &amp; Crafts\nrock 'n' roll,Rock\n")
+    assert read(tmp_path / "a.csv", *flags, "--label_file", str(tmp_path / "labels.csv"))[0] == labels
+    (tmp_path / "labels.json").write_text('["arts &amp; crafts", "rock"]')
+    assert load_labels(tmp_path / "labels.json").ids == ["arts & crafts", "rock"]
+
+
+@pytest.mark.parametrize("header", ["Schlagwort", "Catégorie", "Etiquetas:", "Категория"])
+def test_a_header_in_another_language_is_no_label(tmp_path, header):
+    (tmp_path / "a.txt").write_text(f"{header}\nhose\nred pump\n")
+    assert load_labels(tmp_path / "a.txt").names == ["hose", "red pump"]
+    (tmp_path / "b.csv").write_text(f"{header}\nhose\nred pump\n")
+    assert load_labels(tmp_path / "b.csv").names == ["hose", "red pump"]
 
 
 @pytest.mark.parametrize("content", ['{"0": "hose", "1": "red pump"}', '{"hose": 0, "red pump": 1}'])

@@ -4,9 +4,10 @@ import sys
 from importlib import metadata
 
 import pytest
+from papers.revisions import CURRENT, DELETED, SUPERSEDED, read_current
 
 from hf_gile.data import ReadReport, demo_file, read_medline
-from hf_gile.data.medline import CURRENT, DELETED, SUPERSEDED, elements, read_citations
+from hf_gile.data.medline import elements
 
 CITATION = """
 <PubmedArticle>
@@ -217,7 +218,7 @@ def test_revised_and_deleted_citations_are_skipped_by_position(tmp_path):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), books, citation("5"), citation("7"), citation("11"), deletions))
     report = ReadReport()
-    records = read_citations(path, report, bytes([CURRENT, SUPERSEDED, CURRENT, DELETED]))
+    records = read_current(path, report, bytes([CURRENT, SUPERSEDED, CURRENT, DELETED]))
     assert [record["pmid"] for record in records] == ["3", "7"]
     assert report.left_out == {"book": 1, "superseded": 1, "deleted": 1}
     assert report.examples["superseded"] == [f"{path}: citation 3 (pmid 5)"]
@@ -231,14 +232,14 @@ def test_a_file_that_changed_since_the_scan_is_refused(tmp_path, policy, fates):
     with pytest.raises(
         ValueError, match=rf"a\.xml: 2 citations, but {len(fates)} expected: the file has changed during reading"
     ):
-        list(read_citations(path, ReadReport(policy), fates))
+        list(read_current(path, ReadReport(policy), fates))
 
 
 def test_missing_citations_of_a_damaged_file_raise_no_second_error(tmp_path):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), citation("5"))[:-40])
     report = ReadReport("skip")
-    assert [record["pmid"] for record in read_citations(path, report, bytes(3))] == ["3"]
+    assert [record["pmid"] for record in read_current(path, report, bytes(3))] == ["3"]
     assert report.left_out == {"damaged file": 1}
 
 

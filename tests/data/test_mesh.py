@@ -5,9 +5,10 @@ import tracemalloc
 from xml.sax.saxutils import escape
 
 import pytest
+from papers.bioasq import mesh_ids, read_bioasq
 
-from hf_gile.data import ReadReport, read_bioasq, read_label_file
-from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, mesh_ids, read_mesh
+from hf_gile.data import ReadReport, read_label_file
+from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, read_mesh
 from hf_gile.data.sniffing import Requested
 
 DESCRIPTORS = [
@@ -327,7 +328,7 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
         ("", "damaged after 0 records: empty file"),
         (b"\xef\xbb\xbf \n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
         ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts 'id,name"),
-        ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts '\[\{\}\]'"),
+        ("[{}]", "record 1: expected an object with the keys ui and name, got {}"),
         (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts "),
         ("<html><body/></html>", "is a web page"),
         ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
@@ -387,7 +388,7 @@ def test_memory_does_not_grow_with_the_file(write_mesh, name):
 
 
 def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch):
-    monkeypatch.setattr("hf_gile.data.table_files._MAX_LINE", 1 << 10)
+    monkeypatch.setattr("hf_gile.data.table_files.MAX_RECORD", 1 << 10)
     long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
     for form in (ascii_mesh, json_lines):
         with pytest.raises(ValueError, match=r"damaged after 0 records: a line is longer than 1,024 bytes"):

@@ -4,10 +4,11 @@ import gzip
 
 import pyarrow as pa
 import pytest
+from papers.bioasq import read_bioasq
 from papers.records import read_records
 from pyarrow import parquet
 
-from hf_gile.data import ReadReport, load_mesh, load_skos, load_table, read_bioasq
+from hf_gile.data import ReadReport, load_mesh, load_skos, load_table
 from hf_gile.data.json_text import check_parts
 from hf_gile.data.sniffing import Format
 from hf_gile.data.table_files import parse_csv

@@ -248,16 +248,25 @@ def test_malformed_json_lines_are_named_or_skipped(write, stream, line, message)
     assert report.left_out == {"malformed row": 1}
 
 
+def test_the_only_list_of_objects_in_a_json_object_is_a_table(write, stream):
+    rows = '[{"text": "x", "labels": ["m"]}, {"text": "y", "labels": []}]'
+    path = write("a.json", f'{{"version": 1.5, "tags": ["a", [1]], "data": {rows}, "empty": [], "by": {{"a": []}}}}')
+    assert [row["id"] for row in stream(path)[0]] == ["a.json:1", "a.json:2"]
+    path = write("b.json", f'{{"train": {rows}, "test": {rows}}}')
+    with pytest.raises(ValueError, match=r"a single list of objects, got the lists \['train', 'test'\]"):
+        stream(path)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (
             '{"text": "x"}',
-            r"""expected a list of objects, or an object per line, got '{"text": "x"}'""",
+            r"expected a list of objects, or an object per line, got an object with the keys \['text'\]",
         ),
         ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
-        ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the list, got '{'"),
-        (" ", "expected a list of objects, or an object per line, got ''"),
+        ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the last bracket, got '{'"),
+        (" ", "expected a list of objects, or an object per line, got 'the end of the file'"),
     ],
 )
 def test_a_json_file_must_contain_a_list(write, stream, data, message):
@@ -378,7 +387,7 @@ def test_huge_cells_are_read_without_changing_the_global_limit(write, stream):
 
 
 def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "_MAX_LINE", 100)
+    monkeypatch.setattr(table_files, "MAX_RECORD", 100)
     for name in ("a.csv", "a.jsonl"):
         good = content(name, [{"text": "x", "labels": "m"}])
         path = write(name, good + b"x" * 200)

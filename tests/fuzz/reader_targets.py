@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from mutations import mutated
 from papers import xmc
 from papers.binary_vectors import load_binary_vectors
+from papers.bioasq import read_bioasq
 from papers.pickled_vectors import load_pickled_vectors
 from papers.records import read_records
 from papers.safe_pickle import load_pickle
@@ -35,7 +36,6 @@ from hf_gile.data import (
     load_skos,
     load_table,
     load_word_vectors,
-    read_bioasq,
     read_documents,
     read_label_file,
     save_labels,

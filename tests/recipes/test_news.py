@@ -6,12 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from datasets import Dataset
+from papers.deutsche_welle import load_dw
 from papers.news import LOW_RESOURCE_LEVELS, low_resource
 from papers.pickled_vectors import read_language
 from write_dw import write_dw
 
 from hf_gile import LabelSet
-from hf_gile.data import ReadReport, WordVectors, load_dw
+from hf_gile.data import ReadReport, WordVectors
 
 WORDS = ["science", "sports", "the", "ball", "moves"]
 TABLE = WordVectors(WORDS, np.eye(5, 3, dtype=np.float32) + 1)

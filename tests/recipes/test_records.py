@@ -316,19 +316,16 @@ def test_a_pmid_repeated_across_xml_and_json_is_refused(write, load):
 
 @pytest.fixture
 def large(write, monkeypatch):
-    """Writes two BioASQ files with many parts; of 97 pmids, two are repeated within a part, five across files."""
-    monkeypatch.setattr("hf_gile.data.bioasq._PIECE", 1009)
+    """Writes two files with many parts; of 97 pmids, two are repeated within a part, five across files."""
+    monkeypatch.setattr("hf_gile.data.table_files._PIECE", 1009)
     some = [raw(pmid) for pmid in range(1, 54)]
     some[13:13] = [raw(13, title="Later."), raw(13, title="Later.")]
-    text = '{"articles":[\n' + ",\n".join(map(json.dumps, some)) + "\n]}"
-    paths = [write("a.json", raw(1)), write("b.jsonl", *(raw(pmid, title="Of b.") for pmid in range(49, 98)))]
-    paths[0].write_text(text)
-    return paths
+    return [write("a.jsonl", *some), write("b.jsonl", *(raw(pmid, title="Of b.") for pmid in range(49, 98)))]
 
 
 @pytest.mark.parametrize("num_proc", [None, 2, pytest.param(7, marks=pytest.mark.slow)])
 def test_repeated_pmids_are_dropped_alike_with_any_number_of_processes(large, load, num_proc):
-    with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before; fix it"):
+    with pytest.raises(ValueError, match=r"a\.jsonl: pmid 13 was read before; fix it"):
         load(large, num_proc=num_proc)
     report = ReadReport("skip")
     expected = list(read_records(large, report))
@@ -354,7 +351,7 @@ def test_a_stream_drops_the_same_repeated_pmids_in_every_epoch(large, load):
     assert pairs == list(zip(expected, expected, strict=True))
     fresh = load(large, on_error="skip", streaming=True)[0]
     assert [first for first, _ in zip(fresh, fresh, strict=True)] == expected
-    with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before"):
+    with pytest.raises(ValueError, match=r"a\.jsonl: pmid 13 was read before"):
         list(load(large, streaming=True)[0])
 
 

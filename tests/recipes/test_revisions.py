@@ -7,9 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from papers import revisions
-from papers.revisions import Scan, compute_fates, load_revisions, missing_files, read_revisions, scan
-
-from hf_gile.data.medline import CURRENT, DELETED, SUPERSEDED
+from papers.revisions import (
+    CURRENT,
+    DELETED,
+    SUPERSEDED,
+    Scan,
+    compute_fates,
+    load_revisions,
+    missing_files,
+    read_revisions,
+    scan,
+)
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "http://nlm/a.dtd">\n'
 COMMENT = '<CommentsCorrections RefType="Cites"><PMID Version="1">999</PMID></CommentsCorrections>'

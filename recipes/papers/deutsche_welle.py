@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..extras import needs_extra
-from ..models.labels_gile import Label, LabelSet
-from .report import ReadReport
-from .word_vectors import READERS, WordVectors, load_word_vectors
+from hf_gile.data.report import ReadReport
+from hf_gile.data.word_vectors import READERS, WordVectors, load_word_vectors
+from hf_gile.extras import needs_extra
+from hf_gile.models.labels_gile import Label, LabelSet
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -2,8 +2,9 @@ import json
 
 import numpy as np
 import pytest
+from papers.deutsche_welle import load_dw
 
-from hf_gile.data import ReadReport, WordVectors, load_dw
+from hf_gile.data import ReadReport, WordVectors
 
 WORDS = {
     "english": ["science", "technology", "sports", "the", "ball", "moves", "internet"],
