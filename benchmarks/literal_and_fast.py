@@ -16,7 +16,7 @@ from measuring import high_water_mark, in_own_process, in_turns
 from torch import Tensor
 
 from hf_gile import GileConfig
-from hf_gile.literal import literal_scores
+from papers.literal import literal_scores
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 
 LABELS, JOINT, SIZE = 26_104, 500, 100

@@ -20,7 +20,7 @@ from measuring import add_machine_flags, high_water_mark, in_own_process, in_tur
 from plots import bars
 
 from hf_gile import GileConfig, GileForSequenceClassification
-from hf_gile.literal import literal_scores
+from papers.literal import literal_scores
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
 from hf_gile.training import GileLoss, LabelSampler
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
+from .batch import Array, read_batch, read_groups, require_documents
 from .trainer import TrainerMetric
 
 
@@ -156,27 +156,6 @@ class CalibrationMetrics(TrainerMetric):
             for bin, (count, probabilities, gold) in enumerate(cells.T.tolist())
             if count
         ]
-
-    def merge(self, other: "CalibrationMetrics") -> None:
-        """Adds the batches of another worker.
-
-        Args:
-            other: Metrics with the same settings. They are not changed.
-
-        Raises:
-            ValueError: If labels, seen labels, bins or `top_k` differ; nothing is added then.
-        """
-        require_same_groups(self.groups, other.groups)
-        if (self.bins, self.top_k) != (other.bins, other.top_k):
-            raise ValueError(
-                f"metrics can be merged only with the same bins and top_k, got {self.bins} and {self.top_k}, but "
-                f"{other.bins} and {other.top_k}; create both with the same settings"
-            )
-        for prefix in self.groups:
-            self.all_cells[prefix] += other.all_cells[prefix]
-            self.best_cells[prefix] += other.best_cells[prefix]
-            self.squares[prefix] += other.squares[prefix]
-        self.documents += other.documents
 
     def _count_cells(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
         """Counts cells, probabilities and gold cells per bin: `(3, bins)`."""

@@ -34,9 +34,6 @@ def evaluate_index(
     results of metrics, they take up to 25 bytes each: 400 MB by default, for 16 documents with a million labels.
     Further memory is used for the codes of the index, and for a batch and its encoding.
 
-    To evaluate in several processes, use separate metrics for the documents of each process, and combine them with
-    `merge` before `compute`.
-
     Args:
         index: The label index.
         model: The model that computed it, a `GileModel` or a `GileForSequenceClassification`. Its mode (training or

@@ -18,7 +18,7 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from hf_gile.literal import literal_scores, literal_term
+from papers.literal import literal_scores, literal_term
 from hf_gile.models.mixture_gile import Rows
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
