@@ -95,10 +95,9 @@ class LabelIndex:
 
     Attributes:
         search: Search for candidates in `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
-            initially None. Its `candidates(text_codes, k)` returns at least k distinct label indices for each of `(B,
-            J)` text codes, approximately best first, padded with -1. (`HardNegatives` needs this order, `top_k` does
-            not.) `len` is its number of labels. `add(codes)`, `remove(columns)` and `replace(columns, codes)` follow
-            changes of the index.
+            initially None. Its `candidates(text_codes, k)` returns at least k distinct label indices for each of
+            `(B, J)` text codes, padded with -1. `len` is its number of labels. `add(codes)`, `remove(columns)` and
+            `replace(columns, codes)` follow changes of the index.
 
     Raises:
         ValueError: If codes do not have a row for each label, or are integers.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
-from itertools import accumulate, chain, count
+from itertools import accumulate, chain
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -308,25 +308,18 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         self,
         text: str | Iterable[str] | Iterable[Sequence[str]],
         language: str | Sequence[str | None] | None = None,
-        whole: bool = True,
-        written: bool = False,
     ) -> list[list[Any]]:
         """Splits documents into pieces that the model can read, while `__call__` truncates them.
 
         Args:
             text: Documents, as in `__call__`, which raises the same errors.
             language: Language of all documents or of each.
-            whole: Whether to read whole texts; otherwise the only piece is the truncated text.
-            written: Whether to return words as spelled in the text instead of ids: `(position, word)`, where all tokens
-                of a word have the same position; None for special tokens.
 
         Returns:
             Pieces of each document, at least one, for `pad_documents`. Long sentences continue as the next sentence.
         """
         texts, languages = self._check_texts(text, language)
-        if whole:
-            return [self._split_document(row, written) for row in self._encode_texts(texts, languages, written)]
-        return [[document] for document in self._read_starts(texts, languages, written)]
+        return [self._split_document(row) for row in self._encode_texts(texts, languages)]
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids, from `__call__` without `return_tensors`, to the longest of a batch.
@@ -388,18 +381,18 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             self.check_text(text, f"text[{position}]")
         return texts, languages
 
-    def _encode_texts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
-        """Returns all ids of each text or of its non-empty sentences, or the words as spelled instead."""
+    def _encode_texts(self, texts: list[Any], languages: Sequence[str | None]) -> list[Any]:
+        """Returns all ids of each text or of its non-empty sentences."""
         if not self.reads_sentences:
-            return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages, written)
+            return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages)
         documents = [split_sentences(text) if isinstance(text, str) else text for text in texts]
         sentences = [sentence for document in documents for sentence in document]
         pairs = zip(documents, languages, strict=True)
         sentence_languages = [language for document, language in pairs for _ in document]
-        encoded = iter(self._encode_words(sentences, sentence_languages, written))
+        encoded = iter(self._encode_words(sentences, sentence_languages))
         return [[words for _ in document if (words := next(encoded))] for document in documents]
 
-    def _read_starts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
+    def _read_starts(self, texts: list[Any], languages: Sequence[str | None]) -> list[Any]:
         """Returns the truncated documents; reads as much of a long text as the model does."""
         size = _CHARACTERS_PER_WORD * (
             self.max_sentences * self.max_sentence_words if self.reads_sentences else self.max_words
@@ -411,10 +404,10 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             waiting = []
             for batch in _batches(starts):
                 batch_languages = [languages[position] for position, _ in batch]
-                rows = self._encode_texts([start for _, start in batch], batch_languages, written)
+                rows = self._encode_texts([start for _, start in batch], batch_languages)
                 for (position, start), row in zip(batch, rows, strict=True):
                     if start is texts[position] or self._is_full(row):
-                        documents[position] = self._truncate_document(row, written)
+                        documents[position] = self._truncate_document(row)
                     else:
                         waiting.append(position)
             size *= 8
@@ -425,7 +418,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         if not self.reads_sentences:
             return len(row) >= self.max_words + _SLACK
         if self._is_pretrained:
-            row = self._build_windows(row, self.max_sentences, False)
+            row = self._build_windows(row, self.max_sentences)
         return len(row) > self.max_sentences
 
     def check_text(self, text: Any, name: str) -> None:
@@ -445,28 +438,28 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             hint = ", but the model does not read sentences: join them"
         raise ValueError(f"{name} must be {expected}, got {type(text).__name__}{hint}")
 
-    def _truncate_document(self, row: list[Any], written: bool = False) -> list[Any]:
+    def _truncate_document(self, row: list[Any]) -> list[Any]:
         """Truncates a document to the limits of the model."""
         if not self.reads_sentences:
-            return self._truncate(row, self.max_words, written)
+            return self._truncate(row, self.max_words)
         if not self._is_pretrained:
             return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
-        return self._build_windows(row, self.max_sentences, written)[: self.max_sentences]
+        return self._build_windows(row, self.max_sentences)[: self.max_sentences]
 
-    def _split_document(self, row: list[Any], written: bool) -> list[Any]:
+    def _split_document(self, row: list[Any]) -> list[Any]:
         """Splits a document into pieces within the limits of the model."""
         if not self.reads_sentences:
             limit = self.max_words - self._num_special_tokens
-            return [self._truncate(part, self.max_words, written) for part in _split(row, limit)]
+            return [self._truncate(part, self.max_words) for part in _split(row, limit)]
         if self._is_pretrained:
-            return _split(self._build_windows(row, None, written), self.max_sentences)
+            return _split(self._build_windows(row), self.max_sentences)
         sentences = [part for sentence in row for part in _split(sentence, self.max_sentence_words)]
         return _split(sentences, self.max_sentences)
 
-    def _build_windows(self, sentences: list[list[Any]], max_windows: int | None, written: bool) -> list[list[Any]]:
+    def _build_windows(self, sentences: list[list[int]], max_windows: int | None = None) -> list[list[int]]:
         """Returns the windows of a document; stops after `max_windows`."""
         limit = self.max_sentence_words - self._num_special_tokens
-        windows: list[list[Any]] = []
+        windows: list[list[int]] = []
         for sentence in sentences:
             if windows and len(windows[-1]) + len(sentence) <= limit:
                 windows[-1] += sentence
@@ -475,7 +468,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             if max_windows is not None and len(windows) > max_windows:
                 break
         # An empty document is a window of special tokens, as some encoders fail for a batch without tokens.
-        return [self._truncate(window, self.max_sentence_words, written) for window in windows or [[]]]
+        return [self._truncate(window, self.max_sentence_words) for window in windows or [[]]]
 
     @property
     def _num_special_tokens(self) -> int:
@@ -486,10 +479,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Returns ids of a text with the prompt and the special tokens around them."""
         return [*self._front, *words, *self._back]
 
-    def _truncate(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
+    def _truncate(self, words: list[int], limit: int) -> list[int]:
         """Truncates a text, and adds the prompt and special tokens."""
-        front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)
-        return [*front, *words[: limit - self._num_special_tokens], *back]
+        return self.framed(words[: limit - self._num_special_tokens])
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, kind: str) -> tuple[list[int], ...]:
         """Returns the special tokens before and after a text or a label, by `kind`."""
@@ -558,15 +550,14 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             return names[0]
         return torch.tensor([self.languages.index(name) for name in names])
 
-    def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[Any]:
-        """Encodes texts in their languages: returns all ids, or the words as spelled."""
-        words: list[list[Any]] = [[]] * len(texts)
+    def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None]) -> list[list[int]]:
+        """Returns all ids of texts in their languages."""
+        words: list[list[int]] = [[]] * len(texts)
         if self._is_pretrained:  # language-independent
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             positions = [position for position, other in enumerate(languages) if other == language]
-            encode = self._spell if written else self._encode
-            rows = encode([texts[position] for position in positions], self._language_tokenizer(language))
+            rows = self._encode([texts[position] for position in positions], self._language_tokenizer(language))
             for position, row in zip(positions, rows, strict=True):
                 words[position] = row
         return words
@@ -623,44 +614,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         if tokenizer is not None and tokenizer.padding is not None:
             tokenizer.no_padding()
         return tokenizer
-
-    def _spell(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[Any]]:
-        """Returns `(position, word)` for each id; words are numbered across all texts."""
-        positions = count()
-        tokenizer = self._get_backend(language_tokenizer)
-        if tokenizer is None:  # it does not return offsets
-            named = map(self.tokenizer.convert_ids_to_tokens, self._encode(texts, language_tokenizer))
-            return [[(next(positions), token) for token in row] for row in named]
-        rows: list[list[Any]] = []
-        for whole in texts:
-            row: list[Any] = []
-            for text in self._split_text(whole, tokenizer):
-                row += self._spell_part(text, tokenizer, positions)
-            rows.append(row)
-        return rows
-
-    def _spell_part(self, text: str, tokenizer: Tokenizer, positions: Iterator[int]) -> list[tuple[int, str]]:
-        """Returns `(position, word)` for each id of a text."""
-        with self._panics_as_errors():
-            encoding = tokenizer.encode(text, add_special_tokens=False)
-        words: list[list[int]] = []  # start, end, number of tokens
-        end_of_last, last = 0, None
-        for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
-            # Some tokenizers treat a whole text as a word.
-            if not words or number != last or text[end_of_last:end][:1].isspace():
-                words.append([start, end, 0])
-            words[-1][1] = end_of_last = max(words[-1][1], end)
-            words[-1][2] += 1
-            last = number
-        row: list[tuple[int, str]] = []
-        end_of_last = 0
-        for start, end, size in words:
-            # For a number replaced by NUM, the offset covers only the last character.
-            front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[end_of_last:start])
-            word = (front[0] if front else "") + text[start:end].strip()
-            row += [(next(positions), word)] * size
-            end_of_last = end
-        return row
 
     def _language_tokenizer(self, language: str | None) -> Tokenizer | None:
         """Returns the tokenizer of a language, without prefixes; None if the vocabulary is shared."""

@@ -535,7 +535,8 @@ class JointInputLabelEmbedding(JointTerm):
     | `"bilinear_yh15"` | act(U e) . V h + b | [YH15] of Table 2 |
 
     No parameter depends on the number of labels, so labels unseen in training are scored the same way. It is computed
-    as a matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `recipes/papers/literal.py` has the formula as printed.
+    as a matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `recipes/papers/literal.py` has the formula as
+    printed.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
     e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1, further layers

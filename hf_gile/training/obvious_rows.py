@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,23 +27,11 @@ from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
 from .calibration import ThresholdTuner
 from .experiment import columns_in_test, columns_in_validation, label_metrics
-from .task import TextTask
+from .options import TOP_K
+from .study import Study
 
 Score = Callable[[sparse.csr_matrix], NDArray[np.float64]]
 """Function from `(B, V)` TF-IDF of documents to `(B, L)` scores."""
-
-
-class Study(Protocol):
-    """The part of `hf_gile.training.study.Study` that is used here."""
-
-    task: TextTask
-    described: LabelSet
-    held_out: set[str]
-    num_seen: int
-    has_one_label: bool
-
-    def say(self, *words: object) -> None:
-        """Prints a line."""
 
 
 MAX_DOCUMENTS = 400_000
@@ -57,6 +45,16 @@ MAX_CELLS = 400_000_000
 
 NEIGHBOURS = 50
 BATCH = 64
+
+
+def measure_obvious_rows(study: Study) -> None:
+    """Adds the baselines to the results of a study, unless its options disable this.
+
+    Args:
+        study: Documents and labels.
+    """
+    if study.options.baselines and study.args.process_index == 0:
+        study.results |= obvious_rows(study, TOP_K)
 
 
 def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]]:

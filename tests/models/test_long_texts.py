@@ -53,13 +53,12 @@ def small_parts(monkeypatch):
 
 
 @pytest.mark.parametrize("reads_sentences", [False, True])
-@pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("text", SEPARATED)
-def test_parts_of_a_text_have_the_ids_of_the_text(tokenizer, text, reads_sentences, written, monkeypatch, request):
+def test_parts_of_a_text_have_the_ids_of_the_text(tokenizer, text, reads_sentences, monkeypatch, request):
     processor = GileProcessor(tokenizer, reads_sentences, max_words=29, max_sentences=5, max_sentence_words=11)
-    expected = processor.pieces([text, "milk", text], written=written)
+    expected = processor.pieces([text, "milk", text])
     request.getfixturevalue("small_parts")
-    assert processor.pieces([text, "milk", text], written=written) == expected
+    assert processor.pieces([text, "milk", text]) == expected
 
 
 @pytest.mark.parametrize("reads_sentences", [False, True])
@@ -74,8 +73,6 @@ def test_the_start_of_a_text_has_its_first_ids(tokenizer, text, reads_sentences,
     expected = processor._truncate_document(row)
     monkeypatch.setattr(processing_gile, "_CHARACTERS_PER_WORD", 1)
     assert processor([text])["input_ids"] == [expected]
-    (piece,) = processor.pieces([text], whole=False, written=True)
-    assert len(piece[0]) == len(expected)
 
 
 def test_the_end_of_a_long_text_is_not_tokenized(tokenizer, monkeypatch):

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from papers.literal import literal_scores, literal_term
 from torch.nn import functional
 from transformers import BertConfig
 
@@ -18,7 +19,6 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from papers.literal import literal_scores, literal_term
 from hf_gile.models.mixture_gile import Rows
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
