@@ -36,14 +36,6 @@ def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_example_with_idf_token_weights_runs(make_model):
-    model, processor = make_model(bag_size=3)
-    dataset = encode_dataset(rows(), processor, model.label_set)
-    names = {"model": model, "processor": processor, "dataset": dataset}
-    run("how_it_works.md", "from hf_gile.training import log_idf", names)
-    assert model.gile.bag.log_weights.weight.abs().sum() > 0
-
-
 def test_the_example_with_lexical_terms_runs(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     for part in (model, processor):
@@ -142,7 +134,6 @@ def test_the_rare_label_and_loss_examples_run(make_model):
     names = {"label_set": label_set, "seen": label_set.seen, "num_documents": 20, "model": model}
 
     run("training.md", "from hf_gile.metrics import LabelMetrics, propensities", names)
-    run("training.md", "from hf_gile.training import GileLoss, LabelSampler, class", names)
     assert run("training.md", "def focal", names)["model"].loss_function is names["focal"]
 
 

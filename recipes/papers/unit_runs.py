@@ -16,17 +16,10 @@ from transformers import set_seed
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.training import (
     GileLoss,
-    HardNegatives,
     LabelSampler,
-    add_lora,
-    class_balanced_weights,
-    log_idf,
-    merge_lora,
     model_from_text_encoder,
     processor_from_text_encoder,
-    propensity_weights,
     set_lexical_weights,
-    set_token_weights,
     set_word_vectors,
 )
 from hf_gile.training.encoders import prompt_of
@@ -41,6 +34,10 @@ from hf_gile.training.fit import fit, saved_model
 from hf_gile.training.options import AUTO
 from hf_gile.training.study import Study, test_metrics
 from hf_gile.training.task import words_of
+from papers.hard_negatives import HardNegatives
+from papers.label_weights import class_balanced_weights, propensity_weights
+from papers.lora import add_lora, merge_lora
+from papers.token_weights import log_idf, set_token_weights
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
 

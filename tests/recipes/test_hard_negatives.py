@@ -5,6 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 from datasets import Dataset
+from papers.hard_negatives import HardNegatives
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import (
@@ -21,7 +22,6 @@ from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
     GileLoss,
-    HardNegatives,
     LabelSampler,
     encode_dataset,
 )

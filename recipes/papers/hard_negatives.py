@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..models import GileForSequenceClassification
-from ..models.search_gile import search_top_k
+from hf_gile.models import GileForSequenceClassification
+from hf_gile.models.search_gile import search_top_k
 
 
 class HardNegatives:
