@@ -125,7 +125,7 @@ def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceCla
 
 def _check_weights(folder: Path) -> None:
     """Checks that all weights of a model are in its folder."""
-    from hf_gile.models.configuration_gile import read_json_object
+    from hf_gile.models.checks_gile import read_json_object
 
     for index in folder.glob("*.index.json"):
         try:

@@ -22,7 +22,6 @@ from transformers import TrainingArguments
 
 from hf_gile.data.table_source import FORMATS, PARTS, TableSource, join_file_names
 from hf_gile.publishing import CardInfo
-from hf_gile.publishing.trained import card_info
 from hf_gile.training.fit import fit
 from hf_gile.training.options import AUTO, Options
 from hf_gile.training.reporting import printer, reading
@@ -30,6 +29,7 @@ from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask, problem_type_of
 from hf_gile_cli.flags import parse_settings
+from hf_gile_cli.trained import card_info
 
 
 @dataclass

@@ -17,8 +17,8 @@ from ..metrics.batch import Array, read_batch
 from ..metrics.calibration import make_gold_mask
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet, unwrapped
 from ..models.losses_gile import IGNORE
-from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
+from ..models.texts_gile import pad_rows
 
 PER_DOCUMENT = 20
 """Maximum number of missing labels per document."""

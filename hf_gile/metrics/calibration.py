@@ -125,12 +125,11 @@ class CalibrationMetrics(TrainerMetric):
             result[f"{prefix}brier"] = self.squares[prefix] / number if number else float("nan")
         return result
 
-    def reliability(self, group: str = "", best: bool = False) -> list[dict[str, Any]]:
+    def reliability(self, group: str = "") -> list[dict[str, Any]]:
         """Returns the data of a reliability diagram.
 
         Args:
             group: `""` for all labels, `"seen"` or `"unseen"`.
-            best: Whether to use only the `top_k` best labels of each document.
 
         Returns:
             For each non-empty bin in order: its bounds `low` and `high`, the mean `probability`, the `frequency` of
@@ -144,7 +143,6 @@ class CalibrationMetrics(TrainerMetric):
             raise ValueError(
                 f"group must be '' for all labels, or with a mask of seen labels 'seen' or 'unseen', got {group!r}"
             )
-        cells = (self.best_cells if best else self.all_cells)[prefix]
         return [
             {
                 "low": bin / self.bins,
@@ -153,7 +151,7 @@ class CalibrationMetrics(TrainerMetric):
                 "frequency": gold / count,
                 "count": int(count),
             }
-            for bin, (count, probabilities, gold) in enumerate(cells.T.tolist())
+            for bin, (count, probabilities, gold) in enumerate(self.all_cells[prefix].T.tolist())
             if count
         ]
 

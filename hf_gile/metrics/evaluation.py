@@ -13,8 +13,8 @@ from ..label_index import LabelIndex
 from ..models import GileModel, Scorer, get_towers, unwrapped
 from ..models.labels_gile import LabelSet
 from ..models.languages_gile import check_language
+from ..models.lexical_gile import LexicalFeatures
 from ..models.losses_gile import IGNORE, check_excluded
-from ..models.processing_gile import LexicalFeatures
 from .trainer import TrainerMetric
 
 

@@ -26,9 +26,8 @@ from transformers.utils import logging
 
 from .labels_gile import LabelSet
 from .languages_gile import check_language, get_language_columns
+from .lexical_gile import LexicalFeatures, Postings, pad_features
 from .losses_gile import widened
-from .processing_gile import LexicalFeatures, pad_features
-from .scoring_gile import Postings
 from .search_gile import Bias, Choice, TopLabels, best_labels, get_bias, project_label_set
 from .stored_labels_gile import compute_state
 
@@ -38,7 +37,8 @@ LONG_TEXTS = ("cut", "max", "mean")
 _PIECES_AT_ONCE = 32
 """Number of pieces of long texts encoded together, but never fewer than the number of texts."""
 
-_WATCHED, _UNUSUAL = 50, 0.3
+_WATCHED = 50
+_UNUSUAL = 0.3
 """Number of texts after which they are compared with the training documents, and the share below `config.usual_score`
 from which they are unlike these: a tenth is usual."""
 
@@ -186,12 +186,14 @@ class LabelScoringPipeline(Pipeline):
         """
         if inputs is not None and sequences is not None:
             raise ValueError("pass the texts either as inputs or as sequences, got both")
-        inputs = sequences if inputs is None else inputs
+        if inputs is None:
+            inputs = sequences
         texts = _check_texts(inputs, self.read_text)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
         is_single = isinstance(texts, str)
-        texts = [texts] if is_single else texts
+        if is_single:
+            texts = [texts]
         if not isinstance(texts, list):
             raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
         if len(texts) != len(candidate_labels):
@@ -254,7 +256,8 @@ class LabelScoringPipeline(Pipeline):
         best: list[Any] = [None] * len(requests)
         for positions in by_labels.values():
             candidates = requests[positions[0]].labels
-            label_set, names = getattr(candidates, "label_set", candidates), self.model.config.id2label
+            label_set = getattr(candidates, "label_set", candidates)
+            names = self.model.config.id2label
             if label_set is not None:
                 names = self._cache.fact(label_set, "names", None, label_set.id2label)
             answers = self._select_labels(candidates, read, positions, options, state)
@@ -306,11 +309,14 @@ class LabelScoringPipeline(Pipeline):
         """Selects the labels of the texts at some positions, which are scored against the same labels."""
         config = self.model.config
         codes, bias, first = self._cached_codes(labels, options, state)
-        multi_label, top_k, threshold = options.multi_label, options.shortlist or options.top_k, options.threshold
+        multi_label = options.multi_label
+        top_k = options.shortlist or options.top_k
+        threshold = options.threshold
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
         if threshold == "stored" and not multi_label:
-            threshold, top_k = None, 1
+            threshold = None
+            top_k = 1
         columns = slice(first, first + len(codes))
         returns_logits = getattr(options, "returns_logits", False)
         arguments = (labels, columns, options.label_language or options.language)
@@ -366,7 +372,8 @@ class LabelScoringPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Converts the best labels of a document to names and numbers."""
-        request, best = model_outputs["request"], model_outputs["best"]
+        request = model_outputs["request"]
+        best = model_outputs["best"]
         if bool(best["scores"].isnan().any()):
             raise ValueError(
                 f"scores of {request.text!r:.100} are NaN: the weights of the model contain NaN or infinity, as after "
@@ -379,7 +386,8 @@ class LabelScoringPipeline(Pipeline):
 
     def _cached_codes(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
         """Returns `(L, J)` label codes, the constant of their scores, and the index of the first label."""
-        gile, config = self.model.gile, self.model.config
+        gile = self.model.gile
+        config = self.model.config
         language = check_language(config, options.language)
         label_language = options.label_language or language
         if hasattr(labels, "check_fits"):
@@ -403,7 +411,8 @@ class LabelScoringPipeline(Pipeline):
 
     def _cached_postings(self, labels: Any, options: Options, state: Callable[[], Any]) -> Postings | None:
         """Returns the postings of labels; None if lexical terms are not used."""
-        model, language = self.model, options.label_language or options.language
+        model = self.model
+        language = options.label_language or options.language
         if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:
             return model.stored_postings() if labels is None else getattr(labels, "postings", None)
 
@@ -423,7 +432,8 @@ class LabelScoringPipeline(Pipeline):
     def _label_facts(self, name: str, labels: Any, columns: slice, language: str | None) -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
-        stored, label_set = model.label_set, getattr(labels, "label_set", labels)
+        stored = model.label_set
+        label_set = getattr(labels, "label_set", labels)
 
         def compute() -> Any:
             method = getattr(model.stored_labels, name)
@@ -677,8 +687,12 @@ class LabelCache:
         except TypeError:  # unhashable values are not labels, which the label set reports
             label_set = None
         if label_set is None:
-            are_labels = names and not is_mapping and all(hasattr(label, "text") for label in names)
-            label_set = LabelSet(names) if are_labels else LabelSet.from_names(dict(names) if is_mapping else names)
+            if is_mapping:
+                label_set = LabelSet.from_names(dict(names))
+            elif names and all(hasattr(label, "text") for label in names):
+                label_set = LabelSet(names)
+            else:
+                label_set = LabelSet.from_names(names)
             self._by_names[is_mapping, names] = label_set
         return label_set
 

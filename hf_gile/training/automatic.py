@@ -74,7 +74,8 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
     if options.text_encoder == AUTO:
         best = choose_encoder(task)
         if best is not None:
-            location, name = best.folder, best.name
+            location = best.folder
+            name = best.name
             reason = f" Chosen because {best.reason}."
     if location is None:
         return _start_over_words(options, say)

@@ -95,7 +95,8 @@ def add_pooled_embeds(
 
 def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
-    config, encoder = gile.config.text_config, pretrained_encoder(gile) or gile.text_encoder
+    config = gile.config.text_config
+    encoder = pretrained_encoder(gile) or gile.text_encoder
     settings = (config.text_encoder_type, config.pooling, bf16, config.text_encoder_config.to_json_string())
     digest = blake2b(repr(settings).encode(), digest_size=8)
     for name, weight in encoder.state_dict().items():

@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedConfig
 
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, get_towers
-from ..models.configuration_gile import check_fetches_nothing
-from ..models.processing_gile import LEXICAL_BUCKETS
+from ..models.checks_gile import check_fetches_nothing
+from ..models.lexical_gile import LEXICAL_BUCKETS
 from ..models.saving_gile import LOCATION
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler

@@ -318,7 +318,8 @@ class Study:
     def _write_page(self, name: str, report: Report, mistakes: list[Mistake]) -> None:
         """Writes the report of the run for people."""
         names = ["average_precision", "micro_f1", "macro_f1"]
-        names = ["accuracy", *names] if self.has_one_label else names
+        if self.has_one_label:
+            names = ["accuracy", *names]
         order = [*(other for other in self.results if other != name), name]
         table = {
             system: {

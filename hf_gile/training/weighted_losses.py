@@ -164,7 +164,7 @@ def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels:
         ValueError: If the weights are invalid.
     """
     array = np.asarray(weights, dtype=np.float32)
-    if array.shape != ((len(array) if array.ndim else 1) if num_labels is None else num_labels,):
+    if array.ndim != 1 or num_labels not in (None, len(array)):
         expected = "(L,)" if num_labels is None else f"({num_labels},)"
         raise ValueError(f"{name} must have shape {expected}, a number for each label, got {array.shape}")
     wrong = np.flatnonzero(~(array >= 0) | ~np.isfinite(array))

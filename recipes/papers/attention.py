@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 import torch
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
-from hf_gile.models.processing_gile import split_sentences
+from hf_gile.models.texts_gile import split_sentences
 from hf_gile.tokenizing import normalizer_and_splitter
 
 KINDS = ("wan", "han")

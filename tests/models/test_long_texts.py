@@ -7,8 +7,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from hf_gile import GileConfig, GileProcessor, build_tokenizer
-from hf_gile.models import processing_gile
-from hf_gile.models.processing_gile import count_features
+from hf_gile.models import processing_gile, texts_gile
+from hf_gile.models.lexical_gile import count_features
 
 WORDS = ["milk", "iron", "the", "a", "heart.", "Blood", "12", "x-ray", "žižek!", "\u4e2d\u6587"]
 TEXT = " ".join(WORDS[(number * number) % 7 + number % 4] for number in range(600))
@@ -47,9 +47,10 @@ def tokenizer(request):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(processing_gile, "_PART_CHARACTERS", 101)
-    monkeypatch.setattr(processing_gile, "_BATCH_CHARACTERS", 211)
-    monkeypatch.setattr(processing_gile, "_BATCH", 3)
+    monkeypatch.setattr(processing_gile, "PART_CHARACTERS", 101)
+    monkeypatch.setattr(texts_gile, "PART_CHARACTERS", 101)
+    monkeypatch.setattr(texts_gile, "_BATCH_CHARACTERS", 211)
+    monkeypatch.setattr(texts_gile, "_BATCH", 3)
 
 
 @pytest.mark.parametrize("reads_sentences", [False, True])
