@@ -21,20 +21,19 @@ Writes results/calibration.json, keyed by data set. Entries of other data sets a
 import argparse
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from machine import RESULTS, provenance, write_json
+from machine import RESULTS, provenance, stay_offline, write_json
 from obvious_sets import SETS, Task
 from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.metrics import CalibrationMetrics, F1Metrics
-from hf_gile.models.configuration_gile import METHODS
+from hf_gile.models.checks_gile import METHODS
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import ThresholdTuner
 from hf_gile.training.calibration import Calibration, fit
@@ -70,8 +69,7 @@ def main() -> None:
             parser.error(f"--model takes SET=FOLDER, where SET is one of {', '.join(SETS)}; got {name}{sign}")
     if models and not options.data:
         parser.error("--model needs --data")
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    torch.set_num_threads(options.threads)
+    stay_offline(options.threads)
     results = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else {}
     for name, _, folder in models:
         figures = measure(SETS[name](options.data, 1), folder, options.bf16)

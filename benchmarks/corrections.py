@@ -11,8 +11,6 @@ Writes results/corrections.json; the table is that of docs/service.md.
 """
 
 import argparse
-import json
-import os
 import random
 import tempfile
 import time
@@ -20,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import RESULTS, provenance, write_json
-from obvious import markdown
+from machine import RESULTS, provenance, stay_offline, write_json
+from obvious import markdown, read
 from obvious_sets import Task, clinc150
 from obvious_systems import batches, write_files
 from transformers import AutoModelForSequenceClassification, AutoProcessor
@@ -42,10 +40,9 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder of trained models, by seed; by default a temporary folder")
     parser.add_argument("--table", action="store_true", help="print the table")
     options = parser.parse_args()
-    results = json.loads(PATH.read_text(encoding="utf-8")) if PATH.is_file() else {}
+    results = read(PATH)
     if options.data:
-        os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-        torch.set_num_threads(1)
+        stay_offline()
         for seed in options.seeds:
             task = clinc150(options.data, seed, "unseen")
             corrections = draw(clinc150(options.data, seed), task, seed)

@@ -33,8 +33,7 @@ from torch.nn import functional
 
 from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
-from hf_gile.models.processing_gile import LexicalFeatures
-from hf_gile.models.scoring_gile import Postings
+from hf_gile.models.lexical_gile import LexicalFeatures, Postings
 from hf_gile.training.encoders import best_text_encoder, prompt_of
 from hf_gile.training.general import SHRINKAGE, vocabulary_idf
 

@@ -8,7 +8,9 @@ Memory is the growth of peak memory, measured in a separate process for each for
 """
 
 import argparse
+import sys
 from functools import partial
+from pathlib import Path
 
 import torch
 from machine import write_results
@@ -16,8 +18,11 @@ from measuring import high_water_mark, in_own_process, in_turns
 from torch import Tensor
 
 from hf_gile import GileConfig
-from hf_gile.literal import literal_scores
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.literal import literal_scores
 
 LABELS, JOINT, SIZE = 26_104, 500, 100
 

@@ -1,6 +1,7 @@
 """Writes results files with their provenance: commit, seed and machine."""
 
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -14,6 +15,12 @@ import transformers
 from hf_gile.writing import whole_file
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def stay_offline(threads: int = 1) -> None:
+    """Lets this process and its child processes load nothing from the Hub, and compute in `threads` threads."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": str(threads)}
+    torch.set_num_threads(threads)
 
 
 def machine() -> dict[str, Any]:

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import RESULTS, provenance, write_json
+from machine import RESULTS, provenance, stay_offline, write_json
 from obvious_sets import DRAWN, SETS, Task, hold_out
 from obvious_systems import (
     LOWEST,
@@ -134,11 +134,6 @@ def main() -> None:
         run_system(options, options.one[0], int(options.one[1]), path)
         return
     if options.data:
-        os.environ |= {
-            "OMP_NUM_THREADS": str(options.threads),
-            "HF_HUB_OFFLINE": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
         for system in options.systems:
             for seed in options.seeds:
                 if missing(options, system, seed, read(path)):
@@ -174,7 +169,7 @@ def run_system(options: argparse.Namespace, system: str, seed: int, path: Path) 
     Raises:
         SystemExit: If a set failed; the other sets were run.
     """
-    torch.set_num_threads(options.threads)
+    stay_offline(options.threads)
     failed, made = [], None
     for name in missing(options, system, seed, read(path)):
         task = SETS[name](options.data, seed)

@@ -7,14 +7,13 @@ This command trains the model of a data set of benchmarks/obvious_sets.py, `MODE
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from machine import RESULTS, provenance, write_json
+from machine import RESULTS, provenance, stay_offline, write_json
 from obvious_sets import SETS, Task
 from torch import Tensor
 
@@ -78,8 +77,7 @@ def parse(description: str, arguments: argparse.ArgumentParser | None = None) ->
     parser.add_argument("--documents", type=int, default=1 << 30, help="maximum number of documents per part")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    torch.set_num_threads(options.threads)
+    stay_offline(options.threads)
     return options
 
 

@@ -10,7 +10,9 @@ process. Memory is the growth during steps in a separate process that has alread
 """
 
 import argparse
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,12 @@ from measuring import add_machine_flags, high_water_mark, in_own_process, in_tur
 from plots import bars
 
 from hf_gile import GileConfig, GileForSequenceClassification
-from hf_gile.literal import literal_scores
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
 from hf_gile.training import GileLoss, LabelSampler
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.literal import literal_scores
 
 LABELS, WORDS, GOLD = 26_104, 250, 12
 WARM_LABELS = 256

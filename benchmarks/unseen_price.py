@@ -15,8 +15,6 @@ Writes results/unseen_price.json; the table is that of docs/calibration.md.
 """
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -26,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import RESULTS, provenance, write_json
-from obvious import markdown
+from machine import RESULTS, provenance, stay_offline, write_json
+from obvious import markdown, read
 from obvious_sets import Task, clinc150, gnd_labels, make_task, read_lines
 from obvious_systems import batches, padded, tfidf_cosine, write_files
 from torch import Tensor
@@ -50,10 +48,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="clinc150 is split by the seed")
     parser.add_argument("--table", action="store_true", help="print the table")
     options = parser.parse_args()
-    results = json.loads(PATH.read_text(encoding="utf-8")) if PATH.is_file() else {}
+    results = read(PATH)
     if options.data:
-        os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-        torch.set_num_threads(1)
+        stay_offline()
         for name in options.sets:
             for seed in options.seeds if name == "clinc150" else options.seeds[:1]:
                 task = make(name, options.data, seed)

@@ -42,10 +42,8 @@ __all__ = [
     "load_labels",
 ]
 
-_MODULES = ("models.labels_gile", "data.label_tables", "models.registration", "tokenizing", "label_index")
-
-import_on_demand(__name__, _MODULES)
+import_on_demand(__name__, ("models", "data.label_tables", "tokenizing", "label_index"))
 
 if not getattr(sys.modules.get("hf_gile_cli"), "is_running", False):
-    for _module in ("data", "default_pipeline", *_MODULES):
+    for _module in ("data", "default_pipeline", "models.registration", "tokenizing", "label_index"):
         import_module(f"{__name__}.{_module}")

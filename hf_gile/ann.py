@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 
 from .extras import needs_extra
 from .label_index import LabelIndex
-from .models.processing_gile import LexicalFeatures
+from .models.lexical_gile import LexicalFeatures
 from .models.search_gile import TopLabels, search_top_k
 from .writing import whole_file
 

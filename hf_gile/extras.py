@@ -18,9 +18,9 @@ def import_on_demand(package: str, modules: Sequence[str]) -> None:
 
     def get(name: str) -> Any:
         for module in modules if name in names else ():
-            contents = vars(import_module(f"{package}.{module}"))
-            if name in contents:
-                return contents[name]
+            found = import_module(f"{package}.{module}")
+            if hasattr(found, name):
+                return getattr(found, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     vars(sys.modules[package]).update(__getattr__=get, __dir__=lambda: names)

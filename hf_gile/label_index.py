@@ -25,8 +25,7 @@ from transformers import PreTrainedConfig
 from .models import GileProcessor, Scorer, get_towers, unwrapped
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
-from .models.processing_gile import LexicalFeatures
-from .models.scoring_gile import Postings
+from .models.lexical_gile import LexicalFeatures, Postings
 from .models.search_gile import (
     SCORES_AT_ONCE,
     TopLabels,
@@ -95,10 +94,9 @@ class LabelIndex:
 
     Attributes:
         search: Search for candidates in `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
-            initially None. Its `candidates(text_codes, k)` returns at least k distinct label indices for each of `(B,
-            J)` text codes, approximately best first, padded with -1. (`HardNegatives` needs this order, `top_k` does
-            not.) `len` is its number of labels. `add(codes)`, `remove(columns)` and `replace(columns, codes)` follow
-            changes of the index.
+            initially None. Its `candidates(text_codes, k)` returns at least k distinct label indices for each of
+            `(B, J)` text codes, padded with -1. `len` is its number of labels. `add(codes)`, `remove(columns)` and
+            `replace(columns, codes)` follow changes of the index.
 
     Raises:
         ValueError: If codes do not have a row for each label, or are integers.
@@ -326,7 +324,8 @@ class LabelIndex:
                 labels beyond their text, or the model differs.
         """
         self.check_fits(model)
-        labels = [labels] if isinstance(labels, Label) else labels
+        if isinstance(labels, Label):
+            labels = [labels]
         if not isinstance(labels, Iterable):
             raise ValueError(f"labels must be Labels, got {type(labels).__name__}")
         labels = list(labels)
@@ -553,8 +552,11 @@ def _settings(config: PreTrainedConfig) -> dict[str, Any]:
     for name, value in vars(config).items():
         if name.startswith("_") or name in _NO_DIFFERENCE or "dropout" in name:
             continue
-        is_number = isinstance(value, int) and not isinstance(value, bool)  # 1 equals 1.0
-        settings[name] = _settings(value) if hasattr(value, "to_dict") else float(value) if is_number else value
+        if hasattr(value, "to_dict"):
+            value = _settings(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)  # 1 equals 1.0
+        settings[name] = value
     return settings
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .models import GileConfig, GileTextConfig
-from .models.configuration_gile import default_values, unread_of_head, unread_of_text
+from .models.checks_gile import default_values, unread_of_head, unread_of_text
 
 PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {"pooling": "mean"},

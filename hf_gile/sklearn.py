@@ -156,12 +156,16 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
     def _read_labels(self, y: Targets) -> tuple[list[list[str]], dict[str, Label]]:
         """Returns the label ids of each document, and all labels. Sets `classes_` and the form of predictions."""
-        label_set = self.labels if isinstance(self.labels, LabelSet) else _make_labels(self.labels)
-        label_map = {label.id: label for label in label_set}
-        table: Any = y if issparse(y) else None if _is_ragged(y) else np.asarray(y)
+        label_map = {label.id: label for label in _make_labels(self.labels)}
+        table: Any = None
+        if issparse(y):
+            table = y
+        elif not _is_ragged(y):
+            table = np.asarray(y)
         if table is not None:
             check_classification_targets(table)
-            table = column_or_1d(table, warn=True) if table.ndim == 2 and table.shape[1] == 1 else table
+            if table.ndim == 2 and table.shape[1] == 1:
+                table = column_or_1d(table, warn=True)
         if table is not None and table.ndim == 2:
             names = list(label_map) or [str(column) for column in range(table.shape[1])]
             if table.shape[1] > len(names):
@@ -221,7 +225,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             ValueError: If a label already exists, or is not valid in a `LabelSet`.
         """
         check_is_fitted(self)
-        new = labels if isinstance(labels, LabelSet) else _make_labels(labels)
+        new = _make_labels(labels)
         unseen = (replace(label, seen=False, count=0) for label in new)
         self.model_.set_labels(self.labels_.add(*unseen), self.processor_)
         self.classes_ = np.array([*self.classes_.tolist(), *(label.id for label in new)], dtype=object)
@@ -328,11 +332,14 @@ def _silence_training() -> Iterator[None]:
 
 
 def _make_labels(labels: Labels) -> list[Label]:
+    if isinstance(labels, LabelSet):
+        return list(labels)
     if isinstance(labels, str):
         raise ValueError(
             f"labels must be a list of labels, or a mapping of labels to descriptions, got the string {labels!r}"
         )
-    labels = () if labels is None else labels
+    if labels is None:
+        labels = ()
     described = labels.items() if isinstance(labels, Mapping) else ((label, "") for label in labels)
     return [Label(str(label), str(label), text) for label, text in described]
 

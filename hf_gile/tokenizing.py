@@ -1,9 +1,9 @@
-"""Builds tokenizers of words, from texts or from a vocabulary of word vectors, and of word pieces."""
+"""Builds tokenizers of words, from texts or from a vocabulary of word vectors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 PAD = "[PAD]"
@@ -101,34 +101,6 @@ def build_tokenizer(
         unk_token=UNK,
         padding_side="right",
         model_input_names=["input_ids", "attention_mask"],
-    )
-
-
-def build_piece_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """Builds a byte-pair encoding tokenizer, as used by translation models.
-
-    It is case-sensitive, so `decode` restores the original text. Each text ends with `</s>`.
-
-    Args:
-        texts: Texts in all languages that share the vocabulary.
-        vocab_size: Maximum number of pieces, including the first four: `<pad>`, `<s>`, `</s>` and `<unk>`.
-
-    Example:
-        >>> tokenizer = build_piece_tokenizer(["Zwei Katzen schlafen.", "Two cats sleep."], vocab_size=60)
-        >>> tokenizer.decode(tokenizer("Two Katzen sleep.")["input_ids"], skip_special_tokens=True)
-        'Two Katzen sleep.'
-    """
-    from tokenizers.trainers import BpeTrainer
-
-    special = ["<pad>", "<s>", "</s>", "<unk>"]
-    pieces = Tokenizer(models.BPE(unk_token="<unk>"))
-    pieces.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
-    pieces.decoder = decoders.Metaspace()
-    pieces.train_from_iterator(texts, BpeTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False))
-    pieces.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
-    names = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special, strict=True))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=pieces, padding_side="right", model_input_names=["input_ids", "attention_mask"], **names
     )
 
 

@@ -34,10 +34,6 @@ class Auditing(Documents):
         list[str] | None,
         typer.Option(metavar="FILE", help="A later collection with the same columns; also lists labels that drift."),
     ] = None
-    index: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Index of the labels, written by `hf-gile index`, to avoid encoding them."),
-    ] = None
     as_json: Json = False
     revision: Revision = None
 
@@ -53,7 +49,6 @@ def audit(options: Auditing) -> None:
     hf-gile audit MODEL records.csv --text abstract --labels subjects --separator ";" --output audit
     hf-gile audit MODEL 2020.jsonl --labels tags --output audit --compare 2025.jsonl
     """
-    from hf_gile import LabelIndex
     from hf_gile.audit import audit as run_audit
     from hf_gile.audit import drift, write_audit
     from hf_gile.audit.findings import MOST
@@ -67,8 +62,6 @@ def audit(options: Auditing) -> None:
     later = replace(options, files=options.compare).read(model.label_set) if options.compare else None
     settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
     settings |= {"language": options.language, "progress": sys.stderr.isatty()}
-    if options.index is not None:
-        settings["index"] = LabelIndex.from_pretrained(options.index, model).to(model.device)
     rows = options.select_known(rows, model.label_set)
     findings = run_audit(model, processor, rows["text"], rows["labels"], **settings)
     drifting = None

@@ -66,7 +66,7 @@ def read_words(texts: Iterable[str]) -> Iterator[list[list[str]]]:
         >>> list(read_words(["The heart pumps. It beats 70 times."]))
         [[['the', 'heart', 'pumps'], ['it', 'beats', 'NUM', 'times']]]
     """
-    from hf_gile.models.processing_gile import split_sentences
+    from hf_gile.models.texts_gile import split_sentences
     from hf_gile.tokenizing import normalizer_and_splitter
 
     normalizer, splitter = normalizer_and_splitter()

@@ -312,7 +312,12 @@ def _first_sentence(text: str) -> str:
 
 def _format_flag(action: argparse.Action, width: int) -> str:
     default = action.default
-    value = " N" if action.type is int else " X" if action.type is float else " TEXT"
+    if action.type is int:
+        value = " N"
+    elif action.type is float:
+        value = " X"
+    else:
+        value = " TEXT"
     if action.nargs == "?":
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":

@@ -83,7 +83,8 @@ def show(options: Show) -> None:
         "name": lambda label: label.name.casefold(),
         "id": lambda label: label.id,
     }
-    target, sort = options.target, options.sort
+    target = options.target
+    sort = options.sort
     if sort not in orders:
         raise typer.BadParameter(f"must be one of {', '.join(orders)}, got {sort!r}", param_hint="--sort")
     labels = options.read(target) if Path(target).is_file() else _read_labels(target, options.revision)

@@ -125,7 +125,7 @@ def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceCla
 
 def _check_weights(folder: Path) -> None:
     """Checks that all weights of a model are in its folder."""
-    from hf_gile.models.configuration_gile import read_json_object
+    from hf_gile.models.checks_gile import read_json_object
 
     for index in folder.glob("*.index.json"):
         try:
@@ -232,7 +232,7 @@ def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
 def save_changes(
     folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", label_set: "LabelSet"
 ) -> str:
-    """Saves a changed model over its old version and updates the codes in its `index`.
+    """Saves a changed model over its old version, and encodes the labels of its `index` again.
 
     The card and all other files stay unchanged. The change is atomic.
 
@@ -243,16 +243,16 @@ def save_changes(
         label_set: New labels of the model.
 
     Returns:
-        How the index was updated, as the end of a message; empty without an index.
+        That the index was rebuilt, as the end of a message; empty without an index.
 
     Raises:
         ValueError: If the labels do not fit the model.
     """
     from hf_gile.publishing import save
 
-    index, summary = _update_index(folder / "index", model, processor, label_set)
-    save(folder, model, processor, label_set, index=index, card=False)
-    return summary
+    has_index = (folder / "index").is_dir()
+    save(folder, model, processor, label_set, index=has_index, card=False)
+    return "; index rebuilt" if has_index else ""
 
 
 def note_old_card(folder: Path) -> None:
@@ -272,42 +272,3 @@ def note_old_card(folder: Path) -> None:
     outdated = "README.md and labels.csv are" if (folder / "labels.csv").is_file() else "README.md is"
     figures = "; run hf-gile evaluate first for new results" if (folder / "results.json").is_file() else ""
     note(f"{outdated} outdated by this change: {command} writes a new card{figures}")
-
-
-def _update_index(
-    folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", new: "LabelSet"
-) -> tuple[Any, str]:
-    """Updates the index of a folder; returns it, or True to encode all labels again, and the end of a message."""
-    from hf_gile import LabelIndex
-
-    if not folder.is_dir():
-        return False, ""
-    old = model.label_set
-    rebuilt = True, "; index rebuilt"
-    # A multilingual index, or codes that depend on label ids.
-    if not (folder / "label_index.json").is_file() or model.gile.label_rows is not None:
-        return rebuilt
-    try:
-        index = LabelIndex.from_pretrained(folder, model, mmap=False)  # the file will be replaced
-    except (ValueError, FileNotFoundError):  # from another model, or damaged
-        return rebuilt
-    before, after = ({label.id: label for label in labels} for labels in (index.label_set, new))
-    if old is None or index.label_set.ids != old.ids:
-        return rebuilt
-    renamed = [id for id in after if id in before and before[id].text != after[id].text]
-    if any(before[id].description != after[id].description for id in renamed):
-        return rebuilt
-    removed = [id for id in before if id not in after]
-    added = [label for label in new if label.id not in before]
-    if len(removed) == len(before):
-        return rebuilt
-    if removed:
-        index.remove(*removed)
-    for id in renamed:
-        index.rename(id, after[id].name, model, processor)
-    if added:
-        index.add(added, model, processor)
-    if index.label_set.ids != new.ids:
-        return rebuilt
-    index.label_set = new
-    return index, f"; index updated: {len(added) + len(renamed):,} encoded, {len(removed):,} removed"

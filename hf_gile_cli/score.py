@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MOST_EVIDENCE = 5
+"""Maximum number of words that are evidence for a label."""
+
 _SAMPLE = 100
 """Number of texts from which the general scorer detects the language for `--output`."""
 
@@ -107,7 +110,7 @@ class Scoring(FolderOptions, LabelColumns):
         str, typer.Option(metavar="cut|max|mean", help="Truncate long texts, or combine the scores of their parts.")
     ] = "cut"
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="Add the words and sentences with the most attention.")
+        bool, typer.Option("--evidence", help="Add the words without which each label is less probable.")
     ] = False
     parents: Annotated[bool, typer.Option("--parents", help="Add the parents of each label.")] = False
     shortlist: Annotated[
@@ -153,7 +156,6 @@ class Scoring(FolderOptions, LabelColumns):
             "force_label": self.force_label,
             "multi_label": self.multi_label,
             "long_texts": self.long_texts,
-            "return_evidence": self.evidence,
             "return_parents": self.parents,
             "shortlist": self.shortlist,
             "language": self.language,
@@ -287,6 +289,8 @@ def _score_into_lines(options: Scoring) -> None:
                 pipe.call_count = 0  # prevents the advice of Transformers on GPUs to use a dataset
                 answers = pipe([document.text for document in batch], labels, batch_size=options.batch_size, **call)
                 for document, answer in zip(batch, answers, strict=True):
+                    if options.evidence:
+                        answer["evidence"] = _find_evidence(pipe, document.text, labels, answer["labels"], call)
                     sys.stdout.write(_line(document, answer, options.with_text))
                     unknown += "note" in answer
                 sys.stdout.flush()
@@ -297,6 +301,23 @@ def _score_into_lines(options: Scoring) -> None:
     _print_summary(report, written, unknown)
     if warning := pipe.note_on_texts():
         note(warning)
+
+
+def _find_evidence(pipe: Any, text: str, labels: Any, names: Sequence[str], call: dict[str, Any]) -> Any:
+    """Returns for each named label the words of a text without which its probability falls most, and by how much."""
+    import torch
+
+    from hf_gile.scoring.evidence import find_evidence
+
+    all_labels = call | {"top_k": None, "threshold": None, "force_label": False, "shortlist": None}
+
+    def score(texts: list[str]) -> torch.Tensor:
+        pipe.call_count = 0
+        answers = pipe(texts, labels, batch_size=len(texts), **all_labels)
+        by_name = [dict(zip(answer["labels"], answer["scores"], strict=True)) for answer in answers]
+        return torch.tensor([[scores[name] for name in names] for scores in by_name])
+
+    return [parts[:_MOST_EVIDENCE] for parts in find_evidence(score, text, range(len(names)))]
 
 
 def _print_summary(report: "ReadReport", written: int, unknown: int) -> None:
@@ -328,7 +349,7 @@ def _round_numbers(value: object) -> Any:
         return float(f"{value:.6g}")
     if isinstance(value, dict):
         return {name: _round_numbers(item) for name, item in value.items()}
-    return [_round_numbers(item) for item in value] if isinstance(value, list) else value
+    return [_round_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _progress(sources: Sequence[str], streams: Sequence[IO[bytes] | str]) -> Any:

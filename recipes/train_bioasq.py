@@ -37,13 +37,13 @@ from papers.zero_shot import ZeroShotSplit
 from transformers import TrainingArguments
 
 from hf_gile.publishing.markdown import one_line
-from hf_gile.publishing.trained import card_info
 from hf_gile.training.options import AUTO
-from hf_gile.training.reporting import printer, reading
+from hf_gile.training.reporting import printer, reading, table_of_results
 from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
 from hf_gile_cli.flags import parse_settings
+from hf_gile_cli.trained import card_info
 
 ROWS = {**UNITS, **BASELINES}
 """The rows of the paper's Table 2."""
@@ -97,7 +97,8 @@ def main() -> None:
 
     # 3. Show the columns of the paper's Table 2, and score an abstract with the saved model, without hf_gile.
     columns = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
-    say(study.table(columns, ("seen", "unseen"), "RL and OneErr: lower is better. Chance is RL 50."))
+    note = "RL and OneErr: lower is better. Chance is RL 50."
+    say(table_of_results(study.results, columns, ("seen", "unseen"), note))
     if "gile" in study.results and args.process_index == 0:
         score_test_abstract(Path(args.output_dir) / "gile" / "model", split, recipe.candidate_labels)
 

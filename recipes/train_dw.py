@@ -26,13 +26,13 @@ from transformers import BatchFeature, TrainingArguments, set_seed
 from hf_gile import GileConfig, GileProcessor, GileTextConfig
 from hf_gile.publishing.card_files import write_card
 from hf_gile.publishing.report import REPORT_FILE, make_report
-from hf_gile.publishing.trained import card_info
-from hf_gile.training.experiment import calibrate_on, count_parameters, save_model, train
+from hf_gile.training.experiment import calibrate_on, save_model, train
 from hf_gile.training.options import ReportOptions
 from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
 from hf_gile.training.settings import check_choice, check_files
 from hf_gile.training.task import problem_type_of
 from hf_gile_cli.flags import parse_settings
+from hf_gile_cli.trained import card_info
 
 
 @dataclass(kw_only=True)
@@ -97,7 +97,7 @@ def main() -> None:
         # 3. Train on a document of each language at each step, with all seen labels of its language.
         trainer = make_trainer(recipe, args, unit, model, processor, input_news)
         joint = "" if UNITS[unit].is_linear else f", joint size {model.config.joint_size}"
-        say(f"\n{unit}: {count_parameters(model):,} parameters{joint}")
+        say(f"\n{unit}: {model.num_parameters(only_trainable=True):,} parameters{joint}")
         if joint and recipe.joint_size is None and model.config.joint_size < SMALL_JOINT_SIZE:
             say("  Eq. 19 gives few labels a small joint space: --joint_size sets its size, such as --joint_size 128")
         results[unit] = train(trainer, recipe.patience)

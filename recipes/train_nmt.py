@@ -23,7 +23,7 @@ from datasets import Dataset
 from papers.continuous import ContinuousEmbedding
 from papers.sentence_pairs import load_sentence_pairs
 from papers.settings import add_settings, setting
-from papers.translation import compare_translations, word_f1_by_frequency
+from papers.translation import build_piece_tokenizer, compare_translations, word_f1_by_frequency
 from transformers import (
     DataCollatorForSeq2Seq,
     EvalPrediction,
@@ -39,7 +39,6 @@ from transformers.trainer_utils import PredictionOutput
 from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
 from hf_gile.language_models.joint_models import LOSSES
 from hf_gile.language_models.joint_output import DEEP, FORMS
-from hf_gile.tokenizing import build_piece_tokenizer
 from hf_gile.training.experiment import run_arguments, save_model, train
 from hf_gile.training.reporting import printer, reading, saved_settings, write_results
 from hf_gile.training.settings import Settings, check_choice

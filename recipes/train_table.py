@@ -22,7 +22,6 @@ from transformers import TrainingArguments
 
 from hf_gile.data.table_source import FORMATS, PARTS, TableSource, join_file_names
 from hf_gile.publishing import CardInfo
-from hf_gile.publishing.trained import card_info
 from hf_gile.training.fit import fit
 from hf_gile.training.options import AUTO, Options
 from hf_gile.training.reporting import printer, reading
@@ -30,6 +29,7 @@ from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask, problem_type_of
 from hf_gile_cli.flags import parse_settings
+from hf_gile_cli.trained import card_info
 
 
 @dataclass
@@ -41,7 +41,9 @@ def main() -> None:
     recipe, args = parse_settings(Recipe, {"output_dir": "runs/table"}, check_recipe)
     task = read_task(recipe, args, printer(args))
     study = Study(recipe, args, task, describe(recipe), tested_on=join_file_names(recipe.test_files))
-    study.measure_obvious_rows()
+    from hf_gile.training.obvious_rows import measure_obvious_rows  # imports scikit-learn, which --help does not need
+
+    measure_obvious_rows(study)
     experiment = fit(study)  # chooses an encoder, and fits a model over it
     study.record(AUTO, experiment)  # calibrates and measures the model, and saves it in OUTPUT_DIR/auto/model
     study.show()

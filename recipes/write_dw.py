@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models
 
 from hf_gile import LabelSet
 from hf_gile.data import ReadReport, WordVectors, load_table
-from hf_gile.models.processing_gile import split_sentences
+from hf_gile.models.texts_gile import split_sentences
 from hf_gile.tokenizing import UNK, normalizer_and_splitter
 from hf_gile.writing import whole_file
 

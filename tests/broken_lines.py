@@ -126,7 +126,7 @@ MUTATIONS = [
         "models/test_labels.py",
     ),
     Mutation(
-        "hf_gile/models/modeling_gile.py",
+        "hf_gile/models/pretrained_gile.py",
         "return [*find_old_weights(folder, names), LABELS_FILE, EMBEDS_FILE]",
         "return [*find_old_weights(folder, names), EMBEDS_FILE]",
         "models/test_travel.py",

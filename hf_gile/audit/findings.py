@@ -13,14 +13,12 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..label_index import LabelIndex
 from ..metrics.batch import Array, read_batch
 from ..metrics.calibration import make_gold_mask
-from ..metrics.evaluation import encode_texts
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet, unwrapped
 from ..models.losses_gile import IGNORE
-from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
+from ..models.texts_gile import pad_rows
 
 PER_DOCUMENT = 20
 """Maximum number of missing labels per document."""
@@ -173,7 +171,6 @@ def audit(
     texts: Sequence[str],
     labels: Sequence[Iterable[str]],
     *,
-    index: LabelIndex | None = None,
     most: int | None = None,
     batch_size: int = 32,
     bf16: bool = False,
@@ -188,7 +185,6 @@ def audit(
         processor: The `GileProcessor` saved with the model.
         texts: N texts.
         labels: Label ids of each text.
-        index: Index of the stored labels; by default they are encoded again.
         most: Maximum number of findings of each kind; see `Auditor`.
         batch_size: Number of documents scored at a time.
         bf16: Whether to run under bfloat16 autocast.
@@ -197,7 +193,7 @@ def audit(
 
     Raises:
         ValueError: If the numbers of texts and label lists differ, there are no documents, the model has no label set,
-            a label id is unknown, or the index belongs to other labels or another model.
+            or a label id is unknown.
 
     Example:
         findings = audit(model, processor, rows["text"], rows["labels"])
@@ -209,10 +205,6 @@ def audit(
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
     if len(texts) != len(labels):
         raise ValueError(f"labels must have a list of ids for each of the {len(texts)} texts, got {len(labels)}")
-    if index is not None:
-        index.check_fits(model, (language, language))
-        if index.label_set.ids != label_set.ids:
-            raise ValueError("the index and the model have different labels or label orders: build the index again")
     config = model.config
     seen = model.stored_labels.seen()
     one_label = config.problem_type == "single_label_classification"
@@ -224,11 +216,7 @@ def audit(
             rows = [label_set.columns(dict.fromkeys(ids)) for ids in labels[start : start + batch_size]]
             words = processor(list(texts[start : start + batch_size]), language=language, return_tensors="pt")
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                if index is None:
-                    logits = model(**words.to(model.device)).logits
-                else:
-                    text_codes, lexical = encode_texts(index, model.gile, words)
-                    logits = index.scores(text_codes, lexical=lexical)
+                logits = model(**words.to(model.device)).logits
             logits = calibrated(logits, seen, config.calibration)
             auditor.update(logits.softmax(-1) if one_label else logits.sigmoid(), pad_rows(rows, IGNORE))
     finally:

@@ -82,7 +82,8 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     Raises:
         ValueError: If the text encoder, the pooling, a bag or the terms cannot be represented by such a layer.
     """
-    config, text = model.config, model.config.text_config
+    config = model.config
+    text = model.config.text_config
     if text.text_encoder_type != "transformer" or text.pooling == "attention":
         raise ValueError(
             "Sentence Transformers needs a pretrained encoder with mean, sum or cls pooling, got "
@@ -90,7 +91,8 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
         )
     if config.bag_size:
         raise ValueError(f"bag_size {config.bag_size}: Sentence Transformers cannot represent a bag of tokens")
-    layer, size = model.gile.output_layer.cpu(), text.pooled_size
+    layer = model.gile.output_layer.cpu()
+    size = text.pooled_size
     activation = getattr(layer, "input_activation", nn.Identity())
     is_linear = config.output_layer in ("linear", "only_label") or config.joint_act == "linear"
     is_linear = is_linear or config.output_layer.startswith("bilinear")

@@ -16,7 +16,9 @@ from ..models.labels_gile import LABELS_FILE
 from ..writing import whole_file
 from .codes import label_codes
 
-TEXT_FILE, MODEL_FILE, INT8_FILE = "text.onnx", "model.onnx", "model_int8.onnx"
+TEXT_FILE = "text.onnx"
+MODEL_FILE = "model.onnx"
+INT8_FILE = "model_int8.onnx"
 
 
 class _TextTower(nn.Module):
@@ -35,7 +37,8 @@ class _Classifier(_TextTower):
 
     def __init__(self, model: GileForSequenceClassification, codes: Tensor, bias: float) -> None:
         super().__init__(model)
-        self.codes, self.bias = nn.Parameter(codes, requires_grad=False), nn.Parameter(torch.full((len(codes),), bias))
+        self.codes = nn.Parameter(codes, requires_grad=False)
+        self.bias = nn.Parameter(torch.full((len(codes),), bias))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return functional.linear(super().forward(input_ids, attention_mask), self.codes, self.bias)

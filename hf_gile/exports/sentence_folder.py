@@ -39,7 +39,8 @@ def export_sentence_transformers(
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
     labels, codes, bias = label_codes(model.cpu(), without_words)
-    dense, text = dense_layer(model), model.config.text_config
+    dense = dense_layer(model)
+    text = model.config.text_config
     with tempfile.TemporaryDirectory() as scratch:
         model.gile.text_encoder.transformer.save_pretrained(scratch)
         _without_processor(processor.tokenizer).save_pretrained(scratch)

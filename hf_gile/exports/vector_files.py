@@ -51,7 +51,8 @@ def export_vectors(
     if index.postings is not None and not without_words:
         raise ValueError(f"{WORDS}: {WITHOUT_WORDS}")
     codes = index.codes.float().cpu()
-    codes = codes if scale is None else codes * scale
+    if scale is not None:
+        codes = codes * scale
     if path.suffix == ".sql":
         kind = next((kind for kind, size in MAX_INDEXED.items() if codes.shape[1] <= size), None)
         if kind is None:
@@ -70,7 +71,8 @@ def _write_parquet(index: LabelIndex, codes: Tensor, path: Path) -> None:
     with needs_extra("export", "a Parquet file"):
         import pyarrow as pa
         from pyarrow import parquet
-    labels, size = index.label_set, codes.shape[1]
+    labels = index.label_set
+    size = codes.shape[1]
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(codes.flatten().numpy()), size)
     columns = {
         "id": pa.array(labels.ids),

@@ -155,33 +155,6 @@ def require_documents(documents: int) -> None:
         raise ValueError("metrics need at least one document, got none; call update(...) first")
 
 
-def require_same_groups(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    """Raises an error for metrics of different labels, which cannot be merged.
-
-    Args:
-        ours: `(L,)` bool for each group of the metrics to extend.
-        theirs: `(L,)` bool for each group of the metrics to add.
-
-    Raises:
-        ValueError: If they differ.
-
-    Example:
-        >>> require_same_groups(read_groups(3, None), read_groups(3, None))
-    """
-    if len(ours[""]) != len(theirs[""]):
-        raise ValueError(
-            f"metrics can be merged only with the same labels, got {len(ours[''])} and "
-            f"{len(theirs[''])} labels; create both with the same num_labels"
-        )
-    if ours.keys() != theirs.keys() or not all(
-        torch.equal(columns, theirs[prefix]) for prefix, columns in ours.items()
-    ):
-        raise ValueError(
-            "metrics can be merged only with the same seen labels, got two different masks; "
-            "create both with the same seen"
-        )
-
-
 def _to_tensor(array: Array, name: str) -> Tensor:
     if isinstance(array, Tensor):
         return array

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
+from .batch import Array, read_batch, read_groups, require_documents
 from .trainer import TrainerMetric
 
 
@@ -125,12 +125,11 @@ class CalibrationMetrics(TrainerMetric):
             result[f"{prefix}brier"] = self.squares[prefix] / number if number else float("nan")
         return result
 
-    def reliability(self, group: str = "", best: bool = False) -> list[dict[str, Any]]:
+    def reliability(self, group: str = "") -> list[dict[str, Any]]:
         """Returns the data of a reliability diagram.
 
         Args:
             group: `""` for all labels, `"seen"` or `"unseen"`.
-            best: Whether to use only the `top_k` best labels of each document.
 
         Returns:
             For each non-empty bin in order: its bounds `low` and `high`, the mean `probability`, the `frequency` of
@@ -144,7 +143,6 @@ class CalibrationMetrics(TrainerMetric):
             raise ValueError(
                 f"group must be '' for all labels, or with a mask of seen labels 'seen' or 'unseen', got {group!r}"
             )
-        cells = (self.best_cells if best else self.all_cells)[prefix]
         return [
             {
                 "low": bin / self.bins,
@@ -153,30 +151,9 @@ class CalibrationMetrics(TrainerMetric):
                 "frequency": gold / count,
                 "count": int(count),
             }
-            for bin, (count, probabilities, gold) in enumerate(cells.T.tolist())
+            for bin, (count, probabilities, gold) in enumerate(self.all_cells[prefix].T.tolist())
             if count
         ]
-
-    def merge(self, other: "CalibrationMetrics") -> None:
-        """Adds the batches of another worker.
-
-        Args:
-            other: Metrics with the same settings. They are not changed.
-
-        Raises:
-            ValueError: If labels, seen labels, bins or `top_k` differ; nothing is added then.
-        """
-        require_same_groups(self.groups, other.groups)
-        if (self.bins, self.top_k) != (other.bins, other.top_k):
-            raise ValueError(
-                f"metrics can be merged only with the same bins and top_k, got {self.bins} and {self.top_k}, but "
-                f"{other.bins} and {other.top_k}; create both with the same settings"
-            )
-        for prefix in self.groups:
-            self.all_cells[prefix] += other.all_cells[prefix]
-            self.best_cells[prefix] += other.best_cells[prefix]
-            self.squares[prefix] += other.squares[prefix]
-        self.documents += other.documents
 
     def _count_cells(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
         """Counts cells, probabilities and gold cells per bin: `(3, bins)`."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
+from .batch import Array, read_batch, read_groups, require_documents
 
 
 class F1Metrics:
@@ -139,46 +139,6 @@ class F1Metrics:
             if self.one_label:
                 result[f"{prefix}accuracy"] = (self.hits[columns].sum() / self.gold[columns].sum()).item()
         return result
-
-    def require_same(self, other: "F1Metrics") -> None:
-        """Raises an error for metrics that cannot be merged.
-
-        Args:
-            other: Metrics to add.
-
-        Raises:
-            ValueError: If labels, seen labels, thresholds, `one_label` or `force_label` differ.
-        """
-        require_same_groups(self.groups, other.groups)
-        ours, theirs = (metrics.threshold.expand(self.num_labels) for metrics in (self, other))
-        for name in ("one_label", "force_label"):
-            if getattr(self, name) != getattr(other, name):
-                raise ValueError(
-                    f"metrics with and without {name}=True cannot be merged; create both with the same settings"
-                )
-        if not torch.equal(ours, theirs):
-            raise ValueError(
-                "metrics can be merged only at the same threshold, got different thresholds; "
-                "create both with the same threshold"
-            )
-
-    def merge(self, other: "F1Metrics") -> None:
-        """Adds the batches of another worker.
-
-        Args:
-            other: Metrics of the same labels, seen labels and threshold. They are not changed.
-
-        Raises:
-            ValueError: As in `require_same`; nothing is added then.
-        """
-        self.require_same(other)
-        self.hits += other.hits
-        self.predicted += other.predicted
-        self.gold += other.gold
-        self.candidates |= other.candidates
-        for prefix, value in other.example_sums.items():
-            self.example_sums[prefix] += value
-        self.documents += other.documents
 
 
 def best_labels_mask(scores: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from ..label_index import LabelIndex
 from ..models import GileModel, Scorer, get_towers, unwrapped
 from ..models.labels_gile import LabelSet
 from ..models.languages_gile import check_language
+from ..models.lexical_gile import LexicalFeatures
 from ..models.losses_gile import IGNORE, check_excluded
-from ..models.processing_gile import LexicalFeatures
 from .trainer import TrainerMetric
 
 
@@ -33,9 +33,6 @@ def evaluate_index(
     metrics. Labels are not encoded again, and never more than `max_scores` scores exist at once. Including temporary
     results of metrics, they take up to 25 bytes each: 400 MB by default, for 16 documents with a million labels.
     Further memory is used for the codes of the index, and for a batch and its encoding.
-
-    To evaluate in several processes, use separate metrics for the documents of each process, and combine them with
-    `merge` before `compute`.
 
     Args:
         index: The label index.

@@ -104,16 +104,3 @@ class LabelMetrics(TrainerMetric):
             ValueError: If there are no documents yet.
         """
         return {**self.ranking.compute(), **self.f1.compute()}
-
-    def merge(self, other: "LabelMetrics") -> None:
-        """Adds the batches of another worker.
-
-        Args:
-            other: Metrics with the same settings. They are not changed.
-
-        Raises:
-            ValueError: If settings differ; nothing is added then.
-        """
-        self.ranking.require_same(other.ranking)
-        self.f1.merge(other.f1)
-        self.ranking.merge(other.ranking)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups
+from .batch import Array, read_batch, read_columns, read_groups, require_documents
 from .frequency import read_propensities
 
 _AMONG_ALL = "among_all_average_precision"
@@ -190,41 +190,6 @@ class RankingMetrics:
             result[f"{prefix}documents"] = counted
             result[f"{prefix}skipped"] = self.documents - counted
         return result
-
-    def require_same(self, other: "RankingMetrics") -> None:
-        """Raises an error for metrics that cannot be merged.
-
-        Args:
-            other: Metrics to add.
-
-        Raises:
-            ValueError: If labels, seen labels, `top_k` or propensities differ.
-        """
-        require_same_groups(self.groups, other.groups)
-        if set(self.top_k) != set(other.top_k):
-            raise ValueError(f"top_k must be the same in both, got {self.top_k} and {other.top_k}")
-        ours, theirs = ([] if metrics.gains is None else metrics.gains.tolist() for metrics in (self, other))
-        if ours != theirs:
-            raise ValueError(
-                "metrics can be merged only with the same propensities, got different propensities; create both "
-                "with the same propensities"
-            )
-
-    def merge(self, other: "RankingMetrics") -> None:
-        """Adds the batches of another worker.
-
-        Args:
-            other: Metrics of the same labels and seen labels. They are not changed.
-
-        Raises:
-            ValueError: As in `require_same`; nothing is added then.
-        """
-        self.require_same(other)
-        for prefix in self.groups:
-            for name, value in other.sums[prefix].items():
-                self.sums[prefix][name] += value
-            self.counted[prefix] += other.counted[prefix]
-        self.documents += other.documents
 
 
 def _check_top_k(top_k: Sequence[int]) -> None:

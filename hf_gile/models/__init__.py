@@ -32,4 +32,4 @@ __all__ = [
 ]
 
 # Labels need no model, so that commands that only read labels do not import torch.
-import_on_demand(__name__, ("labels_gile", "registration"))
+import_on_demand(__name__, ("labels_gile", "registration", "configuration_gile", "modeling_gile", "pipeline_gile"))

@@ -115,7 +115,9 @@ def pool_stored_labels(model: PreTrainedModel, state: str | None = None) -> Tens
     Returns:
         `(L, P)` vectors.
     """
-    stored, gile, input_ids = model.stored_labels, model.gile, model.label_input_ids
+    stored = model.stored_labels
+    gile = model.gile
+    input_ids = model.label_input_ids
     state = state or compute_encoder_state(gile)
     pad_token_id = model.config.text_config.pad_token_id
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(model.device.type, enabled=False):

@@ -82,7 +82,8 @@ class LabelSet(Sequence[Label]):
         self._columns: dict[str, int] = {}
         texts: dict[Any, int] = {}
         for row, label in enumerate(self._labels):
-            fault, text = _describe_fault(label), None
+            fault = _describe_fault(label)
+            text = None
             if not fault and label.id in self._columns:
                 first_row = self._columns[label.id] + 1
                 fault = f"id {_SHORT.repr(label.id)} is already used in row {first_row}; ids must be unique"
@@ -239,7 +240,8 @@ class LabelSet(Sequence[Label]):
         unknown = [name for name in changes if name not in _TYPES]
         if unknown:
             raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
-        labels, column = list(self._labels), self.column(label_id)
+        labels = list(self._labels)
+        column = self.column(label_id)
         labels[column] = replace(labels[column], **changes)
         return LabelSet(labels)
 

@@ -112,7 +112,8 @@ def run_by_language(
         raise ValueError(
             f"language must contain indices into {config.languages}, got {sorted(set(language.tolist()))}{hint}"
         )
-    groups, results = [], []
+    groups = []
+    results = []
     for index in language.unique().tolist() or [0]:  # an empty batch may have any language
         rows = (language == index).nonzero().squeeze(1)
         groups.append(rows)

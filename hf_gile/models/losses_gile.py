@@ -149,7 +149,9 @@ def check_candidates(labels: Tensor, logits: Tensor, config: PreTrainedConfig, c
         # A row without labels has no gold label either.
         scores = logits.gather(1, positions.clamp(min=0)) if logits.shape[1] else torch.zeros_like(positions)
     else:
-        positions, gold, scores = torch.arange(logits.shape[1]).expand_as(labels), labels > 0, logits
+        positions = torch.arange(logits.shape[1]).expand_as(labels)
+        gold = labels > 0
+        scores = logits
     if config.problem_type == "single_label_classification" and bool((gold.sum(-1) != 1).any()):
         raise ValueError(ONE_GOLD_LABEL)
     excluded = gold & (scores == torch.finfo(logits.dtype).min)

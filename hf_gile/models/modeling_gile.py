@@ -10,26 +10,20 @@ be in any language: words of all languages share a space.
 """
 
 import inspect
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from json import JSONDecodeError
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_gile import GileConfig
 from .label_embeds_gile import (
-    EMBEDS_FILE,
     LABELS_AT_ONCE,
     keeps_label_embeds,
     load_label_embeds,
@@ -38,25 +32,19 @@ from .label_embeds_gile import (
 )
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, check_shape, check_tensors, label_space, run_by_language
+from .lexical_gile import LexicalFeatures, Postings, WordRows
 from .losses_gile import label_loss, without_infinities
 from .mixture_gile import Rows, RowTable
-from .processing_gile import WRONG_PIPELINE, GileProcessor, LexicalFeatures
-from .saving_gile import SavedTogether, find_file, find_old_weights, load_checked
+from .pretrained_gile import GilePreTrainedModel
+from .processing_gile import WRONG_PIPELINE, GileProcessor
+from .saving_gile import find_file
 from .scoring_gile import (
-    BagEmbedding,
-    BiasUnit,
-    ClassificationUnit,
-    CosineScale,
     JointInputLabelEmbedding,
     LinearOutput,
     Neighbours,
-    Postings,
     TokenBag,
-    WordRows,
-    WordWeights,
-    ZeroEmbedding,
 )
-from .stored_labels_gile import StoredLabels, check_finite, compute_state
+from .stored_labels_gile import StoredLabels, compute_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
 _logger = logging.get_logger(__name__)
@@ -82,14 +70,6 @@ class GileModelOutput(ModelOutput):
     label_embeds: Tensor | None = None
     attentions: tuple[Tensor, ...] | None = None
     hidden_states: tuple[Tensor, ...] | None = None
-
-
-_INITIALIZED = {
-    "cosine_scale": "cosine.factors.scale",
-    "embedding_std": "text_encoder.word_embeddings.weight",
-    "label_prior": "classifier.bias",
-}
-"""Fields with initial values of weights, and the names of these weights."""
 
 
 class _ReturnedParts:
@@ -124,162 +104,12 @@ class _ReturnedParts:
 
     def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...] | None]:
         """Returns the requested fields of the output."""
-        attentions, states = tuple(parts[: self.num_attentions]), tuple(parts[self.num_attentions :])
+        attentions = tuple(parts[: self.num_attentions])
+        states = tuple(parts[self.num_attentions :])
         return {
             "attentions": attentions if self.output_attentions else None,
             "hidden_states": states if self.output_hidden_states and states else None,
         }
-
-
-class GilePreTrainedModel(SavedTogether, PreTrainedModel):
-    """Base class of GILE models: configuration and initialisation."""
-
-    config_class = GileConfig
-    base_model_prefix = "gile"
-    main_input_name = "input_ids"
-    # The pretrained encoder refuses implementations that it does not support.
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
-    manifest_part = "model"
-    processor_fingerprint: str | None = None
-    """`GileProcessor.fingerprint` of the processor that encoded the labels, if known; saved in the manifest."""
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        # Called for modules with tensors only: transformers treats other custom modules as initialised.
-        # The functions of transformers.initialization skip weights loaded from a checkpoint.
-        if isinstance(module, ClassificationUnit | BiasUnit):
-            prior = self.config.label_prior
-            init.constant_(module.bias, math.log(prior / (1 - prior)))
-            if isinstance(module, ClassificationUnit):
-                init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, ZeroEmbedding | RowTable | WordRows | StaticEncoder):
-            for table in module.parameters():
-                init.zeros_(table)
-        elif isinstance(module, StoredLabels):
-            init.constant_(module.input_ids, self.config.text_config.pad_token_id)
-        elif isinstance(module, BagEmbedding):
-            init.normal_(module.weight, std=module.embedding_dim**-0.5)
-        elif isinstance(module, CosineScale):
-            init.constant_(module.scale, self.config.cosine_scale)
-        elif isinstance(module, WordWeights):
-            init.ones_(module.idf)
-        elif isinstance(module, nn.GRU):
-            for name, parameter in module.named_parameters():
-                if "bias" in name:
-                    init.zeros_(parameter)
-                    continue
-                initialize = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
-                gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
-                # Not into views of the parameter: only the parameter is marked as loaded.
-                init.copy_(parameter, torch.cat([initialize(gate) for gate in gates]))
-        elif isinstance(module, nn.Linear):
-            init.kaiming_normal_(module.weight, nonlinearity="relu")
-            if module.bias is not None:
-                init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            init.normal_(module.weight, std=self.config.text_config.embedding_std)
-            if module.padding_idx is not None:
-                init.zeros_(module.weight[module.padding_idx])
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Changes the number of words. If words of stored labels are removed, call `set_labels` again.
-
-        Raises:
-            ValueError: If the words are tokens of a pretrained encoder, or have vectors in a bag.
-        """
-        text = self.config.text_config
-        number = args[0] if args else kwargs.get("new_num_tokens")
-        if number not in (None, text.vocab_size) and (text.reads_pretrained or self.config.bag_size):
-            raise ValueError(
-                "the number of tokens of a pretrained encoder or a bag cannot be changed: resize the encoder before "
-                "creating a model with it"
-            )
-        if number is not None and (not hasattr(number, "__index__") or number <= text.pad_token_id):
-            raise ValueError(
-                f"new_num_tokens must be a whole number above pad_token_id, {text.pad_token_id}, got {number!r:.100}"
-            )
-        resized = super().resize_token_embeddings(*args, **kwargs)
-        self.processor_fingerprint = None
-        words = getattr(self, "label_input_ids", None)
-        if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
-            self.label_input_ids = words.new_zeros(len(words), 0)
-            self.config.label_length = 0
-            self.stored_labels.clear_cache()
-        return resized
-
-    @classmethod
-    def from_pretrained(
-        cls, pretrained_model_name_or_path: str | PathLike[str] | None, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Loads a model; see `PreTrainedModel.from_pretrained`.
-
-        Raises:
-            ValueError: If files differ from the manifest of the folder; weights are damaged, contain NaN or infinity,
-                or are far fewer than configured; or an initial value is passed for weights in the checkpoint.
-        """
-        load = partial(cls._load_unchecked, pretrained_model_name_or_path, *args, **kwargs)
-        loaded, fingerprint = load_checked(pretrained_model_name_or_path, "model", load, kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded).processor_fingerprint = fingerprint
-        return loaded
-
-    @classmethod
-    def _load_unchecked(cls, folder: str | PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
-        """Loads a model whose files are checked by the caller."""
-        returns_info = kwargs.pop("output_loading_info", False)
-        initial_values = {name: kwargs[name] for name in _INITIALIZED.keys() & kwargs.keys()}
-        try:
-            model, info = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
-        except (SafetensorError, UnicodeError, JSONDecodeError) as error:
-            raise ValueError(
-                f"{folder}: the model is damaged ({type(error).__name__}: {error!s:.200}): save or download it again"
-            ) from None
-        except RuntimeError as error:
-            if "ignore_mismatched_sizes" not in str(error):
-                raise
-            if isinstance(error.__context__, ValueError):  # raised below, for implausible sizes
-                raise error.__context__ from None
-            raise ValueError(
-                f"{folder}: sizes of weights differ from config.json (see the report above), so it is not the "
-                "configuration of these weights; ignore_mismatched_sizes=True initializes such weights again"
-            ) from None
-        for name, value in initial_values.items():
-            weights = {weight for weight, _ in model.named_parameters() if weight.endswith(_INITIALIZED[name])}
-            if weights - set(info["missing_keys"]):
-                raise ValueError(
-                    f"{name}={value} is an initial value, but {folder} has trained weights ({min(weights)}): leave it "
-                    "out, or change the weights of the loaded model"
-                )
-        check_finite(model.state_dict(), f"the weights of {folder}")
-        towers = getattr(model, cls.base_model_prefix, model)
-        if folder is not None and isinstance(towers.text_encoder, StaticEncoder):
-            check_finite({"bits": towers.text_encoder.bits.view(torch.float16)}, f"the text encoder of {folder}")
-            towers.text_encoder.label_embeds = load_label_embeds(folder, kwargs)
-        towers.freeze()
-        return (model, info) if returns_info else model
-
-    def _write(self, folder: Path, **kwargs: Any) -> None:
-        super()._write(folder, **kwargs)
-        label_set = getattr(self, "label_set", None)
-        if label_set is not None and kwargs.get("is_main_process", True):
-            label_set.save(folder / LABELS_FILE)
-
-    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
-        return [*find_old_weights(folder, names), LABELS_FILE, EMBEDS_FILE]
-
-    def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
-        # Missing weights are allocated next; a small configuration file must not exhaust the memory.
-        sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
-        missing = {name: sizes[name] for name in missing_keys if name in sizes}
-        loaded = sum(sizes.values()) - sum(missing.values())
-        missing |= {name: buffer.numel() for name, buffer in self.named_buffers() if name not in sizes}
-        if sum(missing.values()) > max(GileConfig.largest["missing_weights"], 4 * loaded):
-            name = max(missing, key=missing.__getitem__)
-            raise ValueError(
-                f"config.json needs {missing[name]:,} numbers of {name}, which are missing from the saved weights "
-                f"(these have {loaded:,} matching numbers), so it is not the configuration of these weights; if "
-                f"intended, set GileConfig.largest['missing_weights'] = {sum(missing.values())} first"
-            )
-        super()._move_missing_keys_from_meta_to_device(missing_keys, *args, **kwargs)
 
 
 class GileModel(GilePreTrainedModel):
@@ -372,7 +202,8 @@ class GileModel(GilePreTrainedModel):
             ValueError: If not exactly one of `input_ids` and `inputs_embeds` is passed, or a shape or language is
                 wrong.
         """
-        language, text = check_language(self.config, language), self.config.text_config
+        language = check_language(self.config, language)
+        text = self.config.text_config
         if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
             which = "neither" if input_ids is None else "both"
             raise ValueError(f"pass either input_ids or inputs_embeds, got {which}")
@@ -384,7 +215,8 @@ class GileModel(GilePreTrainedModel):
             pooled_embeds = pooled_embeds.to(self.dtype)
         if input_ids is not None and input_ids.numel() == 0:  # tokenizers return floats for an empty text
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
-            input_ids, attention_mask = input_ids.new_full(shape, text.pad_token_id, dtype=torch.long), None
+            input_ids = input_ids.new_full(shape, text.pad_token_id, dtype=torch.long)
+            attention_mask = None
         self._check_ids("input_ids", input_ids)
         mask = None
         if input_ids is not None:
@@ -447,7 +279,8 @@ class GileModel(GilePreTrainedModel):
         if self.config.label_encoder_type == "mean":
             vectors = mean_of_words(self.get_input_embeddings(), label_input_ids, text.pad_token_id)
             # Embedding tables of pretrained encoders have much smaller numbers than their hidden states.
-            vectors = rms_normalized(vectors) if text.reads_pretrained else vectors
+            if text.reads_pretrained:
+                vectors = rms_normalized(vectors)
         else:
             inputs = {"input_ids": label_input_ids, "mask": mask}
             vectors = run_by_language(self.config, label_language, inputs, self.read_labels)[0]
@@ -460,7 +293,9 @@ class GileModel(GilePreTrainedModel):
         if isinstance(self.text_encoder, StaticEncoder):
             return (self.text_encoder.pool_labels(input_ids, mask) if pooled is None else pooled,)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
-            input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
+            input_ids = input_ids[:, None]
+            mask = mask[:, None]
+            pooled = None if pooled is None else pooled[:, None]
         return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
 
     def project_texts(
@@ -498,7 +333,8 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: If not exactly one of `label_input_ids` and `label_embeds` is passed, or for a linear unit.
         """
-        label_language = language if label_language is None else label_language
+        if label_language is None:
+            label_language = language
         label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language)
         if not self.config.share_joint_space:
             language = check_language(self.config, language)
@@ -532,9 +368,11 @@ class GileModel(GilePreTrainedModel):
 
     def label_parameters(self) -> list[nn.Parameter]:
         """Returns the weights that affect label codes, for documents of any language."""
-        layer, reads_labels = self.output_layer, self.config.label_encoder_type == "text_encoder"
+        layer = self.output_layer
+        reads_labels = self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
-        reader = None if isinstance(reader, StaticEncoder) else reader  # the label vectors are constant
+        if isinstance(reader, StaticEncoder):
+            reader = None  # the label vectors are constant
         projection = layer.input_projection if layer.projects_labels else layer.label_projection
         parts = (projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
@@ -542,7 +380,8 @@ class GileModel(GilePreTrainedModel):
     @torch.no_grad()
     def set_word_rows(self, num_labels: int, ids: Tensor, label_indices: Tensor, weights: Tensor) -> None:
         """Sets word rows of stored labels: `(W,)` lexical ids, ascending label indices, and weights."""
-        sizes, self.config.row_words = label_indices.bincount(minlength=num_labels), len(ids)
+        sizes = label_indices.bincount(minlength=num_labels)
+        self.config.row_words = len(ids)
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
     def lexical_features(self, inputs: Mapping[str, Any], text_embeds: Tensor) -> LexicalFeatures | None:
@@ -607,7 +446,8 @@ class GileModel(GilePreTrainedModel):
         returned = _ReturnedParts(self.config, kwargs)
         for name in kwargs.keys() - {"postings", "lexical_ids", "lexical_counts"}:
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
-        layer, config = self.output_layer, self.config
+        layer = self.output_layer
+        config = self.config
         uses_trained_labels = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
         if not uses_trained_labels:
             if label_language is None and (language is None or isinstance(language, str)):
@@ -869,7 +709,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
         documents |= {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
         result, *parts = run_by_language(self.config, language, documents, encode)
-        logits, loss = None if loss_of_codes else result, None
+        logits = None if loss_of_codes else result
+        loss = None
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
         elif labels is not None:
@@ -935,7 +776,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def stored_postings(self) -> Postings | None:
         """Returns the postings of the stored labels, cached by idf and word rows; see `GileModel.postings`."""
-        gile, labels, table = self.gile, self.label_set, self.gile.label_rows
+        gile = self.gile
+        labels = self.label_set
+        table = self.gile.label_rows
         if not gile.output_layer.counts_words:
             return None
         rows = table and table()

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import groupby
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -21,15 +20,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
-from transformers import AutoModelForSequenceClassification, Pipeline, PreTrainedConfig
+from transformers import AutoModelForSequenceClassification, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .labels_gile import LabelSet
 from .languages_gile import check_language, get_language_columns
+from .lexical_gile import LexicalFeatures, Postings, pad_features
 from .losses_gile import widened
-from .processing_gile import LexicalFeatures, pad_features
-from .scoring_gile import Postings
 from .search_gile import Bias, Choice, TopLabels, best_labels, get_bias, project_label_set
 from .stored_labels_gile import compute_state
 
@@ -39,7 +37,8 @@ LONG_TEXTS = ("cut", "max", "mean")
 _PIECES_AT_ONCE = 32
 """Number of pieces of long texts encoded together, but never fewer than the number of texts."""
 
-_WATCHED, _UNUSUAL = 50, 0.3
+_WATCHED = 50
+_UNUSUAL = 0.3
 """Number of texts after which they are compared with the training documents, and the share below `config.usual_score`
 from which they are unlike these: a tenth is usual."""
 
@@ -62,7 +61,6 @@ class Options:
             the candidates include all labels that it was trained on.
         long_texts: How to handle long texts: `"cut"` truncates them; otherwise they are encoded in pieces, and the
             score of a label is that of the best piece, `"max"`, or the mean of the logits, `"mean"`.
-        return_evidence: Whether to add the attention to words, which does not depend on labels.
         return_parents: Whether to add the names of the parents of each label, by `Label.broader`.
         shortlist: As `top_k`; also adds these labels with descriptions, as text for the prompt of a language model.
         language: Language of the texts, for a multilingual model.
@@ -77,7 +75,6 @@ class Options:
     threshold: float | str | None = None
     force_label: bool | None = None
     long_texts: str = "cut"
-    return_evidence: bool = False
     return_parents: bool = False
     shortlist: int | None = None
     language: str | None = None
@@ -88,7 +85,7 @@ class Options:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once per language")
-        for name in ("multi_label", "force_label", "return_evidence", "return_parents"):
+        for name in ("multi_label", "force_label", "return_parents"):
             value = getattr(self, name)
             if not isinstance(value, bool) and (value is not None or name not in ("multi_label", "force_label")):
                 raise ValueError(f"{name} must be True or False, got {value!r:.100}")
@@ -181,22 +178,22 @@ class LabelScoringPipeline(Pipeline):
 
         Returns:
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`; if requested,
-            `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as in the
-            text, `"parents": [[names], ...]` and `"shortlist"`, a text; and a `"note"` for texts without known words.
+            `"parents": [[names], ...]` and `"shortlist"`, a text; and a `"note"` for texts without known words.
 
         Raises:
             ValueError: If texts, labels or options are invalid (the message names the position), a `LabelIndex` belongs
-                to another model or language, a linear unit gets new labels, evidence is requested from a model
-                without attention, or scores are NaN.
+                to another model or language, a linear unit gets new labels, or scores are NaN.
         """
         if inputs is not None and sequences is not None:
             raise ValueError("pass the texts either as inputs or as sequences, got both")
-        inputs = sequences if inputs is None else inputs
+        if inputs is None:
+            inputs = sequences
         texts = _check_texts(inputs, self.read_text)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
         is_single = isinstance(texts, str)
-        texts = [texts] if is_single else texts
+        if is_single:
+            texts = [texts]
         if not isinstance(texts, list):
             raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
         if len(texts) != len(candidate_labels):
@@ -259,29 +256,27 @@ class LabelScoringPipeline(Pipeline):
         best: list[Any] = [None] * len(requests)
         for positions in by_labels.values():
             candidates = requests[positions[0]].labels
-            label_set, names = getattr(candidates, "label_set", candidates), self.model.config.id2label
+            label_set = getattr(candidates, "label_set", candidates)
+            names = self.model.config.id2label
             if label_set is not None:
                 names = self._cache.fact(label_set, "names", None, label_set.id2label)
             answers = self._select_labels(candidates, read, positions, options, state)
             for position, answer in zip(positions, answers, strict=True):
                 described = _format_labels(label_set or self.model.label_set, names, answer.columns.tolist(), options)
                 best[position] = described | {"scores": answer.scores}
-        columns = {"request": requests, "best": best, "known": read.known, "evidence": read.evidence}
+        columns = {"request": requests, "best": best, "known": read.known}
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
     def _encode_texts(self, texts: list[Any], options: Options) -> "_EncodedTexts":
         """Encodes texts. First pieces are a batch, so that codes of short texts do not depend on `long_texts`."""
-        processor, language = self.processor, options.language
-        if options.return_evidence:
-            _check_attends(self.model.config)
+        processor = self.processor
+        language = options.language
         inputs = processor(texts, language=language)
         documents = inputs["input_ids"]
-        codes, attentions, text_embeds = self._encode_batch(documents, options)
-        attention: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
+        codes, text_embeds = self._encode_batch(documents, language)
         known = list(map(processor.knows, documents))
         piece_codes: dict[int, list[Tensor]] = {}
-        whole = options.long_texts != "cut"
-        if whole:
+        if options.long_texts != "cut":
             pieces = processor.pieces(texts, language)
             known = [any(map(processor.knows, parts)) for parts in pieces]
             # With a long sentence, the first piece differs from the truncated text.
@@ -289,31 +284,24 @@ class LabelScoringPipeline(Pipeline):
             rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[is_encoded[row] :]]
             for row, _ in rest:
                 piece_codes[row] = [codes[row]] if is_encoded[row] else []
-                attention[row] = attention[row] if is_encoded[row] else []
             size = max(_PIECES_AT_ONCE, len(texts))
             for start in range(0, len(rest), size):
                 batch = rest[start : start + size]
-                batch_codes, attentions, _ = self._encode_batch([piece for _, piece in batch], options)
-                for index, (row, _) in enumerate(batch):
-                    piece_codes[row].append(batch_codes[index])
-                    attention[row] += attentions[index : index + 1]
-        evidence: list[Any] = [None] * len(texts)
-        if options.return_evidence:
-            written = processor.pieces(texts, language, whole=whole, written=True)
-            evidence = [_build_evidence(*pair) for pair in zip(written, attention, strict=True)]
+                batch_codes, _ = self._encode_batch([piece for _, piece in batch], language)
+                for (row, _), code in zip(batch, batch_codes, strict=True):
+                    piece_codes[row].append(code)
         stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
         words = pad_features(inputs) if "lexical_ids" in inputs else {}
         lexical = self.model.gile.lexical_features(words, text_embeds)
-        return _EncodedTexts(codes, stacked, lexical, evidence, known)
+        return _EncodedTexts(codes, stacked, lexical, known)
 
-    def _encode_batch(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]], Tensor]:
-        """Returns `(B, J)` text codes of documents of ids, their attention if requested, and `(B, H)` vectors."""
+    def _encode_batch(self, documents: list[Any], language: str | None) -> tuple[Tensor, Tensor]:
+        """Returns `(B, J)` text codes and `(B, H)` vectors of documents of ids."""
         gile = self.model.gile
         inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
-        text_embeds, attentions = gile.embed_texts(**inputs, language=options.language)
-        codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, options.language))
-        weights = [level.cpu() for level in attentions] if options.return_evidence else []
-        return codes, [[level[row] for level in weights] for row in range(len(documents))], text_embeds
+        text_embeds, _ = gile.embed_texts(**inputs, language=language)
+        codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, language))
+        return codes, text_embeds
 
     def _select_labels(
         self, labels: object, read: "_EncodedTexts", positions: list[int], options: Options, state: Callable[[], Any]
@@ -321,11 +309,14 @@ class LabelScoringPipeline(Pipeline):
         """Selects the labels of the texts at some positions, which are scored against the same labels."""
         config = self.model.config
         codes, bias, first = self._cached_codes(labels, options, state)
-        multi_label, top_k, threshold = options.multi_label, options.shortlist or options.top_k, options.threshold
+        multi_label = options.multi_label
+        top_k = options.shortlist or options.top_k
+        threshold = options.threshold
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
         if threshold == "stored" and not multi_label:
-            threshold, top_k = None, 1
+            threshold = None
+            top_k = 1
         columns = slice(first, first + len(codes))
         returns_logits = getattr(options, "returns_logits", False)
         arguments = (labels, columns, options.label_language or options.language)
@@ -381,22 +372,22 @@ class LabelScoringPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Converts the best labels of a document to names and numbers."""
-        request, best = model_outputs["request"], model_outputs["best"]
+        request = model_outputs["request"]
+        best = model_outputs["best"]
         if bool(best["scores"].isnan().any()):
             raise ValueError(
                 f"scores of {request.text!r:.100} are NaN: the weights of the model contain NaN or infinity, as after "
                 "diverged training; use an earlier checkpoint"
             )
         answer = {"sequence": request.text, **best, "scores": best["scores"].tolist()}
-        if model_outputs["evidence"] is not None:
-            answer["evidence"] = model_outputs["evidence"]
         if not model_outputs["known"]:
             answer["note"] = "the model knows no word of this text"
         return answer
 
     def _cached_codes(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
         """Returns `(L, J)` label codes, the constant of their scores, and the index of the first label."""
-        gile, config = self.model.gile, self.model.config
+        gile = self.model.gile
+        config = self.model.config
         language = check_language(config, options.language)
         label_language = options.label_language or language
         if hasattr(labels, "check_fits"):
@@ -420,7 +411,8 @@ class LabelScoringPipeline(Pipeline):
 
     def _cached_postings(self, labels: Any, options: Options, state: Callable[[], Any]) -> Postings | None:
         """Returns the postings of labels; None if lexical terms are not used."""
-        model, language = self.model, options.label_language or options.language
+        model = self.model
+        language = options.label_language or options.language
         if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:
             return model.stored_postings() if labels is None else getattr(labels, "postings", None)
 
@@ -440,7 +432,8 @@ class LabelScoringPipeline(Pipeline):
     def _label_facts(self, name: str, labels: Any, columns: slice, language: str | None) -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
-        stored, label_set = model.label_set, getattr(labels, "label_set", labels)
+        stored = model.label_set
+        label_set = getattr(labels, "label_set", labels)
 
         def compute() -> Any:
             method = getattr(model.stored_labels, name)
@@ -632,7 +625,6 @@ class _EncodedTexts(NamedTuple):
     codes: Tensor  # (B, J), codes of the truncated texts
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
     lexical: LexicalFeatures | None  # of whole texts
-    evidence: list[Any]  # evidence for each text, or None
     known: list[bool]  # whether the encoded part of each text has a known word
 
 
@@ -646,36 +638,6 @@ def _format_labels(labels: Any, names: Mapping[int, str], columns: Sequence[int]
         descriptions = [labels[j].text.removeprefix(labels[j].name) if labels else "" for j in columns]
         answer["shortlist"] = "\n".join(f"- {names[j]}{text}" for j, text in zip(columns, descriptions, strict=True))
     return answer
-
-
-def _check_attends(config: PreTrainedConfig) -> None:
-    """Refuses a model without attention."""
-    kind, pooling = config.text_config.text_encoder_type, config.text_config.pooling
-    if kind in ("nn", "hnn") or (kind != "hierarchical_transformer" and pooling != "attention"):
-        cause = f"text_encoder_type {kind!r} averages words" if kind in ("nn", "hnn") else f"its pooling is {pooling!r}"
-        raise ValueError(
-            f"this model has no attention to show as evidence, {cause}: train a 'wan' or a 'han', or use "
-            "pooling='attention'"
-        )
-
-
-def _build_evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
-    """Combines the words of a text, from `processor.pieces(..., written=True)`, with their attention weights.
-
-    Attention is `(W,)` over words, or `(S, W)` over words in sentences and `(S,)` over sentences. Weights of the tokens
-    of a word are added. Pieces have equal weight: the weights of sentences are divided by the number of pieces.
-    """
-    sentences = []
-    for piece, (over_words, *over_sentences) in zip(pieces, attentions, strict=True):
-        rows = piece if over_sentences else [piece]
-        row_weights = over_words.float().tolist() if over_sentences else [over_words.float().tolist()]
-        shares = over_sentences[0].float().tolist() if over_sentences else [1.0]
-        for row, weights, share in zip(rows, row_weights, shares, strict=False):
-            tokens = groupby(zip(row, weights, strict=False), key=lambda token: token[0])
-            words = [[word[1], sum(weight for _, weight in parts)] for word, parts in tokens if word is not None]
-            if words:
-                sentences.append({"weight": share / len(pieces), "words": words})
-    return {"sentences": sentences}
 
 
 class LabelCache:
@@ -725,8 +687,12 @@ class LabelCache:
         except TypeError:  # unhashable values are not labels, which the label set reports
             label_set = None
         if label_set is None:
-            are_labels = names and not is_mapping and all(hasattr(label, "text") for label in names)
-            label_set = LabelSet(names) if are_labels else LabelSet.from_names(dict(names) if is_mapping else names)
+            if is_mapping:
+                label_set = LabelSet.from_names(dict(names))
+            elif names and all(hasattr(label, "text") for label in names):
+                label_set = LabelSet(names)
+            else:
+                label_set = LabelSet.from_names(names)
             self._by_names[is_mapping, names] = label_set
         return label_set
 

@@ -7,15 +7,9 @@ sentences are windows of whole sentences.
 import base64
 import hashlib
 import json
-import re
-import unicodedata
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields
-from functools import lru_cache, partial
-from itertools import accumulate, chain, count
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,9 +26,20 @@ from transformers import (
     ProcessorMixin,
 )
 
-from .configuration_gile import check_largest, read_json_object
+from .checks_gile import check_largest, read_json_object
 from .languages_gile import check_language
+from .lexical_gile import count_features, pad_features
 from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
+from .texts_gile import (
+    PART_CHARACTERS,
+    batches_of,
+    check_characters,
+    pad_rows,
+    parts_of,
+    split_row,
+    split_sentences,
+    start_of,
+)
 
 WRONG_PIPELINE = (
     "this pipeline is a built-in one of Transformers, which reads GILE models wrongly: without calibration, or stored "
@@ -44,14 +49,6 @@ WRONG_PIPELINE = (
 """Error of a model or processor that a built-in pipeline calls, as transformers looks for ours in folders only."""
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
-# Letters and digits, with vowel signs of scripts that write them as marks; the length of runs is limited.
-_WORD = re.compile(
-    "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0eff\u1000-\u109f\u1780-\u17d3]{1,64}"
-)
-# The output of a tokenizer takes 200 bytes a character, so texts are encoded in batches, and long texts in parts.
-_BATCH = 10_000
-_BATCH_CHARACTERS = 1 << 20
-_PART_CHARACTERS = 1 << 17
 _CHARACTERS_PER_WORD = 32  # of the start of a document that is read first, a multiple of what a model reads
 _SLACK = 64  # further words, so that the words at the end of the start are not among those that count
 
@@ -108,9 +105,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     ) -> None:
         if not isinstance(reads_sentences, bool):
             raise ValueError(f"reads_sentences must be true or false, got {reads_sentences!r:.100}")
-        self.reads_sentences, self.lexical = reads_sentences, lexical
-        self.max_words, self.max_label_words = max_words, max_label_words
-        self.max_sentences, self.max_sentence_words = max_sentences, max_sentence_words
+        self.reads_sentences = reads_sentences
+        self.lexical = lexical
+        self.max_words = max_words
+        self.max_label_words = max_label_words
+        self.max_sentences = max_sentences
+        self.max_sentence_words = max_sentence_words
         for name in _LIMITS:
             limit = getattr(self, name)
             if not hasattr(limit, "__index__") or limit < 1:
@@ -125,7 +125,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             _check_normalizer(json.loads(backend.normalizer.__getstate__()))
         self._is_pretrained = backend is None or not isinstance(backend.model, models.WordLevel)
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
-        self.text_prompt, self.label_prompt = text_prompt, label_prompt
+        self.text_prompt = text_prompt
+        self.label_prompt = label_prompt
         for name in ("text_prompt", "label_prompt"):
             prompt = getattr(self, name)
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
@@ -219,18 +220,22 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             ValueError: If the number of words, the padding word or the shape of documents differs.
         """
         _check_config(config)
-        text, kind = config.text_config, config.text_config.text_encoder_type
+        text = config.text_config
+        kind = config.text_config.text_encoder_type
         if self._is_pretrained != text.reads_pretrained:
-            problem, hint = "does not produce whole words", "those of build_tokenizer"
+            problem = "does not produce whole words"
+            hint = "those of build_tokenizer"
             if text.reads_pretrained:
-                problem, hint = "produces whole words", "subwords: use hf_gile.training.processor_from_text_encoder"
+                problem = "produces whole words"
+                hint = "subwords: use hf_gile.training.processor_from_text_encoder"
             raise ValueError(f"the tokenizer {problem}, but the text encoder {kind!r} reads {hint}")
         if self.reads_sentences != text.reads_sentences:
             raise ValueError(
                 f"the processor returns documents of {'sentences' if self.reads_sentences else 'words'}, which the "
                 f"text encoder {kind!r} does not read; use the processor saved with the model"
             )
-        size, pad = len(self.tokenizer), self.tokenizer.pad_token_id
+        size = len(self.tokenizer)
+        pad = self.tokenizer.pad_token_id
         # Tables of pretrained encoders often have unused rows.
         fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
         if not fits or pad != text.pad_token_id:
@@ -286,7 +291,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             raise ValueError(f"return_tensors must be 'pt' or None, got {_format_value(return_tensors)}")
         data: dict[str, Any] = {}
         if text is not None:
-            text = list(text) if isinstance(text, Iterator) else text
+            if isinstance(text, Iterator):
+                text = list(text)
             documents = self._read_starts(*self._check_texts(text, language))
             data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
             if self.languages:
@@ -308,25 +314,18 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         self,
         text: str | Iterable[str] | Iterable[Sequence[str]],
         language: str | Sequence[str | None] | None = None,
-        whole: bool = True,
-        written: bool = False,
     ) -> list[list[Any]]:
         """Splits documents into pieces that the model can read, while `__call__` truncates them.
 
         Args:
             text: Documents, as in `__call__`, which raises the same errors.
             language: Language of all documents or of each.
-            whole: Whether to read whole texts; otherwise the only piece is the truncated text.
-            written: Whether to return words as spelled in the text instead of ids: `(position, word)`, where all tokens
-                of a word have the same position; None for special tokens.
 
         Returns:
             Pieces of each document, at least one, for `pad_documents`. Long sentences continue as the next sentence.
         """
         texts, languages = self._check_texts(text, language)
-        if whole:
-            return [self._split_document(row, written) for row in self._encode_texts(texts, languages, written)]
-        return [[document] for document in self._read_starts(texts, languages, written)]
+        return [self._split_document(row) for row in self._encode_texts(texts, languages)]
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids, from `__call__` without `return_tensors`, to the longest of a batch.
@@ -388,18 +387,18 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             self.check_text(text, f"text[{position}]")
         return texts, languages
 
-    def _encode_texts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
-        """Returns all ids of each text or of its non-empty sentences, or the words as spelled instead."""
+    def _encode_texts(self, texts: list[Any], languages: Sequence[str | None]) -> list[Any]:
+        """Returns all ids of each text or of its non-empty sentences."""
         if not self.reads_sentences:
-            return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages, written)
+            return self._encode_words([_gap(self.text_prompt) + text for text in texts], languages)
         documents = [split_sentences(text) if isinstance(text, str) else text for text in texts]
         sentences = [sentence for document in documents for sentence in document]
         pairs = zip(documents, languages, strict=True)
         sentence_languages = [language for document, language in pairs for _ in document]
-        encoded = iter(self._encode_words(sentences, sentence_languages, written))
+        encoded = iter(self._encode_words(sentences, sentence_languages))
         return [[words for _ in document if (words := next(encoded))] for document in documents]
 
-    def _read_starts(self, texts: list[Any], languages: Sequence[str | None], written: bool = False) -> list[Any]:
+    def _read_starts(self, texts: list[Any], languages: Sequence[str | None]) -> list[Any]:
         """Returns the truncated documents; reads as much of a long text as the model does."""
         size = _CHARACTERS_PER_WORD * (
             self.max_sentences * self.max_sentence_words if self.reads_sentences else self.max_words
@@ -407,14 +406,14 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         documents: list[Any] = [None] * len(texts)
         waiting = list(range(len(texts)))
         while waiting:
-            starts = ((position, _start(texts[position], size)) for position in waiting)
+            starts = ((position, start_of(texts[position], size)) for position in waiting)
             waiting = []
-            for batch in _batches(starts):
+            for batch in batches_of(starts):
                 batch_languages = [languages[position] for position, _ in batch]
-                rows = self._encode_texts([start for _, start in batch], batch_languages, written)
+                rows = self._encode_texts([start for _, start in batch], batch_languages)
                 for (position, start), row in zip(batch, rows, strict=True):
                     if start is texts[position] or self._is_full(row):
-                        documents[position] = self._truncate_document(row, written)
+                        documents[position] = self._truncate_document(row)
                     else:
                         waiting.append(position)
             size *= 8
@@ -425,7 +424,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         if not self.reads_sentences:
             return len(row) >= self.max_words + _SLACK
         if self._is_pretrained:
-            row = self._build_windows(row, self.max_sentences, False)
+            row = self._build_windows(row, self.max_sentences)
         return len(row) > self.max_sentences
 
     def check_text(self, text: Any, name: str) -> None:
@@ -433,7 +432,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         is_list = isinstance(text, list | tuple) and all(isinstance(sentence, str) for sentence in text)
         if isinstance(text, str) or (is_list and self.reads_sentences):
             for sentence in [text] if isinstance(text, str) else text:
-                _check_characters(sentence, name)
+                check_characters(sentence, name)
             return
         expected = "a text or a list of sentences" if self.reads_sentences else "a text"
         hint = ""
@@ -445,37 +444,37 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             hint = ", but the model does not read sentences: join them"
         raise ValueError(f"{name} must be {expected}, got {type(text).__name__}{hint}")
 
-    def _truncate_document(self, row: list[Any], written: bool = False) -> list[Any]:
+    def _truncate_document(self, row: list[Any]) -> list[Any]:
         """Truncates a document to the limits of the model."""
         if not self.reads_sentences:
-            return self._truncate(row, self.max_words, written)
+            return self._truncate(row, self.max_words)
         if not self._is_pretrained:
             return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
-        return self._build_windows(row, self.max_sentences, written)[: self.max_sentences]
+        return self._build_windows(row, self.max_sentences)[: self.max_sentences]
 
-    def _split_document(self, row: list[Any], written: bool) -> list[Any]:
+    def _split_document(self, row: list[Any]) -> list[Any]:
         """Splits a document into pieces within the limits of the model."""
         if not self.reads_sentences:
             limit = self.max_words - self._num_special_tokens
-            return [self._truncate(part, self.max_words, written) for part in _split(row, limit)]
+            return [self._truncate(part, self.max_words) for part in split_row(row, limit)]
         if self._is_pretrained:
-            return _split(self._build_windows(row, None, written), self.max_sentences)
-        sentences = [part for sentence in row for part in _split(sentence, self.max_sentence_words)]
-        return _split(sentences, self.max_sentences)
+            return split_row(self._build_windows(row), self.max_sentences)
+        sentences = [part for sentence in row for part in split_row(sentence, self.max_sentence_words)]
+        return split_row(sentences, self.max_sentences)
 
-    def _build_windows(self, sentences: list[list[Any]], max_windows: int | None, written: bool) -> list[list[Any]]:
+    def _build_windows(self, sentences: list[list[int]], max_windows: int | None = None) -> list[list[int]]:
         """Returns the windows of a document; stops after `max_windows`."""
         limit = self.max_sentence_words - self._num_special_tokens
-        windows: list[list[Any]] = []
+        windows: list[list[int]] = []
         for sentence in sentences:
             if windows and len(windows[-1]) + len(sentence) <= limit:
                 windows[-1] += sentence
             else:
-                windows += _split(sentence, limit)
+                windows += split_row(sentence, limit)
             if max_windows is not None and len(windows) > max_windows:
                 break
         # An empty document is a window of special tokens, as some encoders fail for a batch without tokens.
-        return [self._truncate(window, self.max_sentence_words, written) for window in windows or [[]]]
+        return [self._truncate(window, self.max_sentence_words) for window in windows or [[]]]
 
     @property
     def _num_special_tokens(self) -> int:
@@ -486,10 +485,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Returns ids of a text with the prompt and the special tokens around them."""
         return [*self._front, *words, *self._back]
 
-    def _truncate(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
+    def _truncate(self, words: list[int], limit: int) -> list[int]:
         """Truncates a text, and adds the prompt and special tokens."""
-        front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)
-        return [*front, *words[: limit - self._num_special_tokens], *back]
+        return self.framed(words[: limit - self._num_special_tokens])
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, kind: str) -> tuple[list[int], ...]:
         """Returns the special tokens before and after a text or a label, by `kind`."""
@@ -504,13 +502,15 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             whole = tokenizer("a")["input_ids"]
         starts = range(len(whole) - len(words) + 1)
         start = next(start for start in starts if whole[start : start + len(words)] == words)
-        front, back = whole[:start], whole[start + len(words) :]
+        front = whole[:start]
+        back = whole[start + len(words) :]
         if prompt:  # trailing white space is moved to the text, as many tokenizers strip it
             with self._panics_as_errors():
                 front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
         text_limit = "max_sentence_words" if self.reads_sentences else "max_words"
         name = text_limit if kind == "text" else "max_label_words"
-        limit, size = getattr(self, name), len(front) + len(back)
+        limit = getattr(self, name)
+        size = len(front) + len(back)
         if limit <= size:
             tokens = f"special tokens and those of the prompt {prompt!r:.100}" if prompt else "special tokens"
             raise ValueError(f"{name} must be more than the {size} {tokens} around a {kind}, got {limit}")
@@ -526,7 +526,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         for position, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"label_text[{position}] must be a non-empty text, got {_format_value(text)}")
-            _check_characters(text, f"label_text[{position}]")
+            check_characters(text, f"label_text[{position}]")
             check_largest("label_text", len(text), f"the number of characters of label_text[{position}]")
         labels = []
         unknown = self.tokenizer.unk_token_id
@@ -558,15 +558,14 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             return names[0]
         return torch.tensor([self.languages.index(name) for name in names])
 
-    def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[Any]:
-        """Encodes texts in their languages: returns all ids, or the words as spelled."""
-        words: list[list[Any]] = [[]] * len(texts)
+    def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None]) -> list[list[int]]:
+        """Returns all ids of texts in their languages."""
+        words: list[list[int]] = [[]] * len(texts)
         if self._is_pretrained:  # language-independent
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             positions = [position for position, other in enumerate(languages) if other == language]
-            encode = self._spell if written else self._encode
-            rows = encode([texts[position] for position in positions], self._language_tokenizer(language))
+            rows = self._encode([texts[position] for position in positions], self._language_tokenizer(language))
             for position, row in zip(positions, rows, strict=True):
                 words[position] = row
         return words
@@ -592,7 +591,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = [[] for _ in texts]
         parts = ((row, part) for row, text in enumerate(texts) for part in self._split_text(text, tokenizer))
-        for batch in _batches(parts):
+        for batch in batches_of(parts):
             with self._panics_as_errors():
                 encodings = tokenizer.encode_batch_fast([part for _, part in batch], add_special_tokens=False)
             for (row, _), encoding in zip(batch, encodings, strict=True):
@@ -601,12 +600,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def _split_text(self, text: str, tokenizer: Tokenizer) -> list[str]:
         """Splits a long text at white space, so that the ids of its parts are its ids."""
-        if len(text) <= _PART_CHARACTERS:
+        if len(text) <= PART_CHARACTERS:
             return [text]
         with self._panics_as_errors():
             probes = [tokenizer.encode(words, add_special_tokens=False).ids for words in ("a b", "a", " b")]
         both, first, second = probes
-        front, *rest = _parts(text)
+        front, *rest = parts_of(text)
         if both == first + second:
             return [front, *rest]
         # Some tokenizers add the space themselves.
@@ -624,48 +623,11 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             tokenizer.no_padding()
         return tokenizer
 
-    def _spell(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[Any]]:
-        """Returns `(position, word)` for each id; words are numbered across all texts."""
-        positions = count()
-        tokenizer = self._get_backend(language_tokenizer)
-        if tokenizer is None:  # it does not return offsets
-            named = map(self.tokenizer.convert_ids_to_tokens, self._encode(texts, language_tokenizer))
-            return [[(next(positions), token) for token in row] for row in named]
-        rows: list[list[Any]] = []
-        for whole in texts:
-            row: list[Any] = []
-            for text in self._split_text(whole, tokenizer):
-                row += self._spell_part(text, tokenizer, positions)
-            rows.append(row)
-        return rows
-
-    def _spell_part(self, text: str, tokenizer: Tokenizer, positions: Iterator[int]) -> list[tuple[int, str]]:
-        """Returns `(position, word)` for each id of a text."""
-        with self._panics_as_errors():
-            encoding = tokenizer.encode(text, add_special_tokens=False)
-        words: list[list[int]] = []  # start, end, number of tokens
-        end_of_last, last = 0, None
-        for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
-            # Some tokenizers treat a whole text as a word.
-            if not words or number != last or text[end_of_last:end][:1].isspace():
-                words.append([start, end, 0])
-            words[-1][1] = end_of_last = max(words[-1][1], end)
-            words[-1][2] += 1
-            last = number
-        row: list[tuple[int, str]] = []
-        end_of_last = 0
-        for start, end, size in words:
-            # For a number replaced by NUM, the offset covers only the last character.
-            front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[end_of_last:start])
-            word = (front[0] if front else "") + text[start:end].strip()
-            row += [(next(positions), word)] * size
-            end_of_last = end
-        return row
-
     def _language_tokenizer(self, language: str | None) -> Tokenizer | None:
         """Returns the tokenizer of a language, without prefixes; None if the vocabulary is shared."""
         if language is not None and language not in self._tokenizers:
-            shared, name = self.tokenizer.backend_tokenizer, f"{language}:"
+            shared = self.tokenizer.backend_tokenizer
+            name = f"{language}:"
             vocabulary = shared.get_vocab()
             words = {word.removeprefix(name): row for word, row in vocabulary.items() if word.startswith(name)}
             if not words and any(word.startswith(f"{other}:") for other in self.languages for word in vocabulary):
@@ -673,7 +635,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             for word in (self.tokenizer.pad_token, self.tokenizer.unk_token):
                 words[word] = vocabulary[word]
             tokenizer = Tokenizer(models.WordLevel(words, unk_token=self.tokenizer.unk_token))
-            tokenizer.normalizer, tokenizer.pre_tokenizer = shared.normalizer, shared.pre_tokenizer
+            tokenizer.normalizer = shared.normalizer
+            tokenizer.pre_tokenizer = shared.pre_tokenizer
             self._tokenizers[language] = tokenizer if len(words) > 2 else None
         return self._tokenizers.get(language)
 
@@ -717,183 +680,6 @@ def _format_value(value: object) -> str:
     return text if len(text) < 100 else type(value).__name__
 
 
-def _check_characters(text: str, name: str) -> None:
-    """Refuses a text with lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{name} has a lone surrogate, {text[error.start]!r} at position {error.start}, as in texts truncated in "
-            "UTF-16: fix it with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
-        ) from None
-
-
 def _gap(prompt: str) -> str:
     """Returns the white space between a prompt and a text."""
     return prompt[len(prompt.rstrip()) :]
-
-
-def _start(text: str | list[str], size: int) -> Any:
-    """Returns the start of a text, or of a list of sentences, of at most `size` characters, up to white space."""
-    if not isinstance(text, str):
-        ends = accumulate(map(len, text))
-        number = next((number for number, end in enumerate(ends) if end > size), len(text))
-        if number == len(text):
-            return text
-        return text[:number] or [_start(text[0], size)]
-    if len(text) <= size:
-        return text
-    end = next((end for space in " \n\t" if (end := text.rfind(space, 1, size)) > 0), size)
-    return text[:end]
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Divides a text at white space into parts of at most `_PART_CHARACTERS`."""
-    while len(part := _start(text, _PART_CHARACTERS)) < len(text):
-        yield part
-        text = text[len(part) :]
-    yield text
-
-
-def _batches(texts: Iterable[tuple[int, Any]]) -> Iterator[list[tuple[int, Any]]]:
-    """Divides numbered texts, or lists of sentences, into batches of few texts and characters."""
-    batch: list[tuple[int, Any]] = []
-    size = 0
-    for position, text in texts:
-        batch.append((position, text))
-        size += len(text) if isinstance(text, str) else sum(map(len, text))
-        if len(batch) == _BATCH or size >= _BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _split(row: list[Any], size: int) -> list[list[Any]]:
-    """Splits a row into parts of at most `size` items; an empty row gives an empty part."""
-    return [row[start : start + size] for start in range(0, max(1, len(row)), size)]
-
-
-def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Pads N rows of ids to the longest, `(N, T)`; T is at least 1, so a batch of empty texts is `(B, 1)` padding."""
-    # All rows at once: a batch of documents may have thousands of sentences.
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    padded = np.full((len(rows), max(1, lengths.max(initial=0))), pad, np.int64)
-    ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = ids
-    return torch.from_numpy(padded)
-
-
-LEXICAL_BUCKETS = 1 << 20
-"""Upper bound of lexical features, and of their number in a text."""
-
-_HIGHEST_COUNT = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class LexicalFeatures:
-    """The words and parts of words of B documents, and the stored documents nearest to them.
-
-    Args:
-        ids: `(B, F)` distinct features of each document, in ascending order, padded with -1; see `lexical_features`.
-        counts: `(B, F)` how often each occurs in the document; 0 for padding.
-        neighbours: `(B, K)` numbers of stored documents; K is 0 for a model without.
-        shares: `(B, K)` weights of the neighbours, which add up to 1.
-    """
-
-    ids: Tensor
-    counts: Tensor
-    neighbours: Tensor
-    shares: Tensor
-
-    @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> "LexicalFeatures | None":
-        """Reads the tensors `lexical_ids` and `lexical_counts` of a processor or collator; None if they are missing."""
-        ids = inputs.get("lexical_ids")
-        if ids is None:
-            return None
-        counts = inputs["lexical_counts"]
-        return cls(ids, counts, ids.new_zeros(len(ids), 0), torch.zeros(len(ids), 0, device=ids.device))
-
-    @classmethod
-    def count(cls, texts: Iterable[str]) -> "LexicalFeatures":
-        """Counts the features of texts."""
-        counted = [count_features(text) for text in texts]
-        lists = {"lexical_ids": list(map(list, counted)), "lexical_counts": [list(row.values()) for row in counted]}
-        features = cls.of(pad_features(lists))
-        assert features is not None
-        return features
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def mask(self) -> Tensor:
-        """`(B, F)` booleans, false for padding."""
-        return self.ids >= 0
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "LexicalFeatures":
-        """Applies a function to each tensor."""
-        return LexicalFeatures(*(function(getattr(self, item.name)) for item in fields(self)))
-
-    def take(self, rows: Tensor | slice | Sequence[int]) -> "LexicalFeatures":
-        """Selects documents by indices, a mask or a slice."""
-        return self.map(lambda tensor: tensor[rows])
-
-    def to(self, device: torch.device) -> "LexicalFeatures":
-        """Moves all tensors to a device."""
-        return self.map(lambda tensor: tensor.to(device))
-
-
-def pad_features(lists: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, Tensor]:
-    """Pads lists of `lexical_ids` and `lexical_counts` to the longest of B documents, `(B, F)` each."""
-    return {
-        "lexical_ids": pad_rows(lists["lexical_ids"], -1),
-        "lexical_counts": pad_rows(lists["lexical_counts"], 0),
-    }
-
-
-def count_features(text: str) -> dict[int, int]:
-    """Counts the lexical features of a text, in ascending order, up to 2,048 of each.
-
-    Words in the title, the first line of a multi-line text, count three times.
-    """
-    title, _, rest = text.strip().partition("\n")
-    counts: Counter[int] = Counter()
-    for part in chain(_parts(text), 2 * list(_parts(title)) if rest else []):
-        counts.update(lexical_features(part))
-    return {feature: min(counts[feature], _HIGHEST_COUNT) for feature in sorted(counts)}
-
-
-def lexical_features(text: str) -> list[int]:
-    """Hashes the words of a text and their character n-grams, the features that documents and labels share.
-
-    Words are normalized (NFKC) and casefolded. Words of more than 4 letters also have 4-grams, so that compounds and
-    inflected forms share features; words of more than 2 letters in East Asian scripts have 2-grams.
-
-    Returns:
-        Hashes in order, with repetitions: even for words, odd for n-grams.
-
-    Example:
-        >>> len(set(lexical_features("steamboats")) & set(lexical_features("steamboat")))
-        6
-    """
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return list(chain.from_iterable(map(_features, words)))
-
-
-@lru_cache(1 << 15)
-def _features(word: str) -> tuple[int, ...]:
-    """Returns the hashes of a word and of its n-grams."""
-    size = 2 if word[0] >= "\u2e80" else 4
-    parts = [word[start : start + size] for start in range(len(word) - size + 1)] if len(word) > size else []
-    words = [zlib.crc32(part.encode()) << 1 for part in (word, *parts)]
-    return tuple((number | (position > 0)) % LEXICAL_BUCKETS for position, number in enumerate(words))
-
-
-def split_sentences(text: str) -> list[str]:
-    """Splits a text after full stops, question and exclamation marks, and at line breaks.
-
-    It also splits after abbreviations; to use a better splitter, pass documents as lists of sentences.
-    """
-    return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]

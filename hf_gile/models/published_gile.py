@@ -23,7 +23,8 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .configuration_gile import GileConfig, check_largest
+from .checks_gile import check_largest
+from .configuration_gile import GileConfig
 from .languages_gile import per_language, select_module
 from .modeling_gile import GileForSequenceClassification, GileModel
 from .text_encoders_gile import WordEncoder

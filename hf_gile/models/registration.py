@@ -5,9 +5,8 @@ from typing import Any
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
 
 from ..writing import new_files
-from .configuration_gile import GileConfig, GileTextConfig
-from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
-from .pipeline_gile import LabelScoringPipeline
+from .configuration_gile import GileConfig
+from .modeling_gile import GileForSequenceClassification, GileModel
 from .processing_gile import GileProcessor
 from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel
 from .saving_gile import SavedTogether
@@ -59,17 +58,3 @@ GileProcessor.register_for_auto_class("AutoProcessor")
 
 # The code of a model refuses a save that was interrupted; with this, `hf-gile repair` can also complete it.
 SavedTogether.new_files = staticmethod(new_files)
-
-__all__ = [
-    "CLASSES",
-    "GileConfig",
-    "GileForSequenceClassification",
-    "GileModel",
-    "GileModelOutput",
-    "GileProcessor",
-    "GileTextConfig",
-    "LabelScoringPipeline",
-    "Scorer",
-    "get_towers",
-    "unwrapped",
-]

@@ -129,7 +129,7 @@ def check_folder(folder: Path) -> None:
             transformers would load another model that they name.
     """
     if os.path.lexists(folder / "adapter_config.json"):
-        raise ValueError(f"{folder} contains adapters of another model: merge them with merge_lora")
+        raise ValueError(f"{folder} contains adapters of another model: merge them into its weights")
     for path in sorted([*folder.iterdir(), *folder.glob("index/*")]):
         try:
             info = path.stat()

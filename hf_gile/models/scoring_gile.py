@@ -6,9 +6,7 @@ terms except words are inner products of a text code and a label code.
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +14,10 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .labels_gile import Label
 from .languages_gile import per_language, select_module
+from .lexical_gile import WordWeights
 from .mixture_gile import WORD_TERMS, Mixture, Rows
-from .processing_gile import LEXICAL_BUCKETS, LexicalFeatures, lexical_features
 from .text_encoders_gile import rms_normalized
-
-_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE = 64, 1 << 23
-"""Maximum numbers of documents whose words are compared at once, and of their sums over label texts."""
-
-_SMALL_TABLE = 1 << 19
-"""Maximum number of shares in a table with a row for every feature of labels; a larger one is restricted."""
 
 
 class ZeroEmbedding(nn.Embedding):
@@ -97,254 +88,6 @@ class ScoreTerm(nn.Module):
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """Computes the parts of label codes, `(L, width)` each."""
         raise NotImplementedError
-
-
-class WordWeights(nn.Module):
-    """The idf of lexical features: fitted, not trained, since seen labels do not need shared words."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # A parameter, since transformers does not initialize modules that only have buffers.
-        self.idf = nn.Parameter(torch.ones(LEXICAL_BUCKETS), requires_grad=False)
-
-    def forward(self) -> Tensor:
-        """Returns the idf of all features."""
-        return self.idf
-
-
-class WordRows(nn.Module):
-    """A sparse weight matrix: for each stored label, the lexical ids of its words and their weights, row by row."""
-
-    def __init__(self, sizes: Tensor, ids: Tensor, weight: Tensor) -> None:
-        super().__init__()
-        self.sizes, self.ids = (nn.Parameter(table.int(), requires_grad=False) for table in (sizes, ids))
-        self.weight = nn.Parameter(weight.float(), requires_grad=False)
-
-    def forward(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the lexical ids, positions in `columns` and weights of the rows of `(C,)` labels; -1 has no row."""
-        if bool((self.sizes < 0).any()) or int(self.sizes.sum()) != len(self.ids):
-            raise ValueError(f"sizes of word rows do not add up to their {len(self.ids)} words: the model is damaged")
-        rows = columns.clamp(min=0).to(self.ids.device)
-        sizes = self.sizes[rows].long() * (columns >= 0).to(rows.device)
-        words = _concatenate_ranges((self.sizes.cumsum(0) - self.sizes)[rows], sizes)
-        positions = torch.arange(len(rows), device=rows.device).repeat_interleave(sizes)
-        return self.ids[words], positions, self.weight[words]
-
-
-class Postings(NamedTuple):
-    """Inverted index of label texts: computes the score terms that compare words, exactly and sparsely.
-
-        match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
-        coverage(d, l) = max_t min_f s_f if d contains all words f of a name t of l, else 0
-        words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s| + sum_n share_n w_n)), w the row of l, if any (`WordRows`)
-
-    The texts t of a label are its name, its synonyms, and its description (words only, with share_t = 0.6). f are
-    lexical features of both d and t with at least a tenth of the weight of the heaviest feature of t; counts are capped
-    at 2,048. n are `Neighbours` of d. For documents below 50 words, match and coverage are scaled down by the length.
-
-    Args:
-        features: `(F,)` distinct lexical features of all texts, in ascending order.
-        starts: `(T + 1,)` offsets of the first entry of each text, and the number of entries.
-        positions: `(E,)` index of the feature of each entry. The first entries of a text are those of its words.
-        values: `(E,)` addend of match for s_f = 1, or w_f of a row.
-        labels: `(T,)` label index of each text.
-        words: `(T,)` number of words that coverage requires; 0 for descriptions, which are never covered; -1 for rows.
-        weights: `(3, L)` weights of match, coverage and words for each label.
-    """
-
-    features: Tensor
-    starts: Tensor
-    positions: Tensor
-    values: Tensor
-    labels: Tensor
-    words: Tensor
-    weights: Tensor
-
-    @classmethod
-    def build(
-        cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, ...] | None = None
-    ) -> "Postings":
-        """Builds the postings of L labels from the idf of `WordWeights` and the output of `WordRows` for them."""
-        label_texts: list[tuple[frozenset[int], int, float]] = []
-        for column, label in enumerate(labels):
-            names = {frozenset(lexical_features(name)): 1.0 for name in (label.name, *label.synonyms)}
-            described = frozenset(number for number in lexical_features(label.description) if number % 2 == 0)
-            label_texts += [(text, column, share) for text, share in ({described: 0.6} | names).items() if text]
-        texts = [text for text, *_ in label_texts]
-        labels_of_texts = torch.tensor([column for _, column, _ in label_texts], dtype=torch.long)
-        shares = torch.tensor([share for *_, share in label_texts])
-        rows = torch.arange(len(texts)).repeat_interleave(torch.tensor(list(map(len, texts)), dtype=torch.long))
-        words_first = (sorted(text, key=lambda number: number % 2) for text in texts)
-        features = torch.tensor(list(chain.from_iterable(words_first)), dtype=torch.long)
-        squares = idf.detach().cpu().float().square()[features]
-        total = torch.zeros(len(texts)).index_add_(0, rows, squares).clamp(min=1e-9)
-        heaviest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares, "amax")
-        values = squares * (shares / total**0.6)[rows]
-        is_used = squares >= 0.1 * heaviest[rows]
-        is_word = is_used & (features % 2 == 0) & (shares == 1)[rows]
-        words = torch.bincount(rows[is_word], minlength=len(texts)).int()
-        features, values = features[is_used], values[is_used]
-        sizes = torch.bincount(rows[is_used], minlength=len(texts))
-        if word_rows is not None:
-            ids, positions, row_weights = (table.detach().cpu() for table in word_rows)
-            row_labels, row_sizes = positions.unique_consecutive(return_counts=True)
-            features = torch.cat([features, ids.long()])
-            values = torch.cat([values, row_weights.float()])
-            sizes = torch.cat([sizes, row_sizes])
-            labels_of_texts = torch.cat([labels_of_texts, row_labels])
-            words = torch.cat([words, words.new_full((len(row_labels),), -1)])
-        tensors = (features, sizes, values, labels_of_texts, words, weights)
-        return cls.from_entries(*(tensor.to(weights.device) for tensor in tensors))
-
-    @classmethod
-    def from_entries(cls, features: Tensor, sizes: Tensor, values: Tensor, *other_fields: Tensor) -> "Postings":
-        """Numbers the `(E,)` features of T texts with these sizes; `other_fields` are labels, words and weights."""
-        distinct, positions = features.unique(return_inverse=True)
-        starts = functional.pad(sizes.cumsum(0), (1, 0))
-        return cls(distinct.int(), starts.int(), positions.int(), values, *other_fields)
-
-    def expand_features(self) -> Tensor:
-        """Returns the `(E,)` features of all entries."""
-        return self.features[self.positions]
-
-    def entries_of(self, texts: Tensor) -> Tensor:
-        """Returns the indices of the entries of `(C,)` texts, text by text."""
-        return _concatenate_ranges(self.starts[texts].long(), self.starts.diff()[texts].long())
-
-    @torch.compiler.disable
-    @torch.no_grad()
-    def scores(self, features: LexicalFeatures | None, number: int | None = None) -> Tensor:
-        """Computes `(B, L)` addends of scores from the features of B documents.
-
-        Raises:
-            ValueError: If `features` is None, or `number` is passed and differs from B.
-        """
-        if features is None or number not in (None, len(features)):
-            raise ValueError(
-                "scores count words that texts share with labels: pass lexical_ids and lexical_counts, (B, F), which "
-                "the processor returns with return_tensors='pt', or to an index LexicalFeatures.of(inputs); "
-                "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
-            )
-        scores = self.values.new_empty(len(features), self.weights.shape[1])
-        of_match, of_coverage, of_words = self.weights[..., None]
-        for rows, (match, coverage, words) in self._blocks(features):
-            sums = match.mul_(of_match).addcmul_(coverage, of_coverage).addcmul_(words, of_words)
-            scores[rows] = sums.T
-        return scores
-
-    @torch.no_grad()
-    def terms(self, features: LexicalFeatures) -> Tensor:
-        """Computes match, coverage and words of documents for all labels, `(3, B, L)`."""
-        computed = self.values.new_empty(3, len(features), self.weights.shape[1])
-        for rows, terms in self._blocks(features):
-            for number, term in enumerate(terms):
-                computed[number, rows] = term.T
-        return computed
-
-    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
-        """Yields rows of some documents at a time, and their match, coverage and words, `(L, rows)` each."""
-        size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
-        for start in range(0, len(features), size):
-            rows = slice(start, start + size)
-            yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
-
-    def _terms(self, documents: "_WordCounts") -> tuple[Tensor, Tensor, Tensor]:
-        """Computes match, coverage and words of a block of B documents for all labels, `(L, B)` each."""
-        features, rows = documents.features.unique(return_inverse=True)
-        # The shares of the distinct features; row 0 is that of all features that no document has.
-        table = documents.shares.new_zeros(len(features) + 1, len(documents.norms))
-        table.index_put_((rows + 1, documents.rows), documents.shares, accumulate=True)
-        row_of_feature = torch.zeros_like(self.features)
-        if len(self.features):
-            positions = torch.searchsorted(self.features, features)
-            positions.clamp_(max=len(self.features) - 1)
-            known = (self.features[positions] == features).nonzero()[:, 0]
-            row_of_feature[positions[known]] = (known + 1).to(row_of_feature)
-        sums = self._sum(table, row_of_feature)
-        match, coverage, words = (sums.new_zeros(self.weights.shape[1], sums.shape[1]) for _ in range(3))
-        row_texts = (self.words < 0).nonzero()[:, 0]
-        words[self.labels[row_texts]] = sums[row_texts].div_(documents.norms)
-        word_evidence(words)
-        sums[row_texts] = 0.0
-        owners = self.labels[:, None].expand_as(sums)
-        match.scatter_reduce_(0, owners, sums, "amax")
-        match.mul_(documents.factors)
-        names, least = self._cover(table, row_of_feature)
-        owners = self.labels[names, None].expand_as(least)
-        coverage.scatter_reduce_(0, owners, least, "amax")
-        coverage.mul_(documents.factors)
-        return match, coverage, words
-
-    def _sum(self, table: Tensor, row_of_feature: Tensor) -> Tensor:
-        """Computes `(T, B)` sums of values times shares: the product of a sparse matrix and a table of shares."""
-        if len(row_of_feature) * table.shape[1] <= _SMALL_TABLE:
-            table, rows = table.index_select(0, row_of_feature), self.positions
-        else:
-            rows = row_of_feature.index_select(0, self.positions)
-        return functional.embedding_bag(
-            rows, table, self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
-        )
-
-    def _cover(self, table: Tensor, row_of_feature: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns C names that a document of the block may contain, and `(C, B)` least shares of their words."""
-        names = (self.words > 0).nonzero()[:, 0]
-        first = self.starts[:-1]
-        for entry in (first, first + self.words - 1):  # of the first and last word
-            names = names[row_of_feature[self.positions[entry[names]]] > 0]
-        sizes = self.words[names].long()
-        words = self.positions[_concatenate_ranges(first[names].long(), sizes)]
-        shares = table[row_of_feature[words]]
-        owners = torch.arange(len(names), device=names.device).repeat_interleave(sizes)
-        least = table.new_ones(len(names), table.shape[1])
-        return names, least.scatter_reduce_(0, owners[:, None].expand_as(shares), shares, "amin")
-
-
-class _WordCounts(NamedTuple):
-    """Features of B documents.
-
-    Args:
-        rows: `(M,)` document of each feature.
-        features: `(M,)` lexical features, and `LEXICAL_BUCKETS` + n for the neighbour n.
-        shares: `(M,)` s_f of words, and |s| share_n of neighbours.
-        factors: `(B,)` factors of match and coverage, below 1 for documents of fewer than 50 words.
-        norms: `(B,)` lengths |s|.
-    """
-
-    rows: Tensor
-    features: Tensor
-    shares: Tensor
-    factors: Tensor
-    norms: Tensor
-
-    @classmethod
-    def read(cls, documents: LexicalFeatures) -> "_WordCounts":
-        """Reads the features and neighbours of B documents."""
-        rows, columns = documents.mask.nonzero(as_tuple=True)
-        features = documents.ids[rows, columns]
-        counts = documents.counts[rows, columns]
-        shares = counts / (counts + 1)
-        zeros = shares.new_zeros(len(documents))
-        lengths = zeros.index_add(0, rows, (counts * (features % 2 == 0)).to(zeros))
-        norms = zeros.index_add(0, rows, shares.square()).sqrt().clamp(min=1e-9)
-        near = torch.arange(len(documents), device=rows.device).repeat_interleave(documents.neighbours.shape[1])
-        return cls(
-            torch.cat([rows, near]),
-            torch.cat([features, LEXICAL_BUCKETS + documents.neighbours.flatten()]).int(),
-            torch.cat([shares, norms[near] * documents.shares.flatten()]),
-            (lengths / 50).clamp(max=1),
-            norms,
-        )
-
-
-def word_evidence(shares: Tensor) -> Tensor:
-    """Computes the term "words", log(1 + 200 max(0, share)), in place from the weighted sums of word rows."""
-    return shares.clamp_(min=0).mul_(200).log1p_()
-
-
-def _concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
-    """Concatenates ranges of integers with these starts and sizes."""
-    numbers = (starts - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
-    return numbers.add_(torch.arange(len(numbers), device=numbers.device))
 
 
 def _normalize_parts(text: Parts) -> Parts:
@@ -461,8 +204,12 @@ class JointTerm(ScoreTerm):
         super().__init__()
         labels, documents = PROJECTIONS[config.output_layer]
         bilinear = config.output_layer.startswith("bilinear")
-        # If a single side is projected, the size of the space is that of the other side.
-        size = config.joint_size if labels and documents else config.label_size if documents else config.document_size
+        if labels and documents:
+            size = config.joint_size
+        elif documents:
+            size = config.label_size
+        else:
+            size = config.document_size
 
         def projection(inputs: int, bias: bool) -> nn.Module:
             return per_language(config, config.share_joint_space, lambda: nn.Linear(inputs, size, bias=bias))
@@ -475,7 +222,8 @@ class JointTerm(ScoreTerm):
         self.dropout = nn.Dropout(config.joint_dropout)
         self.document_size = config.document_size
         # If other terms multiply h as well, V is applied to e: codes then have half the size, with one part for h.
-        text, other_terms = config.text_config, config.cosine_score or config.label_rows
+        text = config.text_config
+        other_terms = config.cosine_score or config.label_rows
         is_scaled = text.text_encoder_type in ("nn", "transformer", "static") or text.encoder_cell == "none"
         is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
         self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
@@ -535,7 +283,8 @@ class JointInputLabelEmbedding(JointTerm):
     | `"bilinear_yh15"` | act(U e) . V h + b | [YH15] of Table 2 |
 
     No parameter depends on the number of labels, so labels unseen in training are scored the same way. It is computed
-    as a matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed.
+    as a matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `recipes/papers/literal.py` has the formula as
+    printed.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
     e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1, further layers
@@ -634,7 +383,8 @@ class LinearOutput(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        size, sizes = config.document_size, config.language_labels
+        size = config.document_size
+        sizes = config.language_labels
         units = {language: ClassificationUnit(size, sizes[language]) for language in config.languages or ()}
         self.classifier: nn.Module = nn.ModuleDict(units) if units else ClassificationUnit(size, config.num_labels)
 

@@ -126,7 +126,8 @@ def _blocks(
     native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
     text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
     documents, num_labels = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
-    size, documents = documents * num_labels, min(documents, len(text_codes))
+    size = documents * num_labels
+    documents = min(documents, len(text_codes))
     num_labels = max(min_labels, min(len(codes), size // max(1, documents), 8 * num_labels))
     # Reused memory stays in the cache as well.
     buffer = text_codes.new_empty(0 if out is not None else documents * num_labels, dtype=wide)
@@ -225,7 +226,8 @@ def _apply(logits: Tensor, method: Mapping[str, Any]) -> Tensor:
     if method["method"] == "platt":
         return logits * method["scale"] + method["offset"]
     knots, values = (logits.new_tensor(method[name]) for name in ("logits", "values"))
-    slope_1, infinite = knots.new_ones(1), knots.new_full((1,), torch.inf)
+    slope_1 = knots.new_ones(1)
+    infinite = knots.new_full((1,), torch.inf)
     slopes = torch.cat([slope_1, values.diff() / knots.diff(), slope_1])
     interval = torch.bucketize(logits, knots, right=True)  # 0 is below the first knot
     knot = (interval - 1).clamp(min=0)
@@ -308,7 +310,8 @@ def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choic
         if choice.threshold is not None:
             passing = ~(scores < choice.threshold)  # not `>=`: includes NaN
             passing[0] |= choice.force_label  # the best label
-            scores, labels = scores[passing], labels[passing]
+            scores = scores[passing]
+            labels = labels[passing]
         answers.append(TopLabels(scores, labels))
     return answers
 
@@ -331,8 +334,12 @@ def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, size: int) -> 
 def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
     """Selects the labels of each row of `(B, L)` logits."""
     logits = raw if choice.seen is None else calibrated(raw, choice.seen, choice.calibration)
-    scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
-    scores = logits if choice.returns_logits else scores
+    if choice.returns_logits:
+        scores = logits
+    elif choice.is_multi_label:
+        scores = logits.sigmoid()
+    else:
+        scores = logits.softmax(-1)
     threshold = choice.threshold
     if threshold is not None:
         passing = ~(scores < (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold))
@@ -345,7 +352,8 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
     for row, mask in enumerate(passing):
         limit = choice.top_k
         if choice.force_label and not bool(mask.any()):
-            mask, limit = ~(logits[row] < logits[row].max()), 1
+            mask = ~(logits[row] < logits[row].max())
+            limit = 1
         columns = mask.nonzero().squeeze(1)
         columns = columns[_ranking(logits[row, columns], raw[row, columns])][:limit]
         answers.append(TopLabels(scores[row, columns], columns))

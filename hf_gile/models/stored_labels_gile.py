@@ -139,7 +139,8 @@ class StoredLabels(nn.Module):
             if result._version == version and state == (label_state(), label_state(distinct), compute_state(words)):
                 return result
         distinct = words.unique()
-        state, result = (label_state(), label_state(distinct), compute_state(words)), compute()
+        state = (label_state(), label_state(distinct), compute_state(words))
+        result = compute()
         self._cache[name] = result, result._version, state, distinct
         return result
 
@@ -220,7 +221,8 @@ def _hash(tensors: Sequence[Tensor]) -> Tensor:
     """Sums 64-bit words times odd factors by position, modulo 2^64, so that any single change is detected."""
     device = tensors[0].device
     for level in _factors(device):
-        size, parts = 8 * len(level), []
+        size = 8 * len(level)
+        parts = []
         for tensor in tensors:
             flat = tensor.flatten()
             is_aligned = flat.storage_offset() * flat.element_size() % 8 == 0

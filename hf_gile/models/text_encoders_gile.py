@@ -164,7 +164,8 @@ def make_pooling(config: PreTrainedConfig, kind: str, size: int) -> nn.Module:
         return FirstToken()
     if kind != "attention":
         return MeanPooling(is_sum=kind == "sum")
-    text, shared = config.text_config, config.sharing in ("attention", "both")
+    text = config.text_config
+    shared = config.sharing in ("attention", "both")
     return per_language(config, shared, lambda: AttentionPooling(size, text.attention_size, text.hidden_act))
 
 
@@ -242,7 +243,9 @@ class WordEncoder(nn.Module):
         self, word_vectors: Tensor, positions: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents from `(N, D)` distinct words at `(B, W)` or `(B, S, W)` positions; see `forward`."""
-        hidden, rows, word_mask = word_vectors, positions.flatten(0, -2), mask.flatten(0, -2)
+        hidden = word_vectors
+        rows = positions.flatten(0, -2)
+        word_mask = mask.flatten(0, -2)
         if self.word_encoder is not None:
             hidden, rows = select_module(self.word_encoder, language)(hidden, rows, word_mask)
         vectors, weights = select_module(self.word_attention, language)(hidden, rows, word_mask)
@@ -383,7 +386,8 @@ class TransformerEncoder(nn.Module):
         Raises:
             ValueError: If a row has more tokens than the encoder has positions.
         """
-        shape, mask = attention_mask.shape, attention_mask.flatten(0, -2)
+        shape = attention_mask.shape
+        mask = attention_mask.flatten(0, -2)
         input_ids = None if input_ids is None else input_ids.flatten(0, -2)
         inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
         if self.max_positions is not None and mask.shape[1] > self.max_positions:
@@ -498,7 +502,8 @@ class StaticEncoder(nn.Module):
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         text = config.text_config
-        self.vocab_size, self.pad_token_id = text.vocab_size, text.pad_token_id
+        self.vocab_size = text.vocab_size
+        self.pad_token_id = text.pad_token_id
         self.pooled_size = text.pooled_size
         self.teacher_name = getattr(text.text_encoder_config, "_name_or_path", "")
         keys = torch.zeros(text.num_vectors, dtype=torch.long)

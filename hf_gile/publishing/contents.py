@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..label_index import leads_out
-from ..models.configuration_gile import read_json_object
+from ..models.checks_gile import read_json_object
 from ..models.labels_gile import LABELS_FILE
 
 UNKNOWN_REPOSITORY = "path/to/this/model"

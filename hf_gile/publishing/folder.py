@@ -110,7 +110,7 @@ def _check(
     if card is not None and card is not False and not isinstance(card, CardInfo | ModelCard | str):
         raise ValueError(f"card must be a CardInfo, a ModelCard or the text of a card, got {type(card).__name__}")
     if any(".lora_" in name for name, _ in model.named_parameters()):
-        raise ValueError("a model with adapters cannot be published: call merge_lora(model) first")
+        raise ValueError("a model with adapters cannot be published: merge them into its weights first")
 
 
 def _write(

@@ -73,7 +73,8 @@ def escaped(text: str, length: int | None = None) -> str:
 
 
 def _entity(sign: str | re.Match[str]) -> str:
-    sign = sign if isinstance(sign, str) else sign[0]
+    if not isinstance(sign, str):
+        sign = sign[0]
     return {"&": "&amp;", "<": "&lt;", ">": "&gt;"}.get(sign) or f"&#{ord(sign)};"
 
 

@@ -22,6 +22,24 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+def calibration_points(
+    reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]],
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Returns the points (probability, frequency) of bins with enough scores; groups without are left out.
+
+    Args:
+        reliability: `Report.reliability`.
+    """
+    points = {
+        group: {
+            time: [(row["probability"], row["frequency"]) for row in bins if row["count"] >= MIN_SCORES]
+            for time, bins in times.items()
+        }
+        for group, times in reliability.items()
+    }
+    return {group: times for group, times in points.items() if any(times.values())}
+
+
 def calibration_plot(
     reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]], path: str | PathLike[str]
 ) -> bool:
@@ -37,14 +55,7 @@ def calibration_plot(
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    drawn = {}
-    for group, times in reliability.items():
-        points = {
-            time: [(row["probability"], row["frequency"]) for row in bins if row["count"] >= MIN_SCORES]
-            for time, bins in times.items()
-        }
-        if any(points.values()):
-            drawn[group] = points
+    drawn = calibration_points(reliability)
     if not drawn:
         return False
     with needs_extra("train", "the figures of a card"):

@@ -24,8 +24,8 @@ from ..metrics.calibration import softmax_to_sigmoid_logits
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
-from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
+from ..models.texts_gile import pad_rows
 from ..writing import whole_file
 
 REPORT_FILE = "results.json"
@@ -288,7 +288,8 @@ class _Evaluation:
         return metrics
 
     def _gold(self, ids: str | Iterable[str], document: int) -> list[int]:
-        ids = [ids] if isinstance(ids, str) else ids
+        if isinstance(ids, str):
+            ids = [ids]
         try:
             columns = list(dict.fromkeys(self.label_set.columns(ids)))
         except ValueError as error:

@@ -3,10 +3,9 @@
 Shapes: B documents, C candidate labels.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from ..extras import needs_extra
 from ..models.labels_gile import LabelSet
 from ..scoring.evidence import find_evidence
 from ..writing import whole_file
+from .plots import calibration_points
 from .report import Report
 
 PAGE_FILE = "report.html"
@@ -24,8 +24,6 @@ _MOST_LABELS = 25
 _MOST_ERRORS = 10
 _MOST_PARTS = 4
 _MOST_CHARACTERS = 400
-_MIN_SCORES = 20
-"""Minimum number of scores in a bin of the calibration."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,10 @@ def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistake
             report=report,
             labels=[{**row, "name": labels[labels.column(row["id"])].name} for row in tested[:_MOST_LABELS]],
             num_tested=len(tested),
-            calibration=_calibration(report.reliability),
+            calibration={
+                group: {time: _path(points) for time, points in times.items()}
+                for group, times in calibration_points(report.reliability).items()
+            },
             curves={name: _polyline(points) for name, points in run.curves.items() if len(points) > 1},
             mistakes=mistakes,
             most_characters=_MOST_CHARACTERS,
@@ -152,19 +153,6 @@ def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistake
     )
     with whole_file(folder / PAGE_FILE) as staged:
         staged.write_text(page, encoding="utf-8")
-
-
-def _calibration(reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> dict[str, dict[str, str]]:
-    """Returns polylines of frequency against probability, by group and before and after calibration."""
-    lines = {}
-    for group, times in reliability.items():
-        points = {
-            time: [(bin["probability"], bin["frequency"]) for bin in bins if bin["count"] >= _MIN_SCORES]
-            for time, bins in times.items()
-        }
-        if any(points.values()):
-            lines[group] = {time: _path(values) for time, values in points.items()}
-    return lines
 
 
 def _polyline(points: Sequence[tuple[float, float]]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
 
-from ..models.configuration_gile import read_json_object
+from ..models.checks_gile import read_json_object
 from ..models.saving_gile import LONGEST_JSON, check_folder
 from .contents import code_references, referenced_code
 

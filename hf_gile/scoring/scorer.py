@@ -66,7 +66,7 @@ class GileScorer:
     ) -> None:
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
-        for name in ("return_evidence", "return_parents", "shortlist"):
+        for name in ("return_parents", "shortlist"):
             if options.get(name):
                 raise ValueError(f"{name} is supported by the pipeline only, not for batches of columns")
         self._arguments = {"model": model, "labels": labels, "processor": processor, "text": text, **options}

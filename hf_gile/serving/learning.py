@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..label_index import LabelIndex
 from ..models import LabelScoringPipeline
-from ..models.processing_gile import LexicalFeatures
+from ..models.lexical_gile import LexicalFeatures
 from ..models.saving_gile import sync_to_disk
 from ..models.search_gile import calibrated
 from .messages import BATCH

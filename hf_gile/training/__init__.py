@@ -12,19 +12,15 @@ if TYPE_CHECKING:
     from .encoders import best_text_encoder
     from .encoding import encode_dataset
     from .general import general_scorer
-    from .hard_negatives import HardNegatives
     from .label_sampling import EpochCallback, LabelSampler
-    from .label_weights import class_balanced_weights, propensity_weights
-    from .lora import add_lora, merge_lora
     from .losses import GileLoss
-    from .pretrained import add_pooled_embeds, log_idf, parameter_groups
+    from .pretrained import add_pooled_embeds, parameter_groups
     from .starting import (
         joint_size_for,
         latent_word_vectors,
         model_from_text_encoder,
         processor_from_text_encoder,
         set_lexical_weights,
-        set_token_weights,
         set_word_vectors,
     )
 
@@ -32,15 +28,12 @@ __all__ = [
     "EpochCallback",
     "GileDataCollator",
     "GileLoss",
-    "HardNegatives",
     "LabelSampler",
     "ThresholdTuner",
-    "add_lora",
     "add_pooled_embeds",
     "attach_teacher",
     "best_text_encoder",
     "calibrate",
-    "class_balanced_weights",
     "distill",
     "encode_dataset",
     "fit_convex",
@@ -49,15 +42,11 @@ __all__ = [
     "general_scorer",
     "joint_size_for",
     "latent_word_vectors",
-    "log_idf",
-    "merge_lora",
     "model_from_text_encoder",
     "paper_threshold",
     "parameter_groups",
     "processor_from_text_encoder",
-    "propensity_weights",
     "set_lexical_weights",
-    "set_token_weights",
     "set_word_vectors",
     "teach",
     "tune_threshold",
@@ -71,10 +60,7 @@ _MODULES = (
     "encoders",
     "encoding",
     "general",
-    "hard_negatives",
     "label_sampling",
-    "label_weights",
-    "lora",
     "losses",
     "pretrained",
     "starting",

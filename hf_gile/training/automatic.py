@@ -77,7 +77,8 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
     if options.text_encoder in (AUTO, STATIC):
         best = choose_encoder(task)
         if best is not None:
-            location, name = best.folder, best.name
+            location = best.folder
+            name = best.name
             reason = f" Chosen because {best.reason}."
     if location is None and options.text_encoder == STATIC:
         raise ValueError(f"text_encoder static learns from a pretrained encoder, and {_INSTALL}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..models import GileProcessor
-from ..models.processing_gile import pad_features
+from ..models.lexical_gile import pad_features
 from .label_sampling import LabelSampler
 
 

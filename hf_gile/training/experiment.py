@@ -125,21 +125,6 @@ def _even_steps(number: int, wanted: int) -> NDArray[np.int64]:
     return np.arange(wanted) * number // wanted
 
 
-def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dataset]":
-    """Removes labels beyond the first ones from encoded documents.
-
-    Args:
-        parts: Encoded documents of each part.
-        number: Number of labels of the model.
-    """
-
-    def below(batch: Mapping[str, Any]) -> dict[str, list[list[int]]]:
-        names = [name for name in ("labels", "excluded_columns") if name in batch]
-        return {name: [[column for column in columns if column < number] for columns in batch[name]] for name in names}
-
-    return {part: rows.map(below, batched=True) for part, rows in parts.items()}
-
-
 def with_a_label(parts: "Mapping[str, Dataset]") -> "dict[str, Dataset]":
     """Removes documents without a known label.
 
@@ -174,15 +159,6 @@ def pretrained_optimizer(
     return optimizer
 
 
-def count_parameters(model: nn.Module) -> int:
-    """Counts trainable parameters.
-
-    Args:
-        model: The model.
-    """
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
 def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     """Trains until `args.metric_for_best_model` stops improving, with a progress bar and a line per epoch.
 
@@ -209,7 +185,7 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     history = trainer.state.log_history
     return {
         "seconds": time.perf_counter() - clock.start,
-        "parameters": count_parameters(trainer.model),
+        "parameters": trainer.model.num_parameters(only_trainable=True),
         "history": [entry for entry in history if "seconds" in entry],
         "losses": [[entry["step"], entry["loss"]] for entry in history if "loss" in entry],
     }
@@ -458,7 +434,7 @@ class Experiment:
     @property
     def num_parameters(self) -> int:
         """The number of trainable parameters."""
-        return count_parameters(self.model)
+        return self.model.num_parameters(only_trainable=True)
 
     def fit(self, patience: int) -> dict[str, Any]:
         """Trains the model in steps, see `train`."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
-from ..models.processing_gile import LEXICAL_BUCKETS, lexical_features
+from ..models.lexical_gile import LEXICAL_BUCKETS, lexical_features
 from .encoders import FoundEncoder, best_text_encoder, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 

@@ -30,7 +30,7 @@ class LabelSampler:
     - in-batch (`num_negatives=0`): only the gold labels of the batch. Biased, also with weights, because labels without
       documents in the batch are never negatives. A rare label occurs in a batch of B about once per document, and
       learns a prior of 1 / B: probabilities are too high, especially those of rare labels.
-    - hard: `HardNegatives` adds mined labels to those sampled here.
+    - hard: the `miner` of a `GileLoss` adds labels to those sampled here.
 
     A draw depends only on the seed, the epoch and the batch, so training is reproducible when resumed or with other
     numbers of data loading processes. `EpochCallback` sets the epoch; without it, a repeated batch repeats its draw,
@@ -39,7 +39,6 @@ class LabelSampler:
     The time of a draw does not depend on the number of labels.
 
     `label_weights` change the loss to be estimated, like the `positive_weights` of a `GileLoss`.
-    `hf_gile.training.class_balanced_weights` computes them from document counts.
 
     Args:
         num_labels: Number L of stored labels.
@@ -53,7 +52,7 @@ class LabelSampler:
             `columns` are used. By default all labels are equally likely.
         seed: Seed of the draws.
         label_weights: `(L,)` weights of labels in a loss that is a sum over labels, multiplied with the sampling
-            weights. Labels mined by `HardNegatives` have weight 1.
+            weights. Labels that a `miner` adds have weight 1.
 
     Raises:
         ValueError: If a number is negative, `columns` are out of range, repeated or missing, or frequencies or weights

@@ -63,8 +63,9 @@ class GileLoss:
         share_labels: Whether processes divide the labels: each scores the documents of all processes against its part.
             The results equal scoring all labels in each process, if gradients are averaged over processes as in DDP and
             FSDP. All processes must train on the same labels without weights, in a monolingual model.
-        positive_weights: `(L,)` weights of positive terms, such as `propensity_weights`, for binary cross-entropy only.
-        miner: Adds labels to those of the batch, such as `HardNegatives`.
+        positive_weights: `(L,)` weights of positive terms, for binary cross-entropy only.
+        miner: Adds labels to those of a batch; called as `miner(model, text_codes, labels, sampled_columns,
+            column_weights)`, it returns the new `sampled_columns` and `column_weights`.
         refresh_steps: If labels are read by a pretrained encoder, number of steps after which they are encoded again,
             without gradients; 0 encodes the labels in each step and trains the encoder on them.
         row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), like unseen labels.

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,23 +27,11 @@ from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
 from .calibration import ThresholdTuner
 from .experiment import columns_in_test, columns_in_validation, label_metrics
-from .task import TextTask
+from .options import TOP_K
+from .study import Study
 
 Score = Callable[[sparse.csr_matrix], NDArray[np.float64]]
 """Function from `(B, V)` TF-IDF of documents to `(B, L)` scores."""
-
-
-class Study(Protocol):
-    """The part of `hf_gile.training.study.Study` that is used here."""
-
-    task: TextTask
-    described: LabelSet
-    held_out: set[str]
-    num_seen: int
-    has_one_label: bool
-
-    def say(self, *words: object) -> None:
-        """Prints a line."""
 
 
 MAX_DOCUMENTS = 400_000
@@ -59,6 +47,16 @@ NEIGHBOURS = 50
 BATCH = 64
 
 
+def measure_obvious_rows(study: Study) -> None:
+    """Adds the baselines to the results of a study, unless its options disable this.
+
+    Args:
+        study: Documents and labels.
+    """
+    if study.options.baselines and study.args.process_index == 0:
+        study.results |= obvious_rows(study, TOP_K)
+
+
 def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]]:
     """Measures the baselines on the test documents of a study, and prints which would take too long.
 
@@ -69,7 +67,9 @@ def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]
     Returns:
         The entry of each baseline in results.json, as for a unit: `seconds`, thresholds and `test`.
     """
-    labels, seen, number = study.described, study.described[: study.num_seen], len(study.task.parts["train"])
+    labels = study.described
+    seen = study.described[: study.num_seen]
+    number = len(study.task.parts["train"])
     if number > MAX_DOCUMENTS:
         study.say(f"TF-IDF baselines left out: {number:,} documents take more than a minute")
         return {}
@@ -110,10 +110,13 @@ class Words:
 
     def __init__(self, study: Study) -> None:
         start = time.perf_counter()
-        self.study, task, self.one_label = study, study.task, study.has_one_label
+        self.study = study
+        task = study.task
+        self.one_label = study.has_one_label
         texts = [[label.name, *label.synonyms, *filter(None, [label.description])] for label in study.described]
         self.name_rows = np.cumsum([0, *map(len, texts[:-1])])
-        counter, idf = CountVectorizer(), TfidfTransformer(sublinear_tf=True)
+        counter = CountVectorizer()
+        idf = TfidfTransformer(sublinear_tf=True)
         counts = counter.fit_transform(chain(task.texts("train"), chain.from_iterable(texts)))
         number = len(task.parts["train"])
         self.documents = {"train": idf.fit_transform(counts[:number])}
@@ -130,7 +133,8 @@ class Words:
             labels: The labels; ids of other labels are ignored.
             name: Column with the lists of label ids.
         """
-        rows, indices = self.study.task.parts[part], {label.id: column for column, label in enumerate(labels)}
+        rows = self.study.task.parts[part]
+        indices = {label.id: column for column, label in enumerate(labels)}
         if name not in rows.column_names:
             return [[]] * len(rows)
         return [[indices[label_id] for label_id in dict.fromkeys(ids) if label_id in indices] for ids in rows[name]]
@@ -138,7 +142,8 @@ class Words:
     def targets(self, labels: LabelSet) -> sparse.csc_matrix:
         """Returns the `(N, L)` gold labels of the training documents."""
         gold = self.columns("train", labels, self.study.task.gold)
-        ends, columns = np.cumsum([0, *map(len, gold)]), np.fromiter(chain.from_iterable(gold), dtype=np.int64)
+        ends = np.cumsum([0, *map(len, gold)])
+        columns = np.fromiter(chain.from_iterable(gold), dtype=np.int64)
         return sparse.csr_matrix((np.ones(len(columns)), columns, ends), (len(gold), len(labels))).tocsc()
 
     def measure(
@@ -151,7 +156,8 @@ class Words:
             labels: The labels to score.
             top_k: Numbers of labels for precision, recall and nDCG.
         """
-        start, held_out = time.perf_counter(), self.study.held_out
+        start = time.perf_counter()
+        held_out = self.study.held_out
         thresholds: dict[str, float] = {}
         score = fit(self, labels)
         seconds = self.seconds + time.perf_counter() - start
@@ -196,21 +202,25 @@ class Words:
 
 def linear_svm(words: Words, labels: LabelSet) -> Score:
     """Fits a `LinearSVC` with default parameters per label, one-vs-rest, and scores by its decision function."""
-    texts, targets = words.documents["train"], words.targets(labels)
-    weights, biases = np.zeros((texts.shape[1], len(labels))), np.ones(len(labels))
+    texts = words.documents["train"]
+    targets = words.targets(labels)
+    weights = np.zeros((texts.shape[1], len(labels)))
+    biases = np.ones(len(labels))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ConvergenceWarning: some labels do not converge in 1,000 iterations
         for column in range(len(labels)):
             target = targets[:, [column]].toarray().ravel()
             if not target.all():  # a label that all documents have has no negatives
                 fitted = LinearSVC(random_state=0).fit(texts, target)
-                weights[:, column], biases[column] = fitted.coef_[0], fitted.intercept_[0]
+                weights[:, column] = fitted.coef_[0]
+                biases[column] = fitted.intercept_[0]
     return lambda documents: documents @ weights + biases
 
 
 def neighbours(words: Words, labels: LabelSet) -> Score:
     """Scores a label by its share of the squared cosines of the 50 nearest training documents."""
-    texts, targets = words.documents["train"].T.tocsr(), words.targets(labels).tocsr()
+    texts = words.documents["train"].T.tocsr()
+    targets = words.targets(labels).tocsr()
     number = min(NEIGHBOURS, texts.shape[1])
 
     def score(documents: sparse.csr_matrix) -> NDArray[np.float64]:

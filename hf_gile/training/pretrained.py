@@ -3,7 +3,7 @@
 Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -23,45 +22,6 @@ if TYPE_CHECKING:
 
 _SORT_SIZE = 4096
 """Number of documents sorted by length together."""
-
-
-def log_idf(
-    documents: Iterable[Sequence[Any]], vocab_size: int, special_ids: Iterable[int] = ()
-) -> NDArray[np.float32]:
-    """Computes logarithms of inverse document frequencies of tokens, for `set_token_weights`.
-
-        log(log((1 + N) / (1 + df)) + 1)
-
-    Args:
-        documents: Token ids of N documents, or of their windows, from `GileProcessor`.
-        vocab_size: Number of tokens of the model, `config.text_config.vocab_size`.
-        special_ids: Ignored tokens, such as `tokenizer.all_special_ids`, including padding.
-
-    Returns:
-        `(vocab_size,)` numbers: 0 for tokens in all documents, and minus infinity for special tokens.
-
-    Raises:
-        ValueError: If there are no documents, or a token id is out of range.
-
-    Example:
-        >>> log_idf([[3, 2], [2, 2, 1]], vocab_size=4, special_ids=[0]).round(2)
-        array([-inf, 0.34, 0.  , 0.34], dtype=float32)
-    """
-    number = 0
-    counts = np.zeros(vocab_size, np.int64)
-    for document in documents:
-        number += 1
-        windows = document if len(document) and not np.isscalar(document[0]) else [document]
-        tokens = np.unique(np.concatenate([np.asarray(window, np.int64) for window in windows]))
-        if len(tokens) and not 0 <= tokens[0] <= tokens[-1] < vocab_size:
-            wrong = tokens[0] if tokens[0] < 0 else tokens[-1]
-            raise ValueError(f"document {number - 1} has the token {wrong}, but vocab_size is {vocab_size}")
-        counts[tokens] += 1
-    if number == 0:
-        raise ValueError("documents is empty: token weights need training documents")
-    weights = np.log(np.log((1 + number) / (1 + counts)) + 1)
-    weights[list(special_ids)] = -np.inf
-    return weights.astype(np.float32)
 
 
 def add_pooled_embeds(
@@ -154,7 +114,8 @@ def _without_bars() -> Iterator[None]:
 
 def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
-    config, encoder = gile.config.text_config, pretrained_encoder(gile) or gile.text_encoder
+    config = gile.config.text_config
+    encoder = pretrained_encoder(gile) or gile.text_encoder
     settings = (config.text_encoder_type, config.pooling, bf16, config.text_encoder_config.to_json_string())
     digest = blake2b(repr(settings).encode(), digest_size=8)
     for name, weight in encoder.state_dict().items():

@@ -101,7 +101,8 @@ def _format_settings(settings: object, args: TrainingArguments) -> str:
     saved |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
     for field in fields(args):
         value = getattr(args, field.name)
-        value = value.value if isinstance(value, Enum) else value
+        if isinstance(value, Enum):
+            value = value.value
         is_setting = (
             field.init and isinstance(value, (str, int, float)) and field.name not in ("local_rank", "run_name")
         )

@@ -84,8 +84,8 @@ def check_files(settings: object, names: Sequence[str], suffixes: Sequence[str] 
         FileNotFoundError: If a path or glob does not exist.
     """
     for name in names:
-        value = getattr(settings, name)
-        for path in value if isinstance(value, list) else [value] if value is not None else []:
+        paths = getattr(settings, name) or []
+        for path in paths if isinstance(paths, list) else [paths]:
             try:
                 if suffixes:
                     find_files([path], suffixes, any_name=True)

@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedConfig
 
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, get_towers
-from ..models.configuration_gile import check_fetches_nothing
-from ..models.processing_gile import LEXICAL_BUCKETS
+from ..models.checks_gile import check_fetches_nothing
+from ..models.lexical_gile import LEXICAL_BUCKETS
 from ..models.saving_gile import LOCATION
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
@@ -211,28 +211,6 @@ def latent_word_vectors(
     vectors = np.zeros((vocab_size, size), np.float32)
     vectors[used, :rank] = (right.T * weighting.idf_[:, None])[used]
     return vectors
-
-
-@torch.no_grad()
-def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
-    """Sets initial token weights of the bag, such as `log_idf`.
-
-    Args:
-        model: A `GileModel` or a `GileForSequenceClassification` with a `bag_size`.
-        log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity (stored as -20) for ignored
-            tokens.
-
-    Raises:
-        ValueError: If the model has no bag, or weights have a wrong shape or contain NaN.
-    """
-    bag = get_towers(model).bag
-    if bag is None:
-        raise ValueError("token weights need a bag, but config.bag_size is 0")
-    numbers = torch.as_tensor(log_weights, dtype=torch.float32)
-    size = model.config.text_config.vocab_size
-    if numbers.shape != (size,) or bool((numbers.isnan() | numbers.isposinf()).any()):
-        raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(numbers.shape)}")
-    bag.log_weights.weight.copy_(numbers.clamp(min=-20)[:, None])
 
 
 @torch.no_grad()

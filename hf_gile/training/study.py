@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -157,13 +157,6 @@ class Study:
         """
         return metric_name(self.args.metric_for_best_model, len(labels) > self.num_seen, self.has_one_label)
 
-    def measure_obvious_rows(self) -> None:
-        """Measures models of scikit-learn on the same documents, unless the options disable this."""
-        if self.options.baselines and self.args.process_index == 0:
-            from .obvious_rows import obvious_rows  # imports scikit-learn, which --help does not need
-
-            self.results |= obvious_rows(self, TOP_K)
-
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
 
@@ -276,10 +269,6 @@ class Study:
             limits=[*info.limits, f"It contains {content} of {encoder}; their licence is {' or '.join(licenses)}."],
         )
 
-    def table(self, columns: Mapping[str, str], groups: Sequence[str], note: str = "") -> str:
-        """Returns the metrics of the test part in percent, see `table_of_results`."""
-        return table_of_results(self.results, columns, groups, note)
-
     def show(self) -> None:
         """Prints the usual metrics of the test part, and how to use a model."""
         num_unseen = len(self.described) - self.num_seen - len(self.held_out)
@@ -300,7 +289,7 @@ class Study:
         if self._page is not None:
             self._page()
         groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
-        self.say(self.table(columns, groups, "\n".join(notes)))
+        self.say(table_of_results(self.results, columns, groups, "\n".join(notes)))
         folder = Path(self.args.output_dir)
         page = "" if self._page is None else f"{PAGE_FILE}, "
         self.say(f"\nwritten to {folder}: {page}results.json, settings.yaml, and each model")
@@ -332,7 +321,8 @@ class Study:
     def _write_page(self, name: str, report: Report, mistakes: list[Mistake]) -> None:
         """Writes the report of the run for people."""
         names = ["average_precision", "micro_f1", "macro_f1"]
-        names = ["accuracy", *names] if self.has_one_label else names
+        if self.has_one_label:
+            names = ["accuracy", *names]
         order = [*(other for other in self.results if other != name), name]
         table = {
             system: {

@@ -27,9 +27,8 @@ def binary_cross_entropy(
         column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. For
             uniformly sampled negatives, (number of negatives) / (number sampled) gives an unbiased estimate of the
             loss over all labels (Eq. 17 omits the weights, and so estimates a different loss).
-        positive_weights: `(C,)`: additional weights of the terms of gold labels, `-log sigmoid(s)`. Weights of
-            `hf_gile.training.propensity_weights` compensate for gold labels that are missing in the data, which are
-            mostly rare labels.
+        positive_weights: `(C,)`: additional weights of the terms of gold labels, `-log sigmoid(s)`. Weights by
+            inverse propensity compensate for gold labels that are missing in the data, which are mostly rare labels.
 
     Returns:
         The loss, a scalar in float32 or better.
@@ -165,7 +164,7 @@ def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels:
         ValueError: If the weights are invalid.
     """
     array = np.asarray(weights, dtype=np.float32)
-    if array.shape != ((len(array) if array.ndim else 1) if num_labels is None else num_labels,):
+    if array.ndim != 1 or num_labels not in (None, len(array)):
         expected = "(L,)" if num_labels is None else f"({num_labels},)"
         raise ValueError(f"{name} must have shape {expected}, a number for each label, got {array.shape}")
     wrong = np.flatnonzero(~(array >= 0) | ~np.isfinite(array))

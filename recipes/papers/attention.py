@@ -17,7 +17,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, TypedDict
 
+import torch
+
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
+from hf_gile.models.texts_gile import split_sentences
+from hf_gile.tokenizing import normalizer_and_splitter
+
+KINDS = ("wan", "han")
+"""Text encoders over words with attention."""
 
 
 class AttentionRecord(TypedDict):
@@ -39,10 +46,10 @@ def explain(
 ) -> list[AttentionRecord]:
     """Scores texts with the label-scoring pipeline and records the attention of the model.
 
-    Words are spelled as in the text. The model is put in evaluation mode.
+    Words are shown as the model reads them, in lower case. The model is put in evaluation mode.
 
     Args:
-        model: A model with a stored label set.
+        model: A WAN or a HAN with a stored label set.
         processor: The processor of the model.
         texts: A text or a list of texts, in any form that the processor accepts.
         gold: Ids of the gold labels of each document.
@@ -62,26 +69,55 @@ def explain(
     """
     if model.label_set is None:
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
+    text_config = model.config.text_config
+    if text_config.text_encoder_type not in KINDS or text_config.pooling != "attention":
+        raise ValueError(
+            f"the text encoder {text_config.text_encoder_type!r} with pooling {text_config.pooling!r} has no attention "
+            "to words: train a 'wan' or a 'han'"
+        )
     texts = [texts] if isinstance(texts, str) else texts
     pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
-    answers = pipe(texts, return_evidence=True, **{"top_k": 5, **options})
+    answers = pipe(texts, **{"top_k": 5, **options})
     if gold is not None and len(gold) != len(answers):
         raise ValueError(f"expected gold labels for {len(answers)} texts, got {len(gold)}")
     names = model.label_set.id2label()
     records: list[AttentionRecord] = []
     for row, answer in enumerate(answers):
-        sentences = answer["evidence"]["sentences"]
+        words, weights, shares = _attention(model, processor, answer["sequence"], options.get("language"))
         columns = [] if gold is None else model.label_set.columns(gold[row])
         records.append(
             {
-                "text": [[word for word, _ in sentence["words"]] for sentence in sentences],
-                "watts": [[weight for _, weight in sentence["words"]] for sentence in sentences],
-                "satts": [sentence["weight"] for sentence in sentences],
+                "text": words,
+                "watts": weights,
+                "satts": shares,
                 "gold_tags": [names[column] for column in columns],
                 "tags": [[name, score] for name, score in zip(answer["labels"], answer["scores"], strict=True)],
             }
         )
     return records
+
+
+@torch.no_grad()
+def _attention(
+    model: GileForSequenceClassification, processor: GileProcessor, text: str | list[str], language: str | None
+) -> tuple[list[list[str]], list[list[float]], list[float]]:
+    """Returns the words of each sentence that the model reads, their weights, and the weights of sentences."""
+    sentences: Sequence[str] = text
+    if isinstance(text, str):
+        sentences = split_sentences(text) if processor.reads_sentences else [text]
+    normalizer, splitter = normalizer_and_splitter()
+    rows = [[word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(row))] for row in sentences]
+    inputs = processor([text], language=language, return_tensors="pt").to(model.device)
+    over_words, *over_sentences = model(**inputs, output_attentions=True).attentions
+    weights = over_words[0].tolist() if over_sentences else over_words.tolist()
+    shares = over_sentences[0][0].tolist() if over_sentences else [1.0]
+    words = []
+    word_weights = []
+    for row, row_weights in zip(filter(None, rows), weights, strict=False):
+        size = min(len(row), len(row_weights))
+        words.append(row[:size])
+        word_weights.append(row_weights[:size])
+    return words, word_weights, shares[: len(words)]
 
 
 def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | None = None) -> str:

@@ -1,9 +1,13 @@
-"""Translation metrics: BLEU with confidence intervals and paired tests, and word F1 by frequency."""
+"""Subwords, and translation metrics: BLEU with confidence intervals and paired tests, and word F1 by frequency."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
 
 from hf_gile.extras import needs_extra
 
@@ -89,3 +93,29 @@ def word_f1_by_frequency(
 
 def _count_words(texts: Iterable[str]) -> Counter[str]:
     return Counter(word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower()))
+
+
+def build_piece_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Builds a byte-pair encoding tokenizer, as used by translation models.
+
+    It is case-sensitive, so `decode` restores the original text. Each text ends with `</s>`.
+
+    Args:
+        texts: Texts in all languages that share the vocabulary.
+        vocab_size: Maximum number of pieces, including the first four: `<pad>`, `<s>`, `</s>` and `<unk>`.
+
+    Example:
+        >>> tokenizer = build_piece_tokenizer(["Zwei Katzen schlafen.", "Two cats sleep."], vocab_size=60)
+        >>> tokenizer.decode(tokenizer("Two Katzen sleep.")["input_ids"], skip_special_tokens=True)
+        'Two Katzen sleep.'
+    """
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    pieces = Tokenizer(models.BPE(unk_token="<unk>"))
+    pieces.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
+    pieces.decoder = decoders.Metaspace()
+    pieces.train_from_iterator(texts, BpeTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False))
+    pieces.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    names = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special, strict=True))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=pieces, padding_side="right", model_input_names=["input_ids", "attention_mask"], **names
+    )

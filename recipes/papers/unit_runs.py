@@ -5,6 +5,7 @@ run_units(study)
 study.show()
 """
 
+from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,24 +16,16 @@ from transformers import set_seed
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.training import (
     GileLoss,
-    HardNegatives,
     LabelSampler,
-    add_lora,
-    class_balanced_weights,
-    log_idf,
-    merge_lora,
     model_from_text_encoder,
     processor_from_text_encoder,
-    propensity_weights,
     set_lexical_weights,
-    set_token_weights,
     set_word_vectors,
 )
 from hf_gile.training.encoders import prompt_of
 from hf_gile.training.experiment import (
     Experiment,
     encode_parts,
-    first_columns,
     pretrained_optimizer,
     run_arguments,
     with_a_label,
@@ -41,6 +34,10 @@ from hf_gile.training.fit import fit, saved_model
 from hf_gile.training.options import AUTO
 from hf_gile.training.study import Study, test_metrics
 from hf_gile.training.task import words_of
+from papers.hard_negatives import HardNegatives
+from papers.label_weights import class_balanced_weights, propensity_weights
+from papers.lora import add_lora, merge_lora
+from papers.token_weights import log_idf, set_token_weights
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
 
@@ -54,7 +51,9 @@ def run_units(study: Study) -> None:
     Args:
         study: Documents, labels, and `UnitSettings`.
     """
-    study.measure_obvious_rows()
+    from hf_gile.training.obvious_rows import measure_obvious_rows  # imports scikit-learn, which --help does not need
+
+    measure_obvious_rows(study)
     trainer = UnitTrainer(study)
     for name in study.options.units:
         experiment = fit(study) if name == AUTO else trainer.train(name)
@@ -279,3 +278,18 @@ class UnitTrainer:
             positive_weights=weights,
             miner=miner,
         )
+
+
+def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dataset]":
+    """Removes labels beyond the first ones from encoded documents.
+
+    Args:
+        parts: Encoded documents of each part.
+        number: Number of labels of the model.
+    """
+
+    def below(batch: Mapping[str, Any]) -> dict[str, list[list[int]]]:
+        names = [name for name in ("labels", "excluded_columns") if name in batch]
+        return {name: [[column for column in columns if column < number] for columns in batch[name]] for name in names}
+
+    return {part: rows.map(below, batched=True) for part, rows in parts.items()}

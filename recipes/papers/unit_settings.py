@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 from transformers import PreTrainedConfig, TrainingArguments
 
 from hf_gile import GileConfig, GileTextConfig
-from hf_gile.training import GileLoss, HardNegatives, LabelSampler
+from hf_gile.training import GileLoss, LabelSampler
 from hf_gile.training.options import AUTO, STATIC, TOP_K, WORDS, Options
 from hf_gile.training.task import check_metric
+from papers.hard_negatives import HardNegatives
 from papers.settings import add_settings, setting
 from papers.units import UNITS, Unit
 

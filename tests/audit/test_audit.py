@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from hf_gile import LabelIndex, LabelSet
+from hf_gile import LabelSet
 from hf_gile.audit import Auditor, audit, drift, write_audit
 
 GOLD = [["Milk, Human", "Infant"], ["Heart Failure", "Blood"], ["Iron"]]
@@ -83,20 +83,6 @@ def test_the_audit_uses_the_same_probabilities_as_the_pipeline(make_model):
         name = names[finding.column]
         assert finding.probability == pytest.approx(scores[finding.document][name], abs=1e-5)
         assert finding.assigned == (name in GOLD[finding.document])
-
-
-@pytest.mark.parametrize("settings", [{}, {"lexical": True}])
-def test_an_index_gives_the_same_audit_without_encoding_labels(make_model, monkeypatch, settings):
-    model, processor = make_model(problem_type="multi_label_classification", **settings)
-    expected = audit(model, processor, TEXTS, GOLD, most=20)
-    index = LabelIndex.build(model, processor)
-    monkeypatch.setattr(model, "project_stored_labels", None)
-    found = audit(model, processor, TEXTS, GOLD, index=index, most=20)
-    assert of(found.wrong) == of(expected.wrong)
-    assert torch.allclose(found.corrections, expected.corrections, atol=1e-5)
-    index.remove("Iron")
-    with pytest.raises(ValueError, match="the index and the model have different labels"):
-        audit(model, processor, TEXTS, GOLD, index=index)
 
 
 def test_single_label_models_are_audited_with_softmax_probabilities(make_model):

@@ -34,22 +34,6 @@ def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path
     assert "Breast" in (tmp_path / "audit" / "documents.csv").read_text()
 
 
-def test_an_audit_reads_a_saved_index(run, saved_model, make_model, table, tmp_path):
-    run("index", saved_model, tmp_path / "index", "--dtype", "float32")
-    words = ["audit", saved_model, table, "--text", "body", "--labels", "tags", "--output"]
-    run(*words, tmp_path / "encoded")
-    run(*words, tmp_path / "indexed", "--index", tmp_path / "index")
-    encoded, indexed = ((tmp_path / name / "wrong.csv").read_text() for name in ("encoded", "indexed"))
-    assert encoded == indexed
-    other, processor = make_model()
-    other.gile.label_parameters()[0].data.mul_(2)
-    other.save_pretrained(tmp_path / "other")
-    processor.save_pretrained(tmp_path / "other")
-    words[1] = tmp_path / "other"
-    message = run(*words, tmp_path / "refused", "--index", tmp_path / "index", ends=1).stderr
-    assert "computed by another model" in message
-
-
 def test_a_file_as_output_folder_is_refused(run, saved_model, table):
     message = run("audit", saved_model, table, "--output", table, ends=2).stderr
     assert "is not a folder" in message

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast, pipeline
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.default_pipeline import DefaultPipeline
-from hf_gile.models.processing_gile import LexicalFeatures, lexical_features
+from hf_gile.models.lexical_gile import LexicalFeatures, lexical_features
 from hf_gile.training import encoders, general
 from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
 

@@ -108,14 +108,14 @@ def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, la
     processor.save_pretrained(folder)
     run("index", folder, folder / "index", "--dtype", "float32")
     message = run("labels", "add", folder, "M1", "Rats").stderr
-    assert ("index rebuilt" if label_rows else "index updated: 1 encoded, 0 removed") in message
+    assert "index rebuilt" in message
     run("labels", "rename", folder, "Iron", "Iron Diet")
     run("labels", "retire", folder, "Blood")
     model, processor = load(folder)
     index = LabelIndex.from_pretrained(folder / "index", model)
     assert index.label_set == model.label_set
     fresh = LabelIndex.build(model, processor)
-    assert index.codes.float() == pytest.approx(fresh.codes, abs=1e-2 if label_rows else 1e-6)
+    assert index.codes.float() == pytest.approx(fresh.codes, abs=1e-2)
 
 
 def test_changed_descriptions_rebuild_the_index(run, saved_model, tmp_path):

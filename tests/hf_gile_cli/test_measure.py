@@ -130,7 +130,7 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     figures = json.loads(result.stdout)
     assert figures["documents"] == 80
     assert "seen labels: calibration error" in result.stderr
-    assert "index updated: 0 encoded, 0 removed" in result.stderr
+    assert "index rebuilt" in result.stderr
     model, _ = load(saved_model)
     assert set(model.config.calibration) == {"seen", "unseen"}
     assert "unusual_documents" not in figures

@@ -67,18 +67,29 @@ def test_flags_choose_the_labels_and_their_number(run, saved_model, pipe):
     assert len(rows[0]["labels"]) == 2
 
 
-def test_long_texts_are_read_in_full_and_evidence_is_optional(run, saved_model, pipe):
+def test_long_texts_are_read_in_full(run, saved_model, pipe):
     text = "Iron. " * 400 + "Breast milk for infants."
-    options = {"long_texts": "max", "return_evidence": True}
-    (row,) = lines(run("score", saved_model, "--long-texts", "max", "--evidence", input=text))
-    answer = pipe(text, top_k=10, **options)
-    check([row], [answer])
-    words = [word for sentence in row["evidence"]["sentences"] for word, _ in sentence["words"]]
-    assert words == [word for sentence in answer["evidence"]["sentences"] for word, _ in sentence["words"]]
-    assert "infants" in words
+    (row,) = lines(run("score", saved_model, "--long-texts", "max", input=text))
+    check([row], [pipe(text, top_k=10, long_texts="max")])
     (cut,) = lines(run("score", saved_model, input=text))
-    assert "evidence" not in cut
     assert cut["scores"] != row["scores"]
+
+
+def test_evidence_is_how_far_a_probability_falls_without_a_word(run, saved_model, pipe):
+    text = "Rats were fed iron"
+    flags = ["--label", "Iron", "--label", "Rats", "--threshold", "0.0001", "--top-k", 1, "--evidence"]
+    (row,) = lines(run("score", saved_model, *flags, input=text))
+    (name,) = row["labels"]
+    before, *without = [
+        dict(zip(answer["labels"], answer["scores"], strict=True))[name]
+        for answer in pipe(
+            [text, " were fed iron", "Rats  fed iron", "Rats were  iron", "Rats were fed "], ["Iron", "Rats"]
+        )
+    ]
+    falls = {word: before - score for word, score in zip(text.split(), without, strict=True) if score < before}
+    assert falls
+    assert dict(row["evidence"][0]) == pytest.approx(falls, rel=1e-3)
+    assert "evidence" not in lines(run("score", saved_model, input=text))[0]
 
 
 def test_parents_and_a_shortlist_are_optional(run, saved_model, tmp_path):

@@ -181,7 +181,7 @@ def test_a_model_folder_may_name_an_attention_of_torch(saved_over_encoder, no_ke
 @pytest.mark.parametrize("load", [GileForSequenceClassification, AutoModelForSequenceClassification])
 def test_adapters_of_a_model_folder_load_no_other_model(saved_over_encoder, tmp_path, load):
     (saved_over_encoder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
-    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them with merge_lora"):
+    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them into its weights"):
         load.from_pretrained(saved_over_encoder, trust_remote_code=False)
 
 
@@ -189,7 +189,7 @@ def test_adapters_without_a_model_load_no_other_model(saved_over_encoder, tmp_pa
     (tmp_path / "adapter").mkdir()
     adapter = tmp_path / "adapter" / "adapter_config.json"
     adapter.write_text(json.dumps({"base_model_name_or_path": str(saved_over_encoder)}))
-    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them with merge_lora"):
+    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them into its weights"):
         GileForSequenceClassification.from_pretrained(adapter.parent)
 
 

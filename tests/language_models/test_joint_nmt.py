@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from papers.translation import build_piece_tokenizer
 from torch.nn import functional
 from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -11,7 +12,6 @@ from hf_gile.language_models import (
     NmtForConditionalGeneration,
     replace_output_embeddings,
 )
-from hf_gile.tokenizing import build_piece_tokenizer
 
 FORMS = ["nmt", "tied", "bilinear", "joint"]
 SOURCE = torch.tensor([[5, 7, 9, 2], [4, 6, 2, 0]])

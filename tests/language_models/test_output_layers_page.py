@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import torch
+from papers.translation import build_piece_tokenizer
 
 import hf_gile
 from hf_gile import build_tokenizer
 from hf_gile.language_models import replace_output_embeddings
-from hf_gile.tokenizing import build_piece_tokenizer
 
 PAGE = Path(hf_gile.__file__).parent.parent / "docs" / "output_layers.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

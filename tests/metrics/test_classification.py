@@ -108,25 +108,6 @@ def test_batch_sizes_do_not_change_the_metrics():
         assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
 
 
-def test_merged_workers_equal_a_single_worker():
-    scores, gold = batch(seed=2)
-    seen = np.arange(17) < 11
-    first, second = F1Metrics(17, 0.3, seen), F1Metrics(17, 0.3, seen)
-    first.update(scores[:7], gold[:7])
-    second.update(scores[7:], gold[7:])
-    untouched = second.compute()
-    first.merge(second)
-    assert first.compute() == pytest.approx(streamed(scores, gold, 0.3, seen), abs=1e-12)
-    assert second.compute() == untouched
-
-
-def test_a_scalar_threshold_merges_with_an_equal_threshold_per_label():
-    first, second = F1Metrics(3, 0.25), F1Metrics(3, torch.full((3,), 0.25))
-    second.update(torch.ones(2, 3), torch.ones(2, 3))
-    first.merge(second)
-    assert first.compute()["micro_f1"] == 1
-
-
 def test_reset_discards_all_batches():
     scores, gold = batch(seed=0)
     metrics = F1Metrics(17, seen=np.arange(17) < 5)
@@ -153,9 +134,7 @@ def test_macro_f1_ignores_labels_excluded_from_every_document():
     metrics = F1Metrics(num_labels=3)
     metrics.update(scores, gold)
     assert metrics.compute()["macro_f1"] == 1.0
-    other = F1Metrics(num_labels=3)
-    other.update(scores[:, [0, 2, 1]], torch.tensor([[0], [2]]))
-    metrics.merge(other)
+    metrics.update(scores[:, [0, 2, 1]], torch.tensor([[0], [2]]))
     assert metrics.compute()["macro_f1"] == 1.0
 
 
@@ -184,8 +163,6 @@ def test_several_gold_labels_are_refused_for_single_label_metrics():
     with pytest.raises(ValueError, match="2 gold labels"):
         metrics.update(torch.zeros(1, 3), torch.tensor([[0, 2]]))
     assert metrics.documents == 0
-    with pytest.raises(ValueError, match="one_label"):
-        metrics.merge(F1Metrics(3))
 
 
 def test_a_document_without_predicted_labels_can_get_its_best_label():
@@ -199,5 +176,3 @@ def test_a_document_without_predicted_labels_can_get_its_best_label():
     assert expected.sum() > predicted.sum() > 0
     figures = streamed(scores, gold, 0.85, force_label=True)
     assert figures["micro_f1"] == pytest.approx(f1_score(gold, expected, average="micro"))
-    with pytest.raises(ValueError, match="force_label"):
-        F1Metrics(3).merge(F1Metrics(3, force_label=True))

@@ -91,19 +91,6 @@ def test_max_scores_bounds_the_scores_in_memory(make_model, label_set, monkeypat
     assert sizes == [2, 2, 2, 1]
 
 
-def test_metrics_of_several_workers_can_be_merged(make_model, label_set):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    expected = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5, SEEN))
-    parts = []
-    for worker in range(2):
-        parts.append(LabelMetrics(5, SEEN))
-        evaluate_index(index, model, batches_of(dataset.shard(2, worker), processor), parts[worker])
-    parts[0].merge(parts[1])
-    assert parts[0].compute() == pytest.approx(expected, abs=1e-12, nan_ok=True)
-
-
 def test_metrics_are_reset_and_the_training_mode_is_restored(make_model, label_set):
     model, processor = make_model(word_dropout=0.5)
     index = LabelIndex.build(model)

@@ -72,13 +72,13 @@ def test_metrics_do_not_depend_on_the_chunk_size(chunk_size):
     assert full(*batch(), seen=SEEN, chunk_size=chunk_size) == expected
 
 
-def test_merged_and_pickled_workers_equal_a_single_worker():
+def test_pickled_metrics_continue():
     scores, gold = batch()
-    first, second = LabelMetrics(17, SEEN), LabelMetrics(17, SEEN)
+    first = LabelMetrics(17, SEEN)
     first.update(scores[:7], gold[:7])
+    second = pickle.loads(pickle.dumps(first))
     second.update(scores[7:], gold[7:])
-    first.merge(pickle.loads(pickle.dumps(second)))
-    assert first.compute() == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
+    assert second.compute() == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
 
 
 def test_a_refused_batch_adds_nothing():
@@ -104,25 +104,6 @@ def test_tail_metrics_are_computed_with_the_required_arguments():
     assert result == pytest.approx(ranking.compute() | f1.compute(), abs=1e-12, nan_ok=True)
     names = {f"{prefix}psp_at_{k}" for prefix in ("", "seen_", "unseen_") for k in (1, 5)}
     assert set(result) - set(full(scores, gold, seen=SEEN, top_k=[1, 5])) == names
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"threshold": 0.3}, "only at the same threshold"),
-        ({"top_k": [5]}, "top_k must be the same"),
-        ({"propensities": np.ones(17)}, "only with the same propensities"),
-    ],
-    ids=["threshold", "top_k", "propensities"],
-)
-def test_a_refused_merge_adds_nothing(options, message):
-    first, second = LabelMetrics(17), LabelMetrics(17, **options)
-    first.update(*batch())
-    second.update(*batch(seed=1))
-    before = first.compute()
-    with pytest.raises(ValueError, match=message):
-        first.merge(second)
-    assert first.compute() == before
 
 
 def test_a_call_with_the_whole_data_set_computes_and_resets():

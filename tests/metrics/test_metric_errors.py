@@ -107,16 +107,6 @@ def test_a_chunk_size_of_zero_is_refused():
         LabelMetrics(5, chunk_size=0)
 
 
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_metrics_of_different_labels_are_not_merged(make):
-    seen = np.arange(5) < 2
-    with pytest.raises(ValueError, match="only with the same labels, got 5 and 3 labels"):
-        make(5).merge(make(3))
-    for other in (make(5), make(5, seen=~seen)):
-        with pytest.raises(ValueError, match="only with the same seen labels, got two different masks"):
-            make(5, seen=seen).merge(other)
-
-
 def test_several_label_inputs_are_refused():
     prediction = SimpleNamespace(predictions=SCORES, label_ids=(LABELS, LABELS))
     with pytest.raises(ValueError, match=r"a single array .* got 2; set TrainingArguments\(label_names"):

@@ -158,18 +158,6 @@ def test_batch_sizes_do_not_change_the_metrics():
         assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
 
 
-def test_merged_workers_equal_a_single_worker():
-    scores, gold = batch(seed=2)
-    seen = np.arange(17) < 11
-    first, second = RankingMetrics(17, seen), RankingMetrics(17, seen)
-    first.update(scores[:7], gold[:7])
-    second.update(scores[7:], gold[7:])
-    untouched = second.compute()
-    first.merge(second)
-    assert first.compute() == pytest.approx(streamed(scores, gold, seen=seen), abs=1e-12)
-    assert second.compute() == untouched
-
-
 def test_groups_equal_scikit_learn_on_their_columns():
     for seed in range(5):
         scores, gold = batch(seed)
@@ -344,13 +332,11 @@ def test_metrics_at_k_of_a_group_use_only_labels_of_the_group():
             assert result[prefix + name] == pytest.approx(alone[name], abs=1e-12)
 
 
-def test_k_below_one_and_merging_different_k_are_refused():
+def test_k_below_one_is_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
         RankingMetrics(3, top_k=[5, 0])
     with pytest.raises(ValueError, match="at least 1, got -1"):
         ranking_metrics(torch.zeros(1, 2), torch.tensor([[0]]), top_k=[-1])
-    with pytest.raises(ValueError, match="top_k must be the same"):
-        RankingMetrics(3, top_k=[5]).merge(RankingMetrics(3))
 
 
 PROPENSITIES = np.random.default_rng(9).choice([0.1, 0.25, 0.6, 1.0], 17)
@@ -421,29 +407,14 @@ def test_without_gold_labels_propensity_scored_precision_is_nan():
     assert np.isnan(result["psp_at_1"])
 
 
-def test_split_and_merged_tail_metrics_equal_those_of_a_single_worker():
+def test_tail_metrics_of_several_batches_equal_those_of_a_single_batch():
     scores, gold = batch(seed=2)
     options = {"seen": np.arange(17) < 11, "top_k": [1, 5], "propensities": PROPENSITIES}
     expected = pytest.approx(streamed(scores, gold, **options), abs=1e-12, nan_ok=True)
-    first, second = RankingMetrics(17, **options), RankingMetrics(17, **options)
-    for rows in (slice(0, 3), slice(3, 3), slice(3, 7)):
+    first = RankingMetrics(17, **options)
+    for rows in (slice(0, 3), slice(3, 3), slice(3, 7), slice(7, None)):
         first.update(scores[rows], gold[rows])
-    second.update(scores[7:], gold[7:])
-    first.merge(second)
     assert first.compute() == expected
     first.reset()
     first.update(scores, gold)
     assert first.compute() == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"propensities": [0.5, 0.5, 1.0]}, "only with the same propensities"),
-        ({}, "only with the same propensities"),
-    ],
-    ids=["other propensities", "no propensities"],
-)
-def test_tail_metrics_with_different_settings_are_not_merged(options, message):
-    with pytest.raises(ValueError, match=message):
-        RankingMetrics(3, propensities=[0.5, 1.0, 1.0]).merge(RankingMetrics(3, **options))

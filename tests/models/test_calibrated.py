@@ -11,7 +11,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSequenceClassification
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.models.configuration_gile import check_calibration
+from hf_gile.models.checks_gile import check_calibration
 from hf_gile.models.search_gile import calibrated
 
 PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}

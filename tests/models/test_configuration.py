@@ -7,7 +7,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from hf_gile import GileConfig, GileModel, GileTextConfig
-from hf_gile.models.configuration_gile import read_json_object
+from hf_gile.models.checks_gile import read_json_object
 from hf_gile.settings import only_read
 
 

@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from papers.literal import literal_scores
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
-from hf_gile.literal import literal_scores
 from hf_gile.settings import only_read
 from hf_gile.training import joint_size_for, set_word_vectors
 

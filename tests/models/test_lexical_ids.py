@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
+from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
 
 
 def words_of(text):

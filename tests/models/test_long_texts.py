@@ -7,8 +7,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from hf_gile import GileConfig, GileProcessor, build_tokenizer
-from hf_gile.models import processing_gile
-from hf_gile.models.processing_gile import count_features
+from hf_gile.models import processing_gile, texts_gile
+from hf_gile.models.lexical_gile import count_features
 
 WORDS = ["milk", "iron", "the", "a", "heart.", "Blood", "12", "x-ray", "žižek!", "\u4e2d\u6587"]
 TEXT = " ".join(WORDS[(number * number) % 7 + number % 4] for number in range(600))
@@ -47,19 +47,19 @@ def tokenizer(request):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(processing_gile, "_PART_CHARACTERS", 101)
-    monkeypatch.setattr(processing_gile, "_BATCH_CHARACTERS", 211)
-    monkeypatch.setattr(processing_gile, "_BATCH", 3)
+    monkeypatch.setattr(processing_gile, "PART_CHARACTERS", 101)
+    monkeypatch.setattr(texts_gile, "PART_CHARACTERS", 101)
+    monkeypatch.setattr(texts_gile, "_BATCH_CHARACTERS", 211)
+    monkeypatch.setattr(texts_gile, "_BATCH", 3)
 
 
 @pytest.mark.parametrize("reads_sentences", [False, True])
-@pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("text", SEPARATED)
-def test_parts_of_a_text_have_the_ids_of_the_text(tokenizer, text, reads_sentences, written, monkeypatch, request):
+def test_parts_of_a_text_have_the_ids_of_the_text(tokenizer, text, reads_sentences, monkeypatch, request):
     processor = GileProcessor(tokenizer, reads_sentences, max_words=29, max_sentences=5, max_sentence_words=11)
-    expected = processor.pieces([text, "milk", text], written=written)
+    expected = processor.pieces([text, "milk", text])
     request.getfixturevalue("small_parts")
-    assert processor.pieces([text, "milk", text], written=written) == expected
+    assert processor.pieces([text, "milk", text]) == expected
 
 
 @pytest.mark.parametrize("reads_sentences", [False, True])
@@ -74,8 +74,6 @@ def test_the_start_of_a_text_has_its_first_ids(tokenizer, text, reads_sentences,
     expected = processor._truncate_document(row)
     monkeypatch.setattr(processing_gile, "_CHARACTERS_PER_WORD", 1)
     assert processor([text])["input_ids"] == [expected]
-    (piece,) = processor.pieces([text], whole=False, written=True)
-    assert len(piece[0]) == len(expected)
 
 
 def test_the_end_of_a_long_text_is_not_tokenized(tokenizer, monkeypatch):

@@ -1,8 +1,8 @@
 import pytest
 import torch
+from papers.literal import literal_scores
 
 from hf_gile import GileConfig, GileModel
-from hf_gile.literal import literal_scores
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 from hf_gile.models.text_encoders_gile import mean_of_words
 

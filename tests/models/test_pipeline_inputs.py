@@ -212,7 +212,7 @@ def test_label_lists_per_text_need_a_list_of_texts(pipe):
     [
         ({"multi_label": 1}, "multi_label must be True or False, got 1"),
         ({"force_label": "yes"}, "force_label must be True or False, got 'yes'"),
-        ({"return_evidence": "words"}, "return_evidence must be True or False, got 'words'"),
+        ({"return_parents": "words"}, "return_parents must be True or False, got 'words'"),
         ({"top_k": True}, "top_k must be a whole number, at least 1, got True"),
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
         ({"threshold": True}, "threshold must be a probability between 0 and 1, got True"),

@@ -1,4 +1,4 @@
-"""Texts longer than the model reads, in pieces, and their evidence."""
+"""Texts longer than the model reads, in pieces."""
 
 import pytest
 import torch
@@ -49,31 +49,17 @@ def logits_of_pieces(pipe, text):
 
 def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
     processor = pipe.processor
-    (pieces,) = processor.pieces(LONG, written=True)
+    (pieces,) = processor.pieces(LONG)
     assert len(pieces) > 2
-    (ids,) = processor.pieces(LONG)
-    assert _shape(ids) == _shape(pieces)
     reads_sentences = processor.reads_sentences
     for piece in pieces:
         assert len(piece) <= (processor.max_sentences if reads_sentences else processor.max_words)
         for sentence in piece if reads_sentences else []:
             assert 0 < len(sentence) <= processor.max_sentence_words
     rows = [row for piece in pieces for row in (piece if reads_sentences else [piece])]
-    words = dict(word for row in rows for word in row if word is not None)
-    assert list(words) == sorted(words)
-    punctuation = str.maketrans("", "", ".,!")
-    assert "".join(words.values()).translate(punctuation) == LONG.replace(" ", "").translate(punctuation)
-
-
-def _shape(pieces):
-    return [len(pieces), *map(_shape, pieces)] if isinstance(pieces, list) else None
-
-
-def test_a_cut_text_has_the_same_length_in_ids_and_words(pipe):
-    (ids,) = pipe.processor.pieces([LONG], whole=False)
-    assert ids == pipe.processor([LONG])["input_ids"]
-    (words,) = pipe.processor.pieces([LONG], whole=False, written=True)
-    assert _shape(words) == _shape(ids)
+    special = {*processor.tokenizer.all_special_ids} - {processor.tokenizer.unk_token_id}
+    whole = processor.tokenizer(LONG, add_special_tokens=False)["input_ids"]
+    assert [word for row in rows for word in row if word not in special] == whole
 
 
 @pytest.mark.parametrize("long_texts", ["max", "mean"])
@@ -144,92 +130,3 @@ ATTENTIVE = {
     "wan": {"encoder_cell": "gru"},
     "han": {},
 }
-
-
-@pytest.mark.parametrize("kind", [*ATTENTIVE, "transformer", "hierarchical_transformer"])
-def test_evidence_is_the_attention_to_words_as_written(make_model, make_pretrained, kind):
-    if kind in PRETRAINED:
-        model, processor = make_pretrained(kind, pooling="attention")
-    else:
-        model, processor = make_model(kind, **ATTENTIVE[kind])
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    texts = ["The failing HEART, pumps 12.5 less. Breast milk!", "", "Iron."]
-    with torch.no_grad():
-        weights = model(**processor(texts, return_tensors="pt"), output_attentions=True).attentions
-    answers = pipe(texts, CANDIDATES, return_evidence=True, batch_size=3)
-    assert list(answers[0]) == ["sequence", "labels", "scores", "evidence"]
-    sentences = answers[0]["evidence"]["sentences"]
-    words = [[word for word, _ in sentence["words"]] for sentence in sentences]
-    if kind in PRETRAINED:
-        read = [word for sentence in words for word in sentence]
-        assert read == ["The", "failing", "HEART", ",", "pumps", "12", ".", "5", "less", ".", "Breast", "milk", "!"]
-        row = weights[0][0] if kind == "transformer" else weights[0][0, 0]
-        first = sentences[0]["words"]
-        assert first[0][1] == row[1].item()
-        assert first[1][1] == pytest.approx((row[2] + row[3]).item())  # fail ##ing
-        assert sum(weight for _, weight in first) == pytest.approx(
-            1 - row[0].item() - row[row > 0][-1].item(), abs=1e-6
-        )
-    elif kind == "wan":
-        assert words == [["The", "failing", "HEART", "pumps", "12.5", "less", "Breast", "milk"]]
-        assert [weight for _, weight in sentences[0]["words"]] == weights[0][0, :8].tolist()
-        assert sentences[0]["weight"] == 1
-    else:
-        assert words == [["The", "failing", "HEART", "pumps", "12.5", "less"], ["Breast", "milk"]]
-        assert [weight for _, weight in sentences[1]["words"]] == weights[0][0, 1, :2].tolist()
-        assert [sentence["weight"] for sentence in sentences] == weights[1][0, :2].tolist()
-    assert answers[1]["evidence"] == {"sentences": []}
-    assert answers[2]["evidence"]["sentences"][0]["words"][0][0] == "Iron"
-    plain = pipe(texts, CANDIDATES, batch_size=3)
-    assert [{name: value for name, value in answer.items() if name != "evidence"} for answer in answers] == plain
-
-
-@pytest.mark.parametrize("kind", ["wan", "han"])
-@pytest.mark.parametrize("long_texts", ["cut", "max"])
-def test_evidence_covers_the_words_that_were_read(make_model, kind, long_texts):
-    model, processor = make_model(kind, **(WORDS if kind == "wan" else SENTENCES))
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    answer = pipe([SHORT, LONG], return_evidence=True, long_texts=long_texts, batch_size=2)[1]
-    sentences = answer["evidence"]["sentences"]
-    read = [word for sentence in sentences for word, _ in sentence["words"]]
-    words = LONG.replace(".", "").replace(",", "").replace("!", "").split()
-    if long_texts == "max":
-        assert read == words
-    else:
-        assert read == (words[:7] if kind == "wan" else [*words[:5], *words[9:14]])
-    assert sum(sentence["weight"] for sentence in sentences) == pytest.approx(1)
-    for sentence in sentences:
-        assert sum(weight for _, weight in sentence["words"]) == pytest.approx(1)
-
-
-def test_evidence_belongs_to_the_document_and_not_to_labels(make_model):
-    pipe = pipeline("label-scoring", model=(parts := make_model("han"))[0], processor=parts[1], return_evidence=True)
-    assert pipe(LONG, ["Iron"])["evidence"] == pipe(LONG, ["Blood", "Heart"])["evidence"] != pipe(SHORT)["evidence"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        ("nn", {}, "text_encoder_type 'nn' averages words: train a 'wan' or a 'han'"),
-        ("hnn", {}, "text_encoder_type 'hnn' averages words"),
-        ("wan", {"pooling": "mean"}, "its pooling is 'mean': train"),
-        ("han", {"pooling": "sum"}, "its pooling is 'sum': train"),
-        ("transformer", {"pooling": "cls"}, "its pooling is 'cls': train"),
-    ],
-)
-def test_a_model_without_attention_refuses_to_give_evidence(make_model, make_pretrained, kind, options, message):
-    model, processor = (make_pretrained if kind in PRETRAINED else make_model)(kind, **options)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    with pytest.raises(ValueError, match=message):
-        pipe(SHORT, return_evidence=True)
-    assert pipe(SHORT, return_evidence=False)["labels"]
-
-
-def test_windows_of_a_long_document_have_attention_weights(make_pretrained):
-    model, processor = make_pretrained("hierarchical_transformer", max_sentences=7)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    with torch.no_grad():
-        _, windows = model(**processor([LONG], return_tensors="pt"), output_attentions=True).attentions
-    sentences = pipe(LONG, return_evidence=True)["evidence"]["sentences"]
-    assert len(sentences) > 3
-    assert [sentence["weight"] for sentence in sentences] == windows[0].tolist()

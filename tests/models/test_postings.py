@@ -21,9 +21,8 @@ from hf_gile import (
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.models import scoring_gile, search_gile
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
-from hf_gile.models.scoring_gile import Postings
+from hf_gile.models import lexical_gile, search_gile
+from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings, count_features, lexical_features
 from hf_gile.training import GileDataCollator, encode_dataset, fit_unseen_weights, set_lexical_weights
 
 TEXTS = [
@@ -119,8 +118,8 @@ def literal_words(counts, near, row):
 
 @pytest.mark.parametrize("small_table", [0, 1 << 19])
 def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monkeypatch):
-    monkeypatch.setattr(scoring_gile, "_SMALL_TABLE", small_table)
-    monkeypatch.setattr(scoring_gile, "_DOCUMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(lexical_gile, "_SMALL_TABLE", small_table)
+    monkeypatch.setattr(lexical_gile, "_DOCUMENTS_AT_ONCE", 2)
     idf = torch.rand(LEXICAL_BUCKETS, generator=torch.Generator().manual_seed(0)) + 0.5
     iron, milk, heart = lexical_features("iron milk")[0], lexical_features("milk")[0], lexical_features("heart")[0]
     rows = {0: {heart: 0.7, milk: -0.2}, 2: {iron: 0.3, LEXICAL_BUCKETS + 1: 0.5, LEXICAL_BUCKETS + 3: 0.25}}

@@ -161,10 +161,10 @@ def test_limits_below_one_are_refused(tokenizer, name, value):
         GileProcessor(tokenizer, **{name: value})
 
 
-def test_earlier_truncation_settings_do_not_affect_written_pieces(wan):
-    expected = wan.pieces("milk and iron", written=True)
+def test_earlier_truncation_settings_do_not_affect_pieces(wan):
+    expected = wan.pieces("milk and iron")
     wan.tokenizer("milk and iron", truncation=True, padding="max_length", max_length=2)
-    assert wan.pieces("milk and iron", written=True) == expected
+    assert wan.pieces("milk and iron") == expected
 
 
 def test_a_processor_must_fit_its_model(tokenizer):
@@ -196,9 +196,9 @@ TOO_HARD = "a" * 40 + "b"
     [
         lambda processor: processor([TOO_HARD]),
         lambda processor: processor(label_text=["milk", TOO_HARD]),
-        lambda processor: processor.pieces(TOO_HARD, written=True),
+        lambda processor: processor.pieces(TOO_HARD),
     ],
-    ids=["text", "label", "spelled"],
+    ids=["text", "label", "pieces"],
 )
 def test_a_panic_of_the_tokenizer_is_an_error(panicking, call):
     with pytest.raises(ValueError, match="a pattern in its tokenizer"):

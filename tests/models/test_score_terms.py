@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from papers.literal import literal_scores, literal_term
+from papers.token_weights import set_token_weights
 from torch.nn import functional
 from transformers import BertConfig
 
@@ -18,11 +20,10 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from hf_gile.literal import literal_scores, literal_term
 from hf_gile.models.mixture_gile import Rows
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss, set_token_weights
+from hf_gile.training import GileLoss
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]

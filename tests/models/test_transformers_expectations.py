@@ -9,7 +9,7 @@ from transformers import BertConfig, TorchAoConfig, Trainer, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
-from hf_gile.models.processing_gile import LexicalFeatures
+from hf_gile.models.lexical_gile import LexicalFeatures
 from hf_gile.models.stored_labels_gile import compute_state
 from hf_gile.training import GileLoss
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from forks import is_killed
 from huggingface_hub import ModelCard
+from papers.lora import add_lora, merge_lora
 from transformers import AutoModelForSequenceClassification, AutoProcessor
 
 from hf_gile import (
@@ -23,7 +24,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.publishing import Report, push_folder, save
-from hf_gile.training import add_lora, merge_lora, model_from_text_encoder, processor_from_text_encoder
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
 
@@ -299,7 +300,7 @@ def test_a_model_with_adapters_is_refused(tmp_path, save_text_encoder):
     processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(LabelSet.from_names(["Iron"]), processor)
     add_lora(model, rank=2)
-    with pytest.raises(ValueError, match=r"a model with adapters.*merge_lora"):
+    with pytest.raises(ValueError, match=r"a model with adapters.*merge them"):
         save(tmp_path / "saved", model, processor, card="")
     merge_lora(model)
     save(tmp_path / "saved", model, processor, card="")

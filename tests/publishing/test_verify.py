@@ -20,7 +20,7 @@ def test_unmodified_code_is_reported_as_the_same(make_saved):
     done = verify(make_saved())
     assert done.exit_code == 0, done.output
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"same"}
-    assert len(done.stdout.splitlines()) == 14
+    assert len(done.stdout.splitlines()) == 18
     assert done.stderr == "all code is identical to the installed hf-gile\n"  # a folder has no version to pin
 
 

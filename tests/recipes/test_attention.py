@@ -13,7 +13,6 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = [
     "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!",
@@ -33,14 +32,14 @@ def one(value):
     return pytest.approx(value, abs=1e-6)
 
 
-def test_words_are_shown_as_written(make_model):
+def test_words_are_shown_as_the_model_reads_them(make_model):
     first, second, third = explain(*make_model("han"), TEXTS)
     assert first["text"] == [
-        ["Breast", "milk", "12.5", "g", "is", "fed", "to", "INFANTS"],
-        ["The", "zebra", "pumps", "30%", "less", "blood"],
+        ["breast", "milk", "NUM", "g", "is", "fed", "to", "infants"],
+        ["the", "zebra", "pumps", "NUM", "less", "blood"],
     ]
-    assert second["text"] == [["Iron"]]
-    assert third["text"] == [["Blood", "was", "drawn"], ["Rats", "were", "fed"]]
+    assert second["text"] == [["iron"]]
+    assert third["text"] == [["blood", "was", "drawn"], ["rats", "were", "fed"]]
 
 
 def test_weights_of_existing_words_sum_to_one(make_model):
@@ -67,9 +66,9 @@ def test_weights_equal_the_attention_of_the_model(make_model):
 
 def test_documents_are_cut_as_the_model_reads_them(make_model):
     model, processor = make_model("han", max_sentences=1, max_sentence_words=3)
-    assert explain(model, processor, TEXTS[0])[0]["text"] == [["Breast", "milk", "12.5"]]
+    assert explain(model, processor, TEXTS[0])[0]["text"] == [["breast", "milk", "NUM"]]
     model, processor = make_model("wan", max_words=2)
-    assert explain(model, processor, TEXTS[0])[0]["text"] == [["Breast", "milk"]]
+    assert explain(model, processor, TEXTS[0])[0]["text"] == [["breast", "milk"]]
 
 
 @pytest.mark.parametrize("kind", ["wan", "han"])
@@ -108,26 +107,8 @@ def test_a_multilingual_model_shows_words_and_labels_of_the_language():
     model = GileForSequenceClassification(config)
     model.set_labels(labels, processor)
     record = explain(model, processor, ["Eisen in der Milch."], language="german")[0]
-    assert record["text"] == [["Eisen", "in", "der", "Milch"]]
+    assert record["text"] == [["eisen", "in", "der", "milch"]]
     assert {name for name, _ in record["tags"]} == {"milch", "eisen"}
-
-
-def test_subwords_are_merged_into_words(save_text_encoder):
-    folder = save_text_encoder(texts=["breast milk fail ##ing heart"], initializer_range=1.0)
-    labels = LabelSet.from_names(["Milk", "Heart"])
-    options = {"pooling": "attention", "num_labels": 2, "problem_type": "multi_label_classification"}
-    model = model_from_text_encoder(folder, **options)
-    processor = processor_from_text_encoder(folder, model.config)
-    model.set_labels(labels, processor)
-    text = "The FAILING heart: breast-milk"
-    with torch.no_grad():
-        (weights,) = model(**processor([text], return_tensors="pt"), output_attentions=True).attentions
-    (record,) = explain(model, processor, [text])
-    assert record["text"] == [["The", "FAILING", "heart", ":", "breast", "-", "milk"]]
-    row = weights[0].tolist()  # the first and the last are special tokens
-    assert len(row) == 10
-    assert record["watts"] == [one([row[1], row[2] + row[3], *row[4:9]])]
-    assert len({round(weight, 4) for weight in row}) > 5
 
 
 def test_probabilities_are_calibrated(make_model):
@@ -140,7 +121,7 @@ def test_probabilities_are_calibrated(make_model):
 
 
 def test_models_without_attention_and_mismatched_gold_are_refused(make_model):
-    with pytest.raises(ValueError, match="no attention to show as evidence, text_encoder_type 'nn' averages words"):
+    with pytest.raises(ValueError, match=r"the text encoder 'nn' with pooling .* has no attention to words"):
         explain(*make_model("nn"), TEXTS[:1])
     model, processor = make_model()
     with pytest.raises(ValueError, match="expected gold labels for 2 texts, got 1"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from papers.attention import explain
 from papers.keras_checkpoints import from_keras
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification
@@ -368,9 +369,10 @@ def test_a_model_of_the_published_graph_stores_labels_and_shows_attention(tokeni
     text = "The failing HEART, pumps 12.5 less. Breast milk!"
     with torch.no_grad():
         words, sentences = model(**processor([text], return_tensors="pt"), output_attentions=True).attentions
-    first, second = pipe(text, return_evidence=True)["evidence"]["sentences"]
-    assert [weight for _, weight in second["words"]] == words[0, 1, :2].tolist()
-    assert [first["weight"], second["weight"]] == sentences[0, :2].tolist()
+    assert pipe(text)["labels"]
+    (record,) = explain(model, processor, text)
+    assert record["watts"][1] == words[0, 1, :2].tolist()
+    assert record["satts"] == sentences[0, :2].tolist()
 
 
 def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_model):

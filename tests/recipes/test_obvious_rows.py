@@ -76,7 +76,7 @@ def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_pat
     study = study_of(
         tmp_path, documents(["milk, milk, milk, zebra", "milk"], [["zebra"], ["milk"]]), labels=unseen, lines=lines
     )
-    study.measure_obvious_rows()
+    obvious_rows.measure_obvious_rows(study)
     study.show()
     groups, headings, svm, cosine, *notes = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
     assert " ".join(groups.split()) == "test all labels seen labels unseen labels unseen among all"
@@ -93,7 +93,7 @@ def test_without_unseen_labels_in_the_test_the_table_has_a_single_group(tmp_path
     gold = [[*row, "rat"] if "rats" in text else row for text, row in zip(TEXTS, GOLD, strict=True)]
     rat, lines = Label("rat", "Rats", seen=True, count=9), []
     study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold, [rat], lines, held_out_labels=1)
-    study.measure_obvious_rows()
+    obvious_rows.measure_obvious_rows(study)
     study.show()
     _, _, svm, _, *notes = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
     assert svm.split()[1] == "100.00"
@@ -144,7 +144,7 @@ def test_a_baseline_that_scores_no_label_of_the_test_has_no_figures(tmp_path):
     lines, gold = [], [[row[0]] if row else ["milk"] for row in GOLD]
     test = documents(["a zebra", "zebras"], [["zebra"], ["zebra"]])
     study = study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")], lines=lines)
-    study.measure_obvious_rows()
+    obvious_rows.measure_obvious_rows(study)
     study.show()
     _, headings, svm, cosine, *_ = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
     assert headings.split()[0] == "Acc"

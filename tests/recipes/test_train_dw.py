@@ -18,7 +18,6 @@ from papers.units import UNITS
 from train_dw import Recipe, model_fields
 
 from hf_gile import GileForSequenceClassification, Label, LabelSet
-from hf_gile.training.experiment import count_parameters
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = {
@@ -165,7 +164,7 @@ def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
     )
     model = GileForSequenceClassification(config)
     model.get_input_embeddings().requires_grad_(False)
-    assert count_parameters(model) == pytest.approx(parameters, rel=0.01)
+    assert model.num_parameters(only_trainable=True) == pytest.approx(parameters, rel=0.01)
 
 
 def test_label_counts_are_counts_of_training_documents():

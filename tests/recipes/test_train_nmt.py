@@ -8,9 +8,8 @@ import torch
 import train_nmt
 from datasets import Dataset
 from papers.continuous import ContinuousEmbedding
+from papers.translation import build_piece_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
-
-from hf_gile.tokenizing import build_piece_tokenizer
 
 WORDS = {
     "ein": "a",

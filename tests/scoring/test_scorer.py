@@ -121,7 +121,7 @@ def test_bf16_is_refused_on_unsupported_processors(saved, monkeypatch):
     ("options", "message"),
     [
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
-        ({"return_evidence": True}, "return_evidence is supported by the pipeline only"),
+        ({"return_parents": True}, "return_parents is supported by the pipeline only"),
         ({"shortlist": 3}, "shortlist is supported by the pipeline only"),
     ],
 )

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from hf_gile.models.configuration_gile import check_calibration
+from hf_gile.models.checks_gile import check_calibration
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration.curves import fit_calibration, fit_softmax_calibration
 from hf_gile.training.calibration.score_counts import BINS, VALUES, round_to_bins

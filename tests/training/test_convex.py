@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures
-from hf_gile.models.scoring_gile import Postings
+from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+from papers.unit_runs import first_columns
 from transformers import TrainingArguments
 
 from hf_gile import (
@@ -21,7 +22,6 @@ from hf_gile.training.experiment import (
     Experiment,
     documents_per_second,
     encode_parts,
-    first_columns,
     run_arguments,
     short_name,
     with_a_label,

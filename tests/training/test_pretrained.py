@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from papers.token_weights import log_idf
 from transformers import AutoConfig, Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileModel, LabelIndex
@@ -15,7 +16,6 @@ from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
     encode_dataset,
-    log_idf,
     model_from_text_encoder,
     parameter_groups,
     processor_from_text_encoder,

@@ -6,8 +6,7 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.linear_model import Ridge
 
 from hf_gile import Label
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features
-from hf_gile.models.scoring_gile import Postings, WordRows
+from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings, WordRows, count_features
 from hf_gile.training.convex import word_rows
 from hf_gile.training.convex.word_rows import WordRegression, feature_counts, gold_matrix
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...models.configuration_gile import GROUPS, METHODS
+from ...models.checks_gile import GROUPS, METHODS
 
 _PRIOR = {"scale": 0.1, "offset": 0.01}
 """Precisions of the normal priors of the logarithm of the scale and of the offset, centred on the identity. They weigh

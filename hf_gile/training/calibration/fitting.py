@@ -12,7 +12,7 @@ from torch.nn import functional
 from ...metrics.batch import read_batch
 from ...metrics.calibration import calibration_error, softmax_to_sigmoid_logits
 from ...models import GileForSequenceClassification, LabelSet
-from ...models.configuration_gile import GROUPS
+from ...models.checks_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
 from .curves import check_method, fit_calibration, fit_softmax_calibration

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from ...models.configuration_gile import GROUPS
+from ...models.checks_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 
 _OBJECTIVE = re.compile(r"recall@(0?\.\d+)")

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from ...models import GileForSequenceClassification, Label, get_towers
 from ...models.languages_gile import label_space, run_by_language
+from ...models.lexical_gile import LexicalFeatures, Postings
 from ...models.mixture_gile import TERMS
-from ...models.processing_gile import LexicalFeatures
-from ...models.scoring_gile import Postings
 from ..convex.documents import Documents, stacked
 from ..convex.term_weights import Example, fit_term_weights
 from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from ...models import GileConfig
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
-from ...models.processing_gile import LexicalFeatures, pad_features
-from ...models.scoring_gile import JointInputLabelEmbedding, Postings
+from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
+from ...models.scoring_gile import JointInputLabelEmbedding
 from ..calibration.fitting import with_number
 from ..starting import set_lexical_weights
 from .documents import PADDING, Documents

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ...models.processing_gile import LEXICAL_BUCKETS
-from ...models.scoring_gile import Neighbours, Postings, word_evidence
+from ...models.lexical_gile import LEXICAL_BUCKETS, Postings, word_evidence
+from ...models.scoring_gile import Neighbours
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

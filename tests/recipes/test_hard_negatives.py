@@ -5,6 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 from datasets import Dataset
+from papers.hard_negatives import HardNegatives
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import (
@@ -12,18 +13,15 @@ from hf_gile import (
     GileForSequenceClassification,
     GileProcessor,
     Label,
-    LabelIndex,
     LabelSet,
     build_tokenizer,
 )
 from hf_gile.models import search_gile
 from hf_gile.models.losses_gile import label_loss
-from hf_gile.models.search_gile import search_top_k
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
     GileLoss,
-    HardNegatives,
     LabelSampler,
     encode_dataset,
 )
@@ -243,46 +241,6 @@ def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
     after = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS)
     assert torch.equal(after.loss, before.loss)
     assert model.train()(**documents).logits.shape == (3, L)
-
-
-def test_an_approximate_search_can_mine_negatives():
-    class Search:
-        """Misses the best label, and returns a single candidate for the first document."""
-
-        def __init__(self, codes, text_codes):
-            self.codes = codes
-
-        def candidates(self, text_codes, k):
-            columns = search_top_k(text_codes, self.codes, 0.0, k).columns
-            columns[:, 0] = -1
-            columns[0, 1:-1] = -1
-            return columns
-
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(3, columns=range(1, L), make_search=Search))
-    mined = set(mine(model, processor, GOLD_COLUMNS)[0].tolist()) - set(GOLD_COLUMNS.tolist())
-    assert mined
-    assert mined <= negatives(model, processor, L, torch.arange(1, L))
-
-
-@pytest.mark.slow
-def test_the_search_of_a_label_index_can_mine_negatives():
-    pytest.importorskip("faiss", reason="needs the `serve` extra")
-    from hf_gile.ann import ApproximateSearch
-
-    seen = []
-
-    def make_search(codes, text_codes):
-        seen.append(len(text_codes))
-        index = LabelIndex(LabelSet.from_names(NAMES), codes, 0.0, None, "")
-        return ApproximateSearch.build(index, text_codes, size=min(3, len(text_codes)))
-
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(2, refresh_steps=2, make_search=make_search))
-    columns = [mine(model, processor, GOLD_COLUMNS)[0] for _ in range(700)][-1]
-    assert set(columns.tolist()) == {*GOLD_COLUMNS.tolist(), *negatives(model, processor, 2)}
-    assert seen[:3] == [3, 9, 15]
-    assert seen[-1] == 1026
 
 
 def test_mining_works_under_autocast():

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .card_files import read_card_fields
-from .card_info import CardInfo
+from hf_gile.publishing.card_files import read_card_fields
+from hf_gile.publishing.card_info import CardInfo
 
 
 def card_info(path: str | None, **defaults: Any) -> CardInfo:

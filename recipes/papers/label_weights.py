@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics.batch import Array
-from ..metrics.frequency import propensities, read_counts
+from hf_gile.metrics.batch import Array
+from hf_gile.metrics.frequency import propensities, read_counts
 
 
 def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDArray[np.float64]:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .models.languages_gile import select_module
-from .models.mixture_gile import Rows
-from .models.scoring_gile import CosineTerm, JointInputLabelEmbedding, LinearOutput, Parts, RowTerm, ScoreTerm
+from hf_gile.models.languages_gile import select_module
+from hf_gile.models.mixture_gile import Rows
+from hf_gile.models.scoring_gile import CosineTerm, JointInputLabelEmbedding, LinearOutput, Parts, RowTerm, ScoreTerm
 
 
 def literal_scores(

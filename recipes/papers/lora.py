@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from ..extras import needs_extra
-from .pretrained import pretrained_encoder
+from hf_gile.extras import needs_extra
+from hf_gile.training.pretrained import pretrained_encoder
 
 
 def add_lora(

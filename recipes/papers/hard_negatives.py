@@ -1,17 +1,14 @@
 """Hard negatives: the highest-scoring labels that are not gold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..models import GileForSequenceClassification
-from ..models.search_gile import search_top_k
-
-_DOCUMENTS = 1024
-"""Maximum number of documents whose text codes are stored for `make_search`."""
+from hf_gile.models import GileForSequenceClassification
+from hf_gile.models.search_gile import search_top_k
 
 
 class HardNegatives:
@@ -32,8 +29,7 @@ class HardNegatives:
 
     A resumed run encodes labels at its first step. It is bitwise identical to an uninterrupted run if the checkpoint
     is at a refresh: the number of forward passes before it (per process) is a multiple of `refresh_steps`.
-    Otherwise its codes are fresher, and it mines other labels. The same holds for `make_search`, since the last
-    documents are not saved.
+    Otherwise its codes are fresher, and it mines other labels.
 
     Each process mines for its batch. Multilingual models are refused, since labels of other languages would be mined.
     `excluded_columns` are not considered: an excluded label may be mined, and is then ignored for its document. Nothing
@@ -44,19 +40,6 @@ class HardNegatives:
         refresh_steps: Number of training steps (forward passes) between encodings of the labels.
         columns: Indices of trainable labels, as in the `LabelSampler`; only these are mined. By default all.
         chunk_size: Number of labels encoded together.
-        make_search: Creates a search for candidates from `(L, J)` label codes and the text codes of the last documents
-            (up to 1024), after each encoding of labels: an object with `candidates(text_codes, k)`, best first, see the
-            `search` of `LabelIndex`. The codes are those of `columns`, which an index must use as its label set. It is
-            required for a million labels on a CPU, with thousands of `refresh_steps`:
-
-                label_set = LabelSet(model.label_set[column] for column in columns)
-
-                def make_search(codes, text_codes):
-                    index = LabelIndex(label_set, codes, 0.0, None, "")
-                    return ApproximateSearch.build(index, text_codes, size=min(64, len(text_codes)))
-
-            Labels that the search misses are not mined, which keeps the loss unbiased. By default the search is exact,
-            with B L J multiplications.
 
     Raises:
         ValueError: If a number is below 1, or `columns` are repeated, missing or negative.
@@ -82,7 +65,6 @@ class HardNegatives:
         refresh_steps: int = 100,
         columns: Sequence[int] | None = None,
         chunk_size: int = 8192,
-        make_search: Callable[[Tensor, Tensor], Any] | None = None,
     ) -> None:
         counts = {"num_negatives": num_negatives, "refresh_steps": refresh_steps, "chunk_size": chunk_size}
         for name, number in counts.items():
@@ -99,10 +81,8 @@ class HardNegatives:
         self.num_negatives = num_negatives
         self.refresh_steps = refresh_steps
         self.chunk_size = chunk_size
-        self.make_search = make_search
         self._calls = 0
-        self._last: list[Tensor] = []
-        self._cached: tuple[Tensor, int, Tensor, Tensor, Any] | None = None
+        self._cached: tuple[Tensor, int, Tensor, Tensor] | None = None
 
     def __call__(
         self,
@@ -151,27 +131,18 @@ class HardNegatives:
 
     def _mine(self, model: GileForSequenceClassification, text_codes: Tensor, labels: Tensor, period: int) -> Tensor:
         """Returns `(M,)` indices of hard negatives of the batch."""
-        if self.make_search is not None:
-            self._last.append(text_codes)
-            while sum(map(len, self._last[1:])) >= _DOCUMENTS:
-                del self._last[0]
-        columns, codes, search = self._encode_labels(model, period)
+        columns, codes = self._encode_labels(model, period)
         one_hot = labels.is_floating_point() or labels.dtype == torch.bool
         gold = labels if one_hot else labels.reshape(len(labels), -1)
         # Search for more labels, as gold labels may be the best.
         num_gold = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
-        if search is None:
-            hard = search_top_k(text_codes, codes, 0.0, self.num_negatives + num_gold).columns
-        else:
-            hard = search.candidates(text_codes, min(self.num_negatives + num_gold, len(codes))).to(columns.device)
-        eligible = hard >= 0
-        hard = columns[hard.clamp(min=0)]
+        hard = columns[search_top_k(text_codes, codes, 0.0, self.num_negatives + num_gold).columns]
         is_gold = gold.gather(1, hard) > 0 if one_hot else (hard[:, :, None] == gold[:, None]).any(-1)
-        eligible &= ~is_gold
+        eligible = ~is_gold
         return torch.unique(hard[eligible & (eligible.cumsum(-1) <= self.num_negatives)])
 
-    def _encode_labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor, Any]:
-        """Encodes the trainable labels; returns their indices, their codes, and a search."""
+    def _encode_labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor]:
+        """Encodes the trainable labels; returns their indices and their codes."""
         words = model.label_input_ids  # a different tensor after a change of labels or device
         if self._cached is None or self._cached[0] is not words or self._cached[1] != period:
             if len(model.config.languages) > 1:
@@ -197,6 +168,5 @@ class HardNegatives:
                 part = model.project_stored_labels(chunk, language)
                 codes = part.new_empty(len(columns), part.shape[1]) if codes is None else codes
                 codes[start : start + len(chunk)] = part
-            search = None if self.make_search is None else self.make_search(codes, torch.cat(self._last))
-            self._cached = (words, period, columns, codes, search)
+            self._cached = (words, period, columns, codes)
         return self._cached[2:]

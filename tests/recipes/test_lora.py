@@ -6,14 +6,13 @@ import sys
 import pytest
 import torch
 from datasets import Dataset
+from papers.lora import add_lora, merge_lora
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 from hf_gile.training import (
     GileDataCollator,
-    add_lora,
     encode_dataset,
-    merge_lora,
     model_from_text_encoder,
     processor_from_text_encoder,
 )

@@ -3,9 +3,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from papers.label_weights import class_balanced_weights, propensity_weights
 
 from hf_gile.metrics import propensities
-from hf_gile.training import class_balanced_weights, propensity_weights
 from hf_gile.training.weighted_losses import binary_cross_entropy
 
 COUNTS = np.array([1, 2, 0, 30, 4000, 1])
