@@ -165,7 +165,7 @@ class Documents(LabelledDocuments, _OfModel):
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
-        hint = separator_hint(unknown, set(label_set.ids)) or describe_near_forms(list(unknown), label_set)
+        hint = describe_near_forms(list(unknown), label_set) or separator_hint(unknown, set(label_set.ids))
         problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
         if action == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")

@@ -21,6 +21,7 @@ _EXPECTED_ERRORS = (ValueError, OSError, ImportError)  # raised by hf_gile with 
 # Library messages about arguments that are flags of the command.
 _FLAGS = {
     'pass on_error="skip" to skip it': "skip it with --on-error skip",
+    'pass on_error="skip" to skip them': "skip them with --on-error skip",
     "(language=...)": "(--language)",
     'pass encoding="': 'pass --encoding "',
     'pass text="1" and so on': "pass --text 1 and so on",

@@ -88,7 +88,9 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
     [
         ("Ferrum|Sanguis", " (did you mean --separator '|'?)"),
         ("Milk, Skimmed", ""),
-        ("iron", " (the labels have 'Iron', which differs in upper and lower case only)"),
+        ("iron", " (the labels have 'Iron', which differs in case, spaces or entities only: write it so)"),
+        ("Ir_on", " (the labels have 'Iron', which differs in case, spaces or entities only: write it so)"),
+        ("&#73;ron", " (the labels have 'Iron', which differs in case, spaces or entities only: write it so)"),
     ],
 )
 def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, columns, command, ids, hint):
@@ -97,6 +99,13 @@ def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, ta
     assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in message
     message = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
     assert f"such as {ids!r}{hint}: add them" in message
+
+
+def test_a_table_mostly_without_texts_is_refused_with_the_flag_that_skips(run, saved_model, table, columns):
+    table.write_text("".join(json.dumps({"body": text, "tags": "Iron"}) + "\n" for text in ["On iron.", *[""] * 30]))
+    message = run("evaluate", saved_model, table, *columns, ends=1).stderr
+    assert "30 of 31 rows would be left out" in message
+    assert message.endswith("; fix them, or skip them with --on-error skip\n")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])
