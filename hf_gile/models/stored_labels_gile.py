@@ -5,7 +5,7 @@ Shapes: B documents, L stored labels, C stored or other labels.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unicodedata import normalize
 
@@ -17,6 +17,9 @@ from transformers import PreTrainedConfig
 from .labels_gile import Label, LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
+
+
+_composed = partial(normalize, "NFC")
 
 
 class StoredLabels(nn.Module):
@@ -57,16 +60,14 @@ class StoredLabels(nn.Module):
         if self.label_set is not None:
             if self._index is None or self._index[0] is not self.label_set:
                 by_id = {label.id: column for column, label in enumerate(self.label_set)}
-                texts = [(normalize("NFC", label.text), label.language) for label in self.label_set]
-                by_text = {text: column for column, text in enumerate(texts)}
+                by_text = {(_composed(label.text), label.language): n for n, label in enumerate(self.label_set)}
                 self._index = self.label_set, by_id, by_text
             _, by_id, by_text = self._index
             # Stored labels for all languages have no language.
             default = language if self.config.language_labels else None
             for row, label in enumerate(labels):
-                column = by_id.get(label.id, by_id.get(normalize("NFC", label.id)))
-                text = normalize("NFC", label.text)
-                columns[row] = by_text.get((text, label.language or default), -1) if column is None else column
+                by_form = by_text.get((_composed(label.text), label.language or default), -1)
+                columns[row] = by_id.get(label.id, by_id.get(_composed(label.id), by_form))
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
