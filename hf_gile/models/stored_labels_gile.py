@@ -18,7 +18,6 @@ from .labels_gile import Label, LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
 
-
 _composed = partial(normalize, "NFC")
 
 
@@ -56,18 +55,19 @@ class StoredLabels(nn.Module):
         Labels match a stored label by id, or by text and language, whether their letters are composed (NFC) or not;
         `language` is the default language of labels.
         """
-        columns = [-1] * len(labels)
-        if self.label_set is not None:
-            if self._index is None or self._index[0] is not self.label_set:
-                by_id = {label.id: column for column, label in enumerate(self.label_set)}
-                by_text = {(_composed(label.text), label.language): n for n, label in enumerate(self.label_set)}
-                self._index = self.label_set, by_id, by_text
-            _, by_id, by_text = self._index
-            # Stored labels for all languages have no language.
-            default = language if self.config.language_labels else None
-            for row, label in enumerate(labels):
-                by_form = by_text.get((_composed(label.text), label.language or default), -1)
-                columns[row] = by_id.get(label.id, by_id.get(_composed(label.id), by_form))
+        if self.label_set is None:
+            return torch.full((len(labels),), -1)
+        if self._index is None or self._index[0] is not self.label_set:
+            by_id = {label.id: column for column, label in enumerate(self.label_set)}
+            by_text = {(_composed(label.text), label.language): column for column, label in enumerate(self.label_set)}
+            self._index = self.label_set, by_id, by_text
+        _, by_id, by_text = self._index
+        # Stored labels for all languages have no language.
+        default = language if self.config.language_labels else None
+        columns = []
+        for label in labels:
+            same_text = by_text.get((_composed(label.text), label.language or default), -1)
+            columns.append(by_id.get(label.id, by_id.get(_composed(label.id), same_text)))
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
