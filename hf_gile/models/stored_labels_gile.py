@@ -5,7 +5,7 @@ Shapes: B documents, L stored labels, C stored or other labels.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache
 from typing import Any
 from unicodedata import normalize
 
@@ -17,8 +17,6 @@ from transformers import PreTrainedConfig
 from .labels_gile import Label, LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
-
-_composed = partial(normalize, "NFC")
 
 
 class StoredLabels(nn.Module):
@@ -59,15 +57,16 @@ class StoredLabels(nn.Module):
             return torch.full((len(labels),), -1)
         if self._index is None or self._index[0] is not self.label_set:
             by_id = {label.id: column for column, label in enumerate(self.label_set)}
-            by_text = {(_composed(label.text), label.language): column for column, label in enumerate(self.label_set)}
+            by_text = {(normalize("NFC", label.text), label.language): n for n, label in enumerate(self.label_set)}
             self._index = self.label_set, by_id, by_text
         _, by_id, by_text = self._index
         # Stored labels for all languages have no language.
         default = language if self.config.language_labels else None
-        columns = []
-        for label in labels:
-            same_text = by_text.get((_composed(label.text), label.language or default), -1)
-            columns.append(by_id.get(label.id, by_id.get(_composed(label.id), same_text)))
+        texts = ((normalize("NFC", label.text), label.language or default) for label in labels)
+        columns = [
+            by_id.get(label.id, by_id.get(normalize("NFC", label.id), by_text.get(text, -1)))
+            for label, text in zip(labels, texts, strict=True)
+        ]
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
