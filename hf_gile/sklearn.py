@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from .writing import new_files
 
 with needs_extra("train", "GileClassifier"):
     import datasets
+    import pandas
     from scipy.sparse import csr_matrix, issparse
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import Tags
@@ -50,7 +52,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
     - a list with a label for each text: single-label classification, probabilities sum to 1;
     - a list of lists of labels: multi-label classification;
     - a dense or sparse indicator matrix of zeros and ones, as `MultiLabelBinarizer` returns it and scikit-learn scorers
-      expect it; `labels` defines its columns.
+      expect it; `labels` or the columns of a data frame name its columns.
 
     `predict` returns labels in the same form.
 
@@ -156,18 +158,23 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
     def _read_labels(self, y: Targets) -> tuple[list[list[str]], dict[str, Label]]:
         """Returns the label ids of each document, and all labels. Sets `classes_` and the form of predictions."""
-        label_map = {label.id: label for label in _make_labels(self.labels)}
+        label_set = self.labels if isinstance(self.labels, LabelSet) else _make_labels(self.labels)
+        label_map = {label.id: label for label in label_set}
         table: Any = None
         if issparse(y):
             table = y
-        elif not _is_ragged(y):
+        elif not _are_lists(y):
             table = np.asarray(y)
         if table is not None:
+            if table.ndim == 1:
+                _refuse_missing(table)
             check_classification_targets(table)
             if table.ndim == 2 and table.shape[1] == 1:
                 table = column_or_1d(table, warn=True)
         if table is not None and table.ndim == 2:
-            names = list(label_map) or [str(column) for column in range(table.shape[1])]
+            names = [str(column) for column in getattr(y, "columns", range(table.shape[1]))]
+            if label_map and not label_map.keys() >= set(names):
+                names = list(label_map)
             if table.shape[1] > len(names):
                 raise ValueError(
                     f"y has {table.shape[1]} columns, but labels has {len(names)}: name the label of each column"
@@ -180,6 +187,8 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             classes = np.unique(table).tolist()
             gold = [[str(label)] for label in table.tolist()]
             self._form = "single"
+            if label_map and label_map.keys().isdisjoint(map(str, classes)) and not isinstance(classes[0], str):
+                raise ValueError("y has numbers, and labels names: pass names, as in [labels[number] for number in y]")
             if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
                 raise ValueError(f"y has only one class, {classes}: at least two classes are needed")
         else:
@@ -294,7 +303,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             y: Labels of the texts.
             sample_weight: Weight of each text.
         """
-        if not _is_ragged(y):
+        if not _are_lists(y):
             return float(super().score(X, y, sample_weight))
         is_correct = [set(map(str, row)) == set(predicted) for row, predicted in zip(y, self.predict(X), strict=True)]
         return float(np.average(is_correct, weights=sample_weight))
@@ -346,7 +355,7 @@ def _make_labels(labels: Labels) -> list[Label]:
 
 def _see_cells(cells: Sequence[Any]) -> LabelColumn:
     """Sees whether labels are lists, also as text; refuses texts that look like several labels."""
-    texts = [cell for cell in cells if isinstance(cell, str)]
+    texts = [str(cell) for cell in cells if isinstance(cell, str)]
     column = see([{"y": _as_list(cell)} for cell in cells], ("y",), None if are_lists(texts) else "none")
     if column.form == "plain" and (sign := joined_by(texts)) is not None:
         raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
@@ -357,17 +366,28 @@ def _as_list(cell: object) -> object:
     return list(cell) if isinstance(cell, set | np.ndarray) else cell
 
 
-def _is_ragged(y: Targets) -> bool:
+def _are_lists(y: Targets) -> bool:
     """Checks whether labels are lists of labels, not of zeros and ones."""
     if isinstance(y, np.ndarray) and not (y.ndim == 1 and y.dtype == object):
         return False
     rows = list(y)
-    return bool(rows) and all(isinstance(row, list | tuple | set) for row in rows) and not _is_table(rows)
+    others = [row for row, cell in enumerate(rows) if not isinstance(cell, list | tuple | set | np.ndarray)]
+    if 0 < len(others) < len(rows):
+        cell = shortened(rows[others[0]])
+        raise ValueError(f"y[{others[0]}] is {cell}, but others are lists: pass a list for each text, [] for no label")
+    return bool(rows) and not others and not _is_table(rows)
+
+
+def _refuse_missing(cells: Iterable[Any]) -> None:
+    for row, cell in enumerate(cells):
+        if pandas.isna(cell) or cell == "":
+            raise ValueError(f"y[{row}] is missing: leave out texts without a label, or pass lists of labels")
 
 
 def _is_table(rows: Sequence[Any]) -> bool:
     is_even = len({len(row) for row in rows}) == 1
-    return is_even and all(isinstance(value, int | np.integer) and value in (0, 1) for row in rows for value in row)
+    cells = [value for row in rows for value in row]
+    return is_even and bool(cells) and all(isinstance(cell, int | np.integer) and cell in (0, 1) for cell in cells)
 
 
 def _check_texts(X: Sequence[str]) -> list[str]:
@@ -383,17 +403,21 @@ def _check_texts(X: Sequence[str]) -> list[str]:
 
 
 def _select_validation(gold: Sequence[Sequence[str]], share: float, seed: int) -> NDArray[np.bool_]:
-    """Selects validation documents such that labels with at least two documents keep some for training."""
+    """Selects validation documents such that labels keep some for training, unless none has two."""
     if not 0 < share < 1:
         raise ValueError(f"validation must be a fraction between 0 and 1, got {share}")
     remaining = Counter(chain.from_iterable(gold))
     selected = np.zeros(len(gold), bool)
     missing = max(1, round(share * len(gold)))
-    for row in np.random.default_rng(seed).permutation(len(gold)):
+    order = np.random.default_rng(seed).permutation(len(gold)).tolist()
+    for row in order:
         if missing and all(remaining[label_id] > 1 for label_id in gold[row]):
             selected[row] = True
             missing -= 1
             remaining.subtract(gold[row])
-    if not any(gold[row] for row in np.flatnonzero(selected).tolist()):
-        raise ValueError(f"{len(gold)} documents are too few for a validation part: no label has two documents")
+    labelled = [row for row in order if gold[row]]
+    if not selected[labelled].any():
+        if len(labelled) < 3:
+            raise ValueError(f"{len(labelled)} documents with labels are too few: add texts, or score without training")
+        selected[labelled[0]] = True
     return selected

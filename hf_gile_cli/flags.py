@@ -237,13 +237,15 @@ class FlagParser(HfArgumentParser):
         names = [field.name for field in fields(self.recipe)]
         ordered = [name for name in names if name not in inherited] + [name for name in names if name in inherited]
         groups = getattr(self.recipe, "GROUPS", {})
-        lines: list[str] = []
+        first = getattr(self.recipe, "FIRST", ())
+        shown = {name: _format_flag(action, width) for name, action in actions.items()}
+        lines = ["Most runs need", *(shown.pop(name) for name in first)] if first else []
         for name in ordered:
             if name in groups or not lines:
                 lines += ["", groups.get(name, "Settings")]
-            lines.append(_format_flag(actions[name], width))
+            lines += [shown.pop(name)] if name in shown else []
         lines += ["", "Training (transformers.TrainingArguments; --help-all shows all)"]
-        lines += [_format_flag(actions[name], width) for name in (*COMMON, "overwrite_output_dir", "config")]
+        lines += [shown[name] for name in (*COMMON, "overwrite_output_dir", "config") if name in shown]
         return (
             "\n".join(lines).strip()
             + "\n\nDescriptions ending in ... are truncated: --help-all shows them completely.\n"

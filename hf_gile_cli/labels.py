@@ -141,12 +141,13 @@ def add(
     """
     from hf_gile import Label
 
-    new = Label(id, name, description, language, threshold=threshold, synonyms=tuple(synonym or ()))
+    new_id, name, *synonyms = map(_clean, (id, name, *(synonym or ())))
+    new = Label(new_id, name, description, language, threshold=threshold, synonyms=tuple(synonyms))
 
     def change(labels: "LabelSet") -> Any:
-        if id in labels.ids:
+        for known in {id, new_id}.intersection(labels.ids):
             raise ValueError(
-                f"{target} already has a label {id!r}, {labels[labels.column(id)].name!r}: change its name with "
+                f"{target} already has a label {known!r}, {labels[labels.column(known)].name!r}: change its name with "
                 "hf-gile labels rename, and its description with hf-gile labels import --update"
             )
         return labels.add(new)
@@ -164,7 +165,7 @@ def rename(
 
     hf-gile labels rename MODEL D007501 "Iron, Dietary"
     """
-    _change(target, lambda labels: labels.rename(_known_ids(target, labels, id)[0], name), dry_run)
+    _change(target, lambda labels: labels.rename(_known_ids(target, labels, id)[0], _clean(name)), dry_run)
 
 
 def retire(
@@ -322,9 +323,17 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         note_old_card(path)
 
 
+def _clean(text: str) -> str:
+    """Returns a text as `import` reads it from a table."""
+    from hf_gile.data.schema import clean_label, plain_text
+
+    return clean_label(plain_text(text))
+
+
 def _known_ids(target: str, labels: "LabelSet", *ids: str) -> tuple[str, ...]:
     """Returns the ids. Raises an error that suggests the id if a label name was passed instead."""
     known = set(labels.ids)
+    ids = tuple(id if id in known else _clean(id) for id in ids)
     for id in ids:
         ids_with_name = [] if id in known else [repr(label.id) for label in labels if label.name == id]
         if ids_with_name:

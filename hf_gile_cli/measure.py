@@ -54,6 +54,9 @@ _SINGLE_LABEL_ROWS = (
 )
 """Metrics shown for single-label models, whose other metrics are equal to these."""
 
+_FEW = 30
+"""Number of documents below which a calibration says little about others."""
+
 _GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
 
 
@@ -165,7 +168,7 @@ class Documents(LabelledDocuments, _OfModel):
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
-        hint = separator_hint(unknown, set(label_set.ids)) or describe_near_forms(list(unknown), label_set)
+        hint = describe_near_forms(list(unknown), label_set) or separator_hint(unknown, set(label_set.ids))
         problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
         if action == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")
@@ -174,6 +177,15 @@ class Documents(LabelledDocuments, _OfModel):
         if not any(known_ids):
             raise ValueError(f"no document has a label of {model}: check that the documents use its label ids")
         return rows.remove_columns("labels").add_column("labels", known_ids)
+
+    def check_single(self, rows: "Dataset", problem_type: str | None) -> None:
+        """Raises an error if a document has several labels, and the model assigns a single one."""
+        for document, gold in zip(rows["id"], rows["labels"], strict=True):
+            if len(gold) > 1 and problem_type == "single_label_classification":
+                raise ValueError(
+                    f"{self.model} assigns a single label, but document {document!r} has {len(gold)}: leave it out, or "
+                    "train with --problem_type multi_label_classification"
+                )
 
 
 @dataclass(kw_only=True)
@@ -212,6 +224,7 @@ def evaluate(options: Evaluation) -> None:
     loaded, processor = load(options.model, options.revision, options.device)
     rows = options.read(loaded.label_set)
     rows = options.select_known(rows, loaded.label_set)
+    options.check_single(rows, loaded.config.problem_type)
     report = make_report(
         loaded,
         processor,
@@ -295,6 +308,9 @@ def calibrate(options: Calibration) -> None:
             loaded.config.thresholds = loaded.config.group_thresholds
             note("documents without labels: a document is no longer assigned its best label in any case")
         rows = options.select_known(rows, loaded.label_set)
+        options.check_single(rows, loaded.config.problem_type)
+        if len(rows) < _FEW:
+            note(f"{counted(len(rows), 'document')} may be unlike others: a calibration needs 100 or more")
         encoded = encode_dataset(rows, processor, loaded.label_set, language=options.language)
         batches: Any = DataLoader(encoded, options.batch_size, collate_fn=GileDataCollator(processor))
         figures = fit(

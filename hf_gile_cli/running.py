@@ -15,12 +15,14 @@ from traceback import format_exc
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 _EXPECTED_ERRORS = (ValueError, OSError, ImportError)  # raised by hf_gile with a message for users
 
 # Library messages about arguments that are flags of the command.
 _FLAGS = {
     'pass on_error="skip" to skip it': "skip it with --on-error skip",
+    'pass on_error="skip" to skip them': "skip them with --on-error skip",
     "(language=...)": "(--language)",
     'pass encoding="': 'pass --encoding "',
     'pass text="1" and so on': "pass --text 1 and so on",
@@ -37,7 +39,33 @@ _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\
 
 _LONGEST = 4000  # characters of a message
 
+_PANELS = {
+    "Answers": "force_label multi_label long_texts evidence parents shortlist with_text",
+    "Reading of tables": "format on_error delimiter quote encoding columns",
+    "Columns of a label file": "label_id label_name label_description label_synonyms label_language",
+    "Large inputs, with --output": "status merge shard workers part_size batch_tokens",
+    "Model and machine": "language candidate_language background index batch_size bf16 device revision",
+}
+"""Options that help shows after all others, by the title of their panel."""
+
 _debug = False
+
+
+class Command(TyperCommand):
+    """A command whose help shows options in panels, those that most users need first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes arguments and options."""
+        title_of = {name: title for title, names in _PANELS.items() for name in names.split()}
+        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", "Options", *_PANELS)}
+        for parameter in self.get_params(ctx):
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            if record := parameter.get_help_record(ctx):
+                panels[title_of.get(parameter.name or "", usual)].append(record)
+        for title, records in panels.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def check_new_folder(folder: Path) -> None:
@@ -128,7 +156,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             signature(options).parameters.values(), key=lambda field: field.name not in options.__annotations__
         )
         run.__signature__ = Signature(ordered)  # type: ignore[attr-defined]
-    group.command(name, help=help_text(function.__doc__ or ""), **settings)(run)
+    group.command(name, cls=Command, help=help_text(function.__doc__ or ""), **settings)(run)
 
 
 def help_text(text: str) -> str:

@@ -3,8 +3,8 @@
     python recipes/suggest_tags.py notes/                    # a line of JSON for each note without tags
     python recipes/suggest_tags.py notes/ --tags tags.txt    # and tags that no note has yet, one per line
 
-Tags are read from front matter (`tags:`) and from the text (`#tag`). Tagged notes train a model if they have more than
-a quarter of the tags. Otherwise, notes are compared with the names of the tags. No note is changed.
+Tags are read from front matter (`tags:`) and from the text (`#tag`). At least ten tagged notes train a model if they
+have more than a quarter of the tags. Otherwise, notes are compared with the names of the tags. No note is changed.
 """
 
 import argparse
@@ -19,10 +19,12 @@ import yaml
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from hf_gile import Label, LabelScoringPipeline, LabelSet
+from hf_gile.data import read_label_file
 from hf_gile.sklearn import GileClassifier
 from hf_gile.training.general import general_scorer
 
 MOST_BYTES = 1_000_000  # of a note
+FEW = 10  # tagged notes, from which no model learns more than the names of tags say
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 TAG = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
@@ -81,7 +83,7 @@ def suggest(tagged: list[Note], texts: list[str], tags: list[str], top: int) -> 
     times = Counter(names)
     names = [name if name and times[name] == 1 else tag for tag, name in zip(tags, names, strict=True)]
     labels = LabelSet(map(Label, tags, names))
-    if 4 * len({tag for note in tagged for tag in note.tags}) > len(tags):
+    if len(tagged) >= FEW and 4 * len({tag for note in tagged for tag in note.tags}) > len(tags):
         gold = MultiLabelBinarizer(classes=tags).fit_transform([note.tags for note in tagged])
         classifier = GileClassifier(labels).fit([note.text for note in tagged], gold)
         model, processor = classifier.model_, classifier.processor_
@@ -103,11 +105,16 @@ def main() -> None:
     options = parser.parse_args()
     notes = read_notes(options.folder)
     tagged = [note for note in notes if note.tags]
-    further = options.tags.read_text(encoding="utf-8-sig") if options.tags else ""
-    used = [tag for note in tagged for tag in note.tags]
-    tags = list(dict.fromkeys(used + split_tags(further.splitlines())))
+    tags = [tag for note in tagged for tag in note.tags]
+    try:
+        tags += split_tags(read_label_file(str(options.tags)).names) if options.tags else []
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from error
+    tags = list(dict.fromkeys(tags))
     if len(tags) < 2 or options.top < 1:
-        raise SystemExit(f"{options.folder} has {len(tags)} tags: tag some notes, or name at least two with --tags")
+        raise SystemExit(
+            f"{options.folder} has {len(notes)} notes, {len(tags)} tags: tag some, or name two with --tags"
+        )
     untagged = [note for note in notes if not note.tags]
     if not untagged:
         raise SystemExit(f"{options.folder} has no note without tags")

@@ -36,6 +36,8 @@ from hf_gile_cli.trained import card_info
 class Recipe(Options, TableSource):
     """Settings of data (`TableSource`) and of the model (`Options`)."""
 
+    FIRST = ("train_files", "text", "labels", "separator", "label_file", "output_dir")  # in the help
+
 
 def main() -> None:
     recipe, args = parse_settings(Recipe, {"output_dir": "runs/table"}, check_recipe)

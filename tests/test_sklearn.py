@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from scipy.sparse import csr_matrix, issparse
 from sklearn.exceptions import NotFittedError
@@ -199,7 +200,16 @@ def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
         (["a", 3], ["a", "b"], {}, r"X\[1\] is of type int"),
         (["a", "b"], ["a"], {}, "y must have labels for each of the 2 texts, got 1"),
         (["a", "b"], ["a", "a"], {}, "only one class"),
-        (["a", "b"], ["a", "b"], {}, "2 documents are too few"),
+        (["a", "b"], ["a", "b"], {}, "2 documents with labels are too few"),
+        (["a", "b"], ["a", None], {}, r"y\[1\] is missing: leave out"),
+        (["a", "b"], [float("nan"), 2.0], {}, r"y\[0\] is missing"),
+        (["a", "b"], ["a", ""], {}, r"y\[1\] is missing"),
+        (["a", "b"], pandas.Series(["a", pandas.NA], dtype="string"), {}, r"y\[1\] is missing"),
+        (["a", "b"], [["a"], "b"], {}, r"y\[1\] is 'b', but others are lists: pass a list for each text"),
+        (["a", "b"], [["a"], None], {}, r"y\[1\] is None, but others are lists"),
+        (["a", "b"], [[], []], {}, "0 documents with labels are too few"),
+        (["a", "b"], ["a;b", "b;c;a"], {}, "y: 'a;b' looks like several labels"),
+        (["a", "b"], [0, 1], {"labels": ["mice", "rats"]}, "y has numbers, and labels names"),
         (["a", "b"], ["a", "b"], {"validation": 2}, "validation must be a fraction"),
         (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
         (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, but labels has 2"),
@@ -210,6 +220,32 @@ def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
 def test_invalid_input_is_refused(texts, y, options, message):
     with pytest.raises(ValueError, match=message):
         GileClassifier(**options).fit(texts, y)
+
+
+@pytest.mark.parametrize("labels", [None, ["rats", "mice"], ["rats", "mice", "cats"]])
+def test_the_columns_of_a_data_frame_are_labels(labels):
+    frame = pandas.DataFrame([[1, 0], [1, 1]], columns=["mice", "rats"])
+    classifier = GileClassifier(labels)
+    gold, known = classifier._read_labels(frame)
+    assert gold == [["mice"], ["mice", "rats"]]
+    assert [*known] == classifier.classes_.tolist() == ["mice", "rats", *(labels or [])[2:]]
+
+
+def test_a_column_of_lists_from_parquet_has_labels():
+    cells = pandas.Series([np.array(["mice", "rats"], object), np.array(["rats"], object), np.array([], object)])
+    classifier = GileClassifier()
+    assert classifier._read_labels(cells)[0] == [["mice", "rats"], ["rats"], []]
+    assert classifier._form == "lists"
+
+
+def test_labels_name_columns_without_names():
+    gold, _ = GileClassifier(["mice", "rats"])._read_labels(pandas.DataFrame([[1, 0], [1, 1]]))
+    assert gold == [["mice"], ["mice", "rats"]]
+
+
+def test_a_text_of_each_label_is_enough(make):
+    model = make().fit([*WORDS.values()], [*WORDS])
+    assert model.predict([*WORDS.values()]).tolist() == [*WORDS]
 
 
 def test_an_unfitted_classifier_does_not_predict():

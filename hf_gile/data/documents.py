@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from .files import MAX_RECORD, data_suffix
+from .files import MAX_RECORD, PACKED, data_suffix
 from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
@@ -19,6 +20,7 @@ FORMATS = ("text", "jsonl", "csv", "tsv")
 """Formats of streams, and of files with any suffix."""
 
 _WITHOUT_HEADER = ("text", "jsonl")
+_JSON_LIST = re.compile(r"\[\s*(\{|$)")
 
 
 class Document(NamedTuple):
@@ -107,6 +109,8 @@ def document_pieces(path: str, size: int, format: str | None = None, requested: 
 
 
 def _see_file(path: str, format: str | None, requested: Requested, names: Sequence[str] = ()) -> Format:
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder: pass its files, as in {path}/*.txt")
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     suffix = data_suffix(Path(path))
@@ -126,12 +130,24 @@ def _read_stream(
     stream: IO[bytes], text: Sequence[str], id: str | None, format: str | None, requested: Requested, report: ReadReport
 ) -> Iterator[Document]:
     first = stream.readline(MAX_RECORD)
-    kind = format or ("jsonl" if is_json_object(first.decode("utf-8-sig", "replace")) else "text")
+    if first.startswith(PACKED):
+        raise ValueError("standard input is compressed: decompress it, as in zcat FILE | ..., or pass the file")
+    line = first.decode("utf-8-sig", "replace").strip()
+    kind = format or ("jsonl" if is_json_object(line) else "text")
+    if format is None and _JSON_LIST.match(line):
+        raise ValueError(
+            "standard input is a list in JSON: pass the file, write an object a line (jq -c '.[]'), or pass --format "
+            "text if its lines are texts"
+        )
+    cells = re.split(r"\s*[,;|\t]\s*", line)
+    if kind == "text" and len(cells) > 1 and not set(text).isdisjoint(cells):
+        report.note(f"the first line, {line!r:.80}, was scored as a text: if it names columns, pass --format csv")
     suffix = ""
     if kind == "tsv":
         kind = "csv"
         suffix = ".tsv"
     form = sniff_bytes(first or b"\n" * (kind != "csv"), suffix, requested, text, kind)
+    form.refuse("standard input")
     if not form.encoding.startswith("utf") and requested.encoding is None:
         form = form._replace(encoding="utf-8")  # a line is too little to see another encoding
     yield from _read(cast(IO[bytes], _Rejoined(first, stream)), "standard input", text, id, form, report)

@@ -136,7 +136,7 @@ def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[
 def is_packed(path: str | os.PathLike[str]) -> bool:
     """Checks whether `open_binary` decompresses a file."""
     with Path(path).open("rb") as stream:
-        return stream.read(6).startswith(tuple(_UNPACKERS))
+        return stream.read(6).startswith(PACKED)
 
 
 def read_into_memory(path: str | os.PathLike[str]) -> bytes:
@@ -311,6 +311,8 @@ _UNPACKERS: dict[bytes, Callable[[Any], Any]] = {
     b"\xfd7zXZ\0": lzma.LZMAFile,
     b"PK\x03\x04": _open_member,
 }
+PACKED = tuple(_UNPACKERS)
+"""First bytes of compressed files."""
 
 
 class _LimitedStream(io.BufferedIOBase):

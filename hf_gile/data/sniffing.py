@@ -227,6 +227,8 @@ def sniff_bytes(
     if encoding is None and b"\0\0\0" in head[:4096]:
         return Format("other")
     text = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").lstrip("\ufeff")
+    if kind == "text" and "\r" in text and "\n" not in text:
+        return Format("cr")
     kind = kind or _see_kind(text.lstrip(), suffix)
     if suffix == ".parquet" and kind not in REFUSED:
         return Format("parquet")

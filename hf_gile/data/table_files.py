@@ -35,6 +35,7 @@ _PIECE = 1 << 26
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
+_WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
@@ -256,7 +257,9 @@ def missing_column_error(
     hint = f"; did you mean {shortened(near[0])}?" if near else hint
     if form is not None and form.columns and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
-    elif len(columns) == 1 and form is not None and form.kind == "csv":
+    elif form is not None and form.kind == "csv" and any(len(column.split()) > _WORDS for column in columns):
+        hint += "; if the first line is no header, name all columns with --columns"
+    if len(columns) == 1 and form is not None and form.kind == "csv":
         hint += f"; if cells are separated by another sign than {form.delimiter!r}, pass --delimiter"
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):

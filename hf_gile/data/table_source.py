@@ -1,5 +1,6 @@
 """Input settings for tables of documents: files, columns and label file."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from .label_columns import SAMPLE
 from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
+from .schema import plain_text
 from .sniffing import Requested
 from .table_files import SUFFIXES
 from .tables import Unlabelled, load_table
@@ -217,8 +219,9 @@ class TableSource:
             for name, gold in zip(rows["id"], rows["labels"], strict=True)
             if ids[0] in gold
         )
-        hint = separator_hint(ids, set(labels.ids)) if self.format == "table" else ""
-        hint = hint or describe_near_forms(ids, labels)
+        hint = describe_near_forms(ids, labels)
+        if not hint and self.format == "table":
+            hint = separator_hint(ids, set(labels.ids))
         number = f"{len(ids):,} label ids" if len(ids) > 1 else "1 label id"
         shown = (
             f"{number} of the documents, such as {', '.join(map(repr, ids[:3]))}{hint}, first in document {document!r}"
@@ -285,14 +288,19 @@ def join_file_names(files: Sequence[str]) -> str:
 
 
 def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
-    """Returns a note on label ids that differ from known ids in case only, or are names of labels."""
-    by_form = {label_id.casefold(): label_id for label_id in labels.ids}
+    """Returns a note on label ids that are written otherwise than known ids, or are names of labels."""
+    by_form = {_form(label_id): label_id for label_id in labels.ids}
     for label_id in missing:
-        if near := by_form.get(label_id.casefold()):
-            return f" (the labels have {near!r}, which differs in upper and lower case only)"
+        if near := by_form.get(_form(label_id)):
+            return f" (the labels have {near!r}, which differs in case, spaces or entities only: write it so)"
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     return ""
+
+
+def _form(label_id: str) -> str:
+    """Returns what label ids share that differ in case, spaces, signs for spaces, or entities of HTML."""
+    return re.sub(r"[\s_-]+", "", plain_text(label_id)).casefold()
 
 
 def note_pairs(rows: "Dataset") -> str:

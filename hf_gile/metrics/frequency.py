@@ -26,7 +26,7 @@ def propensities(
 
     Args:
         counts: `(L,)` training documents of each label, 0 for a label unseen in training.
-        num_documents: N, the number of training documents; at least 3, since C would otherwise be negative.
+        num_documents: N, the number of training documents. Of less than 3, C would be negative and is 0.
         a: Exponent of the frequency.
         b: Offset of the frequency.
 
@@ -34,14 +34,12 @@ def propensities(
         `(L,)` propensities, in 0..1, higher for more frequent labels.
 
     Raises:
-        ValueError: If counts are not between 0 and N, there are too few documents, or `a` or `b` is not positive.
+        ValueError: If counts are not between 0 and N, or `a` or `b` is not positive.
 
     Example:
         >>> propensities([0, 1, 1000], num_documents=1000).round(3)
         array([0.113, 0.145, 0.821])
     """
-    if num_documents < 3:
-        raise ValueError(f"propensities need at least 3 training documents, got {num_documents}")
     if not (a > 0 and b > 0):
         raise ValueError(f"a and b must be positive, got a={a} and b={b}")
     frequencies = read_counts(counts)
@@ -50,7 +48,7 @@ def propensities(
             f"a label has {frequencies.max():g} training documents, but num_documents is {num_documents}; count each "
             "document of a label once, and pass the number of all training documents"
         )
-    scale = (math.log(num_documents) - 1) * (b + 1) ** a
+    scale = max(math.log(max(num_documents, 1)) - 1, 0) * (b + 1) ** a
     return 1 / (1 + scale * (frequencies + b) ** -a)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
+from unicodedata import normalize
 
 import torch
 from torch import Tensor, nn
@@ -49,20 +50,23 @@ class StoredLabels(nn.Module):
     def find_columns(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
         """Returns the `(C,)` indices of labels among the stored labels, -1 for other labels.
 
-        Labels match a stored label by id, or by text and language; `language` is the default language of labels.
+        Labels match a stored label by id, or by text and language, whether their letters are composed (NFC) or not;
+        `language` is the default language of labels.
         """
-        columns = [-1] * len(labels)
-        if self.label_set is not None:
-            if self._index is None or self._index[0] is not self.label_set:
-                by_id = {label.id: column for column, label in enumerate(self.label_set)}
-                by_text = {(label.text, label.language): column for column, label in enumerate(self.label_set)}
-                self._index = self.label_set, by_id, by_text
-            _, by_id, by_text = self._index
-            # Stored labels for all languages have no language.
-            default = language if self.config.language_labels else None
-            for row, label in enumerate(labels):
-                column = by_id.get(label.id)
-                columns[row] = by_text.get((label.text, label.language or default), -1) if column is None else column
+        if self.label_set is None:
+            return torch.full((len(labels),), -1)
+        if self._index is None or self._index[0] is not self.label_set:
+            by_id = {label.id: column for column, label in enumerate(self.label_set)}
+            by_text = {(normalize("NFC", label.text), label.language): n for n, label in enumerate(self.label_set)}
+            self._index = self.label_set, by_id, by_text
+        _, by_id, by_text = self._index
+        # Stored labels for all languages have no language.
+        default = language if self.config.language_labels else None
+        texts = ((normalize("NFC", label.text), label.language or default) for label in labels)
+        columns = [
+            by_id.get(label.id, by_id.get(normalize("NFC", label.id), by_text.get(text, -1)))
+            for label, text in zip(labels, texts, strict=True)
+        ]
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:

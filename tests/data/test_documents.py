@@ -11,7 +11,8 @@ from hf_gile.data.sniffing import Requested
 
 
 def texts(source, *columns, **options):
-    return [document.text for document in read_documents(BytesIO(source.encode()), columns or ("text",), **options)]
+    stream = BytesIO(source if isinstance(source, bytes) else source.encode())
+    return [document.text for document in read_documents(stream, columns or ("text",), **options)]
 
 
 def test_lines_are_numbered_and_stripped_of_line_ends():
@@ -106,6 +107,43 @@ def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
         read_documents(BytesIO(), format="xml")
     with pytest.raises(ValueError, match="encoding must be known to Python"):
         read_documents(BytesIO(), requested=Requested(encoding="utf-7000"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"On mice.\n"), "standard input is compressed: decompress it, as in zcat FILE"),
+        (b'[{"text": "On mice."}]', "standard input is a list in JSON: pass the file, .*--format text"),
+        (b'[\n{"text": "On mice."}]', "standard input is a list in JSON"),
+        (b"On mice.\rOn rats.\r", "standard input has lines that end with a carriage return"),
+        (b"%PDF-1.7\n", "standard input is a binary file"),
+    ],
+    ids=["gzip", "list", "indented list", "carriage returns", "PDF"],
+)
+def test_streams_that_are_no_lines_are_refused(content, message):
+    with pytest.raises(ValueError, match=message):
+        texts(content)
+    assert texts(b"[1] On mice.") == ["[1] On mice."]
+
+
+def test_the_header_of_a_piped_table_is_noted():
+    report = ReadReport()
+    assert texts(b"label;text\n3;On mice.\n", report=report) == ["label;text", "3;On mice."]
+    assert report.notes == [
+        "the first line, 'label;text', was scored as a text: if it names columns, pass --format csv"
+    ]
+    texts(b"label;text\n3;On mice.\n", format="csv", report=(report := ReadReport()))
+    texts(b"text of mice; rats\n", report=report)
+    assert not report.notes
+
+
+def test_files_of_old_macs_and_folders_are_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"On mice.\rOn rats.\r")
+    with pytest.raises(ValueError, match=r"a\.txt has lines that end with a carriage return"):
+        read_documents(path)
+    with pytest.raises(ValueError, match="is a folder: pass its files, as in "):
+        read_documents(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["| text | n |\n|---|---|\n| On mice. | 3 |\n", '{"text": "On mice."}\n'])

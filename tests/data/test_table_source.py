@@ -155,6 +155,9 @@ def test_a_table_without_a_header_says_how_to_name_its_columns(read):
     content = table(joined(documents(each=1), "|"), header=False)
     with pytest.raises(ValueError, match=r"no column 'text', only 1, 2; the file has no header: name all .* --columns"):
         read({"a.csv": content}, labels=["tags"])
+    different = "The heart pumps.,Blood\nMice eat.,Mice\nRats sleep.,Rats\n"
+    with pytest.raises(ValueError, match=r"only The heart pumps., Blood; .* is no header, name all .* --columns"):
+        read({"b.csv": different}, labels=["tags"])
 
 
 def test_joined_labels_stop_the_run_before_training(read):
@@ -214,7 +217,7 @@ def test_a_label_file_that_differs_in_form_only_is_matched_or_explained(read):
     assert read(contents, labels=["tags"], label_file="labels.csv")[1].names.count("Coffee") == 1
     contents["labels.csv"] = "id,name\nCafé,Coffee\ntrade,Trade\n"
     with pytest.raises(
-        ValueError, match=r"lacks 1 label id .*'Trade' \(the labels have 'trade', which differs in upper"
+        ValueError, match=r"lacks 1 label id .*'Trade' \(the labels have 'trade', which differs in case"
     ):
         read(contents, labels=["tags"], label_file="labels.csv")
     contents["labels.csv"] = "id,name\nT1,Trade\nT2,Café\n"

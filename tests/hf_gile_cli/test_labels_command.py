@@ -79,6 +79,16 @@ def test_json_output_is_a_valid_label_file(run, saved_model, tmp_path):
     assert LabelSet.load(tmp_path / "copy.jsonl") == LabelSet.load(saved_model / "labels.jsonl")
 
 
+def test_typed_labels_are_written_like_those_of_a_table(run, tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("id,name\nCafé,Coffee\n")
+    assert "already has a label 'Café'" in run("labels", "add", file, "Cafe\u0301", "Coffee", ends=1).stderr
+    added = run("labels", "add", file, " T1", "Iron &amp;  <b>Steel</b>", "--synonym", "Cafe\u0301").stdout
+    assert added == "+ T1  Iron & Steel\n"
+    assert run("labels", "rename", file, "Cafe\u0301", "Tea &amp; Cake").stdout == "~ Café  Coffee -> Tea & Cake\n"
+    assert "Café,Tea & Cake" in file.read_text()
+
+
 def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
     before = scores(saved_model)
     added = run("labels", "add", saved_model, "M1", "Rats", "--description", "rats were fed", "--synonym", "Rattus")

@@ -46,6 +46,15 @@ def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
     assert "--adam_beta1" in run("train", "--recipe", name, "--help-all").stdout
 
 
+def test_the_help_of_train_starts_with_what_most_runs_need(run):
+    _, _, options = run("train", "--help").stdout.partition("\nMost runs need\n")
+    first, *panels = [panel.split("\n") for panel in options.strip().split("\n\n")]
+    names = ["--train_files", "--text", "--labels", "--separator", "--label_file", "--output_dir"]
+    assert [line.split()[0] for line in first] == names
+    flags = [line.split()[0] for panel in panels for line in panel[1:] if line.startswith("  --")]
+    assert len(flags) == len({*flags, *names}) - len(names) > 30
+
+
 @pytest.mark.parametrize(
     ("arguments", "ends", "message"),
     [

@@ -23,6 +23,10 @@ def test_propensities_are_probabilities_that_rise_with_the_count():
     assert known.max() < 1
 
 
+def test_of_two_documents_nothing_follows_about_propensities():
+    assert propensities([0, 1, 2], num_documents=2).tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("counts", "options", "message"),
     [
@@ -32,7 +36,6 @@ def test_propensities_are_probabilities_that_rise_with_the_count():
         (["a"], {}, "a number for each label, got <U1"),
         ([True], {}, "a number for each label, got bool"),
         ([1, 101], {}, "a label has 101 training documents, but num_documents is 100"),
-        ([1], {"num_documents": 2}, "at least 3 training documents, got 2"),
         ([1], {"a": 0.0}, r"a and b must be positive, got a=0.0 and b=1.5"),
         ([1], {"b": -1.0}, r"a and b must be positive, got a=0.55 and b=-1.0"),
     ],

@@ -189,6 +189,13 @@ def test_labels_are_matched_by_id_or_by_text_and_language(make_model):
     assert model.stored_labels.thresholds(requested)[0] == 0.125
 
 
+def test_labels_are_matched_however_their_letters_are_composed(make_model):
+    model, processor = make_model()
+    model.set_labels(LabelSet([Label("1", "Café"), Label("Œuvré", "Art")]), processor)
+    requested = [Label("x", "Cafe\u0301"), Label("Œuvre\u0301", "Work"), Label("y", "Cafe")]
+    assert model.stored_labels.find_columns(requested).tolist() == [0, 1, -1]
+
+
 def test_labels_of_several_languages_are_matched_within_their_language():
     languages = ["english", "german"]
     tokenizer = build_tokenizer({language: ["iron"] for language in languages}, min_count=1)

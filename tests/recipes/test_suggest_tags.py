@@ -45,7 +45,9 @@ def suggest(monkeypatch, capsys, save_text_encoder):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_only_existing_tags_are_suggested_and_no_note_changes(notes, suggest):
+@pytest.mark.parametrize("few", [4, 5])
+def test_only_existing_tags_are_suggested_and_no_note_changes(notes, suggest, monkeypatch, few):
+    monkeypatch.setattr(suggest_tags, "FEW", few)  # with 5, the four tagged notes train no model
     (answer,), _ = suggest(notes, "--top", 7)
     assert answer["note"] == str(notes / "cake.md")
     assert answer["tags"].keys() == {"cooking", "garden", "home/kitchen", "2026"}
@@ -95,5 +97,16 @@ def test_a_note_that_cannot_be_read_is_named_and_left_out(tmp_path, capsys, cont
 
 def test_a_folder_without_tags_says_what_to_do(tmp_path, suggest):
     (tmp_path / "note.md").write_text("Salt.")
-    with pytest.raises(SystemExit, match="--tags"):
+    with pytest.raises(SystemExit, match=r"has 1 notes, 0 tags: .*--tags"):
         suggest(tmp_path)
+    with pytest.raises(SystemExit, match="has 0 notes, 0 tags"):
+        suggest(tmp_path / "absent")
+
+
+def test_a_file_of_tags_may_have_any_encoding_and_is_named_if_it_cannot_be_read(notes, suggest):
+    tags = notes / "tags.txt"
+    tags.write_bytes("thé\n#cooking\n".encode("utf-16"))
+    (answer,), _ = suggest(notes, "--tags", tags, "--top", 7)
+    assert answer["tags"].keys() == {"cooking", "garden", "home/kitchen", "2026", "thé"}
+    with pytest.raises(SystemExit, match=r"absent\.txt"):
+        suggest(notes, "--tags", notes / "absent.txt")
