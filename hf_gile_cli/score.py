@@ -33,7 +33,7 @@ from .saved_model import GENERAL, is_general
 from .score_folder import FolderOptions, parse_shard, show_folder, write_folder
 
 if TYPE_CHECKING:
-    from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+    from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline, LabelSet
     from hf_gile.data import Document, ReadReport
 
 T = TypeVar("T")
@@ -303,7 +303,13 @@ def _score_into_lines(options: Scoring) -> None:
         note(warning)
 
 
-def _find_evidence(pipe: Any, text: str, labels: Any, names: Sequence[str], call: dict[str, Any]) -> Any:
+def _find_evidence(
+    pipe: "LabelScoringPipeline",
+    text: str,
+    labels: "LabelIndex | LabelSet | None",
+    names: Sequence[str],
+    call: dict[str, Any],
+) -> list[list[tuple[str, float]]]:
     """Returns for each named label the words of a text without which its probability falls most, and by how much."""
     import torch
 

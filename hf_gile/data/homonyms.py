@@ -159,7 +159,7 @@ def check_choices(describe: str | Iterable[str], choices: Sequence[str]) -> tupl
     """Returns the requested parts of descriptions, in their order.
 
     Raises:
-        ValueError: If a part is none of the choices, or repeated.
+        ValueError: If a part is not among the choices, or repeated.
     """
     requested = (describe,) if isinstance(describe, str) else tuple(describe)
     if not set(requested).issubset(choices) or len(set(requested)) < len(requested):

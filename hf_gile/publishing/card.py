@@ -105,6 +105,7 @@ def make_card(
         "figure": FIGURE if has_plot else None,
         "label_table": None if folder is None else LABEL_TABLE,
         "can_add": model.config.output_layer != "linear",
+        "is_bilinear": model.config.output_layer.startswith("bilinear"),
         "one_label": model.config.problem_type == "single_label_classification",
         **sections.overview(model, labels),
         **sections.label_tables(labels, figures, thresholds),

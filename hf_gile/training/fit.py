@@ -53,9 +53,10 @@ def fit(study: Study) -> Experiment:
     set_seed(study.args.seed)
     study.task = in_hash_order(study.task)
     experiment, start = _prepare(study)
+    if start.is_convex:
+        experiment.fit_convex(start.neighbours)  # which chooses the output layer, and so the number of parameters
     study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
     if start.is_convex:
-        experiment.fit_convex(start.neighbours)
         study.say(describe_form(experiment.fitted["chosen"]))
     else:
         experiment.fit(study.options.patience)

