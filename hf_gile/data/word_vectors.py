@@ -319,6 +319,8 @@ def _parse_lines(lines: Sequence[_Line], size: int, path: Path, report: ReadRepo
 
 def _parse_numbers(texts: Sequence[str]) -> Matrix:
     """Returns a row for each text; raises a ValueError for other than finite numbers."""
+    if not any(map(str.strip, texts)):  # of which numpy only warns
+        raise ValueError
     # Faster and stricter than numbers made of the pieces of a text.
     matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
     if not np.isfinite(matrix).all():

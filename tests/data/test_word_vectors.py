@@ -194,6 +194,7 @@ GOOD = "a 1 2 3\nb 1 2 3\n"
             (line, "malformed line", f"line 3: expected a word and 3 finite numbers, got '{line}'")
             for line in ("c 1 2", "c", "c 1 2 3 4", "c d 1 2 3 4", "c 1 x 3", "c 1,5 2 3", "c 1 2_0 3", "c 1 nan 3")
         ),
+        ("c \t \t \t", "malformed line", "line 3: expected a word and 3 finite numbers"),
         ("c 1 2 -Inf", "malformed line", "line 3: expected a word and 3 finite numbers"),
         ("c 1 2 1e39", "malformed line", "line 3: expected a word and 3 finite numbers"),
         (" 1 2 3", "malformed word", "line 3 must not be empty"),
