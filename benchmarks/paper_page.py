@@ -223,7 +223,8 @@ def _sources(runs: Runs) -> Iterator[str]:
     counts: dict[tuple[str, str], list[int]] = {}
     for record in records:
         machine = record["machine"]
-        source = (record["commit"], f"{machine['cpu']}, torch {machine['torch']}, {machine['date']}")
+        processors = " and ".join(filter(None, (machine["cpu"], machine.get("gpu"))))
+        source = (record["commit"], f"{processors}, torch {machine['torch']}, {machine['date']}")
         numbers = counts.setdefault(source, [0, 0])
         numbers[0] += 1
         numbers[1] += "stamped" in record
