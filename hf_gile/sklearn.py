@@ -158,8 +158,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
     def _read_labels(self, y: Targets) -> tuple[list[list[str]], dict[str, Label]]:
         """Returns the label ids of each document, and all labels. Sets `classes_` and the form of predictions."""
-        label_set = self.labels if isinstance(self.labels, LabelSet) else _make_labels(self.labels)
-        label_map = {label.id: label for label in label_set}
+        label_map = {label.id: label for label in _make_labels(self.labels)}
         table: Any = None
         if issparse(y):
             table = y

@@ -57,20 +57,21 @@ def fit(study: Study) -> Experiment:
         experiment.fit_convex(start.neighbours)  # which chooses the output layer, and so the number of parameters
     study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
     if start.is_convex:
-        study.say(describe_form(experiment.fitted["chosen"]))
+        study.say(_describe_form(experiment.fitted["chosen"]))
     else:
         experiment.fit(study.options.patience)
     return experiment
 
 
-def describe_form(chosen: Mapping[str, float]) -> str:
+def _describe_form(chosen: Mapping[str, float]) -> str:
     """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why.
 
     Args:
         chosen: What `fit_convex` chose.
     """
-    form = "the joint space of GILE" if "pull" in chosen else "a bilinear form"
-    sentence = f"  documents and labels are compared by {form}"
+    sentence = (
+        f"  documents and labels are compared by {'the joint space of GILE' if 'pull' in chosen else 'a bilinear form'}"
+    )
     if "joint_loss" not in chosen:
         return sentence
     return (

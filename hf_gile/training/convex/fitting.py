@@ -160,8 +160,9 @@ def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> Non
         layer.input_projection.bias.copy_(form.text_bias)
         layer.classifier.weight.copy_(form.weight)
     else:
-        defaults = {name: getattr(GileConfig, name) for name in ("joint_size", "joint_act")}
-        _set_output_layer(model, output_layer="bilinear", **defaults)
+        _set_output_layer(
+            model, output_layer="bilinear", joint_size=GileConfig.joint_size, joint_act=GileConfig.joint_act
+        )
         layer = gile.output_layer
         layer.input_projection.weight.copy_(form.matrix.T / size)
     layer.classifier.bias.zero_()

@@ -5,7 +5,8 @@ Shapes: N documents, L labels, P size of a vector.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -48,7 +49,6 @@ _FEWEST = 100
 """With fewer documents left out, each with one label, nothing is chosen."""
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
-_PULL_WITHOUT_CHOICE = 1.0
 
 _ROW_STEPS = 60
 """Maximum number of iterations for rows."""
@@ -151,7 +151,7 @@ def refit_head(
     fold = Fold(documents, documents.take(slice(0)), len(labels))
     max_iter = _ROW_STEPS if reads_all else 0
     rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    form = _fit_form(fold, labels, chosen)
+    form = _Forms(labels, chosen).of(fold)
     words = None
     if regression is not None:
         words = _fit_words(regression, fold, chosen["words_l2"])
@@ -306,10 +306,14 @@ class _Fit:
                 self.example(fold, of_fold, forms.of(fold, **choices))
                 for fold, of_fold in zip(folds, terms, strict=False)
             ]
-            return fit_term_weights(examples, prior, self.one_label)[1] if examples else 0.0
+            return fit_term_weights(examples, prior, self.one_label)[1]
 
+        @cache  # as the best pull is measured twice
         def loss_of_all(**choices: float) -> float:
-            return loss(used, terms_of_held, **choices) + loss(self.plain, terms_of_plain, **choices)
+            losses = [loss(used, terms_of_held, **choices)]
+            if terms_of_plain:
+                losses.append(loss(self.plain, terms_of_plain, **choices))
+            return sum(losses) / len(losses)
 
         chosen = forms.chosen
         if not self.reads_all or not self.held:
@@ -385,32 +389,32 @@ class _Forms:
     def __init__(self, labels: Tensor, chosen: dict[str, float]) -> None:
         self.labels = labels
         self.chosen = chosen
-        self._fitted: dict[tuple[Any, ...], Bilinear | Joint] = {}
+        self._bilinear: dict[tuple[Fold, float], Bilinear] = {}
+        self._joint: dict[tuple[Fold, float, float], Joint] = {}
 
     def of(self, fold: Fold, **choices: float) -> Bilinear | Joint:
         """Returns the form of a fold, with other choices than those made."""
         choices = self.chosen | choices
-        without = (fold, choices["bilinear_l2"])
-        key = (*without, choices["pull"]) if "pull" in choices else without
-        if key not in self._fitted:
-            self._fitted[key] = _fit_form(fold, self.labels, choices, self._fitted.get(without))
-        return self._fitted[key]
+        l2 = choices["bilinear_l2"]
+        if (fold, l2) not in self._bilinear:
+            documents, max_iter = _sample(fold)
+            self._bilinear[fold, l2] = fit_bilinear(documents, self.labels, l2, max_iter=max_iter)
+        start = self._bilinear[fold, l2]
+        if "pull" not in choices:
+            return start
+        pull = choices["pull"]
+        if (fold, l2, pull) not in self._joint:
+            self._joint[fold, l2, pull] = fit_joint(_sample(fold)[0], self.labels, pull, start)
+        return self._joint[fold, l2, pull]
 
 
-def _fit_form(
-    fold: Fold, labels: Tensor, chosen: Mapping[str, float], bilinear: Bilinear | Joint | None = None
-) -> Bilinear | Joint:
-    """Fits the bilinear form, unless passed, and the joint space, if chosen, on a sample of the documents."""
+def _sample(fold: Fold) -> tuple[Documents, int]:
+    """Returns the documents with vectors that a form is fitted on, and the maximum number of iterations."""
     read = fold.train.is_read.nonzero()[:, 0]
-    is_small = fold.train.mostly_read and len(read) * int(fold.seen.sum()) * labels.shape[1] <= LARGEST
+    is_small = fold.train.mostly_read and len(read) * int(fold.seen.sum()) * fold.train.vectors.shape[1] <= LARGEST
     most, max_iter = (_BILINEAR_DOCUMENTS, 40) if is_small else (READ_OF_MANY, 15)
     sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:most]]
-    documents = fold.train.take(sample)
-    if not isinstance(bilinear, Bilinear):
-        bilinear = fit_bilinear(documents, labels, chosen["bilinear_l2"], max_iter=max_iter)
-    if "pull" not in chosen:
-        return bilinear
-    return fit_joint(documents, labels, chosen["pull"], bilinear)
+    return fold.train.take(sample), max_iter
 
 
 def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> "csr_matrix":
@@ -472,7 +476,7 @@ def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) ->
     chosen = {
         "rows_l2": max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]),
         "bilinear_l2": L2_OF_BILINEAR[0],
-        "pull": _PULL_WITHOUT_CHOICE,
+        "pull": PULLS[0],
     }
     return replace(refit_head(documents, labels, chosen, prior), fits_validation=True)
 

@@ -114,7 +114,7 @@ class Joint:
         exact = sum(form.terms(vectors, labels).values(), torch.tensor(0.0))
         nearly = unit.scores(vectors, labels)
         factor = ((exact * nearly).sum() / nearly.square().sum().clamp(min=1e-9)).clamp(min=1e-3)
-        return cls(scale * identity, zeros, text_weight, zeros, factor.expand(size), form.factor)
+        return replace(unit, weight=factor.expand(size))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -154,7 +154,6 @@ def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear)
     scales = (scale, 1.0, scale, 1.0, start.weight)
     starts = [tensor / size for tensor, size in zip(start.tensors, scales, strict=True)]
     numbers = [tensor.clone().requires_grad_() for tensor in starts]
-    pulled = (0, 2, 4)
     optimizer = torch.optim.LBFGS(numbers, max_iter=_JOINT_STEPS, history_size=10, line_search_fn="strong_wolfe")
     width = max(len(candidates), labels.shape[1])
 
@@ -165,8 +164,8 @@ def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear)
     @torch.enable_grad()
     def closure() -> Tensor:
         optimizer.zero_grad()
-        moved = sum((numbers[position] - starts[position]).square().sum() for position in pulled)
-        total = pull / (2 * number) * moved
+        distances = [(numbers[position] - starts[position]).square().sum() for position in (0, 2, 4)]  # U, V and w
+        total = pull / (2 * number) * sum(distances)
         total.backward()
         for _, block in documents.blocks(width):
             part = listwise_loss(unit().scores(block.vectors, candidates), block) / number
