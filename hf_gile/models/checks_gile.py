@@ -150,7 +150,10 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
         labels = numbers.get("labels", 1) if group == "unseen" else 1
         if isinstance(labels, bool) or not isinstance(labels, int) or labels < 1:
             raise ValueError(f"{where}: labels must be a positive number of unseen labels, got {labels!r:.100}")
-        if set(numbers) - ({"labels"} if group == "unseen" else set()) != {"method", *METHODS[method]}:
+        crowding = numbers.get("crowding", 1.0) if group == "unseen" else 1.0
+        if not is_number(crowding) or not 0 <= crowding <= 1:
+            raise ValueError(f"{where}: crowding must be a number from 0 to 1, got {crowding!r:.100}")
+        if set(numbers) - ({"labels", "crowding"} if group == "unseen" else set()) != {"method", *METHODS[method]}:
             raise ValueError(
                 f"{where}: method {method!r} has the parameters {', '.join(METHODS[method])}, got {sorted(numbers)}"
             )

@@ -192,8 +192,8 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any], num
         spline    the line through the points (logits[k], values[k]); beyond the first and last point x plus a constant
 
     Both are increasing, so the order within a group does not change. A missing group is calibrated like the other.
-    Beside seen labels, unseen ones lose log(k / m) if there are k, more than the m they were fitted with: however many
-    compete, about as many rank above a seen label.
+    Beside seen labels, unseen ones lose c log(k / m) if there are k, more than the m they were fitted with, so that
+    about as many rank above a seen label, however many compete. c is "crowding", by default 1.
 
     Args:
         logits: `(..., C)` logits of a model; half precision is converted to float32.
@@ -217,8 +217,9 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any], num
         group = "seen" if bool(seen.any()) else "unseen"
         return _apply(logits, calibration.get(group) or next(iter(calibration.values())))
     number = int((~seen).sum()) if num_unseen is None else num_unseen
-    crowding = math.log(max(1.0, number / calibration["unseen"].get("labels", number)))
-    return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, calibration["unseen"]) - crowding)
+    unseen = calibration["unseen"]
+    lost = unseen.get("crowding", 1.0) * math.log(max(1.0, number / unseen.get("labels", number)))
+    return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, unseen) - lost)
 
 
 def _apply(logits: Tensor, method: Mapping[str, Any]) -> Tensor:

@@ -693,6 +693,6 @@ def test_a_number_of_unseen_labels_changes_no_calibration(groups):
     calibration = {group: {"method": "platt", "scale": len(group) / 5, "offset": -1.5} for group in groups}
     seen = torch.tensor([True, False, True, False])
     logits = torch.tensor([[0.5, -1.0, 2.0, 3.0]])
-    numbered = with_number(with_number(calibration, 3), 2)
-    assert numbered["unseen"]["labels"] == 2
+    numbered = with_number(with_number(calibration, 3, 1.0), 2, 0.5)
+    assert (numbered["unseen"]["labels"], numbered["unseen"]["crowding"]) == (2, 0.5)
     torch.testing.assert_close(calibrated(logits, seen, numbered), calibrated(logits, seen, calibration))

@@ -54,6 +54,39 @@ def test_the_best_raise_costs_at_most_its_price(handicap, price):
     assert cost(raised) <= price < cost(raised + 0.25)
 
 
+@pytest.mark.parametrize(("rate", "slope"), [(0.5, 1.0), (1.0, 1.0), (2.0, 0.5), (4.0, 0.25)])
+def test_the_crowding_is_the_inverse_rate_of_the_tail_of_wrong_scores(rate, slope):
+    wrong = torch.empty(2000, LABELS).exponential_(rate, generator=torch.Generator().manual_seed(0))
+    gold = torch.zeros(2000, 1, dtype=torch.long)
+    logits = torch.where(SEEN, -9.0, wrong)
+    logits[:, 0] = 2 / rate
+    assert ranking_of(logits, gold).crowding() == pytest.approx(slope, abs=0.1)
+
+
+def test_many_unseen_labels_cost_what_the_few_did_that_were_measured():
+    wrong = torch.empty(2000, 1200).exponential_(2.0, generator=torch.Generator().manual_seed(0))
+    logits = torch.cat([torch.ones(2000, 1), wrong], 1)
+    seen = torch.arange(1201) == 0
+    few = SharedRanking()
+    few.update(logits[:, :13], torch.zeros(2000, 1, dtype=torch.long), seen[:13])
+    identity = {"method": "platt", "scale": 1.0, "offset": 0.0}
+
+    def precision_of_many(crowding):
+        calibration = {"seen": identity, "unseen": identity | {"labels": 12, "crowding": crowding}}
+        many = SharedRanking()
+        many.update(calibrated(logits, seen, calibration), torch.zeros(2000, 1, dtype=torch.long), seen)
+        return many.average_precision()
+
+    assert precision_of_many(few.crowding()) == pytest.approx(few.average_precision(), abs=0.05)
+    assert precision_of_many(1.0) > few.average_precision() + 0.3
+
+
+def test_the_crowding_is_1_where_unseen_labels_cost_nothing():
+    logits = torch.where(SEEN, 9.0, 0.0).expand(50, LABELS).clone()
+    assert ranking_of(logits, torch.zeros(50, 1, dtype=torch.long)).crowding() == 1.0
+    assert SharedRanking().crowding() == 1.0
+
+
 def separable(lead, number=60):
     """Gold labels have `lead` more than others: seen ones in even documents, unseen ones in odd documents."""
     gold = torch.arange(number)[:, None] % 2 * 30

@@ -61,6 +61,7 @@ class Calibration:
             group.
         figures: The return value of `calibrate`.
         usual_score: `GileConfig.usual_score`.
+        crowding: See `SharedRanking.crowding`; 0 if it was not measured.
     """
 
     calibration: dict[str, Any]
@@ -68,6 +69,7 @@ class Calibration:
     label_thresholds: Tensor
     figures: dict[str, Any] = field(default_factory=dict)
     usual_score: float = 0.0
+    crowding: float = 0.0
 
 
 @torch.no_grad()
@@ -273,7 +275,7 @@ def fit_promise(
         figures[f"{group}_threshold"], figures[f"{group}_promised_recall"] = thresholds[group], recall
         figures[f"{group}_labels_per_document"] = num_assigned / counts.documents
         figures.pop(f"{group}_micro_f1")
-    return Calibration(fitted.calibration, thresholds, fitted.label_thresholds, figures)
+    return replace(fitted, thresholds=thresholds, figures=figures)
 
 
 def _count_scores(
@@ -317,6 +319,7 @@ def fit(
     thresholds: dict[str, float] = {}
     thresholds_by_label = torch.full((len(counts.seen),), math.nan, dtype=torch.double)
     figures: dict[str, Any] = {"documents": counts.documents}
+    crowding = 0.0
     for group in GROUPS:
         index, labels = int(group == "seen"), counts.seen == (group == "seen")
         cells, gold = counts.cells[:, index], counts.gold[:, index]
@@ -335,6 +338,10 @@ def fit(
             figures["unseen_raised"] = raised = _best_raise(ranking, calibration)
             if raised:
                 calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
+            crowding = ranking.crowding(
+                lambda logits: _of_group(logits, "seen", calibration),
+                lambda logits: _of_group(logits, "unseen", calibration),
+            )
         common, micro_f1 = best_threshold(counts, group)
         thresholds[group] = rounded(_of_group(torch.tensor([common]), group, calibration).sigmoid().item())
         figures[f"{group}_threshold"] = thresholds[group]
@@ -357,7 +364,7 @@ def fit(
             f"none of the {counts.documents} documents has one of the {len(counts.seen)} candidate labels as a gold "
             "label: check that the documents were encoded with the label set of the model, and columns"
         )
-    return Calibration(calibration, thresholds, thresholds_by_label, figures)
+    return Calibration(calibration, thresholds, thresholds_by_label, figures, crowding=crowding)
 
 
 def _compare(counts: ScoreCounts, group: str, stored: Stored, after: Tensor) -> dict[str, float]:
@@ -582,14 +589,15 @@ def _is_multi_hot(gold: Tensor) -> bool:
     return gold.is_floating_point() or gold.dtype == torch.bool
 
 
-def with_number(calibration: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Notes the number of unseen labels that their calibration was fitted with, see `calibrated`.
+def with_number(calibration: Mapping[str, Any], number: int, crowding: float) -> dict[str, Any]:
+    """Notes the number of unseen labels that their calibration was fitted with, and their crowding; see `calibrated`.
 
     A missing group gets the calibration of the other, which it is calibrated by in any case.
     """
     either = next(iter(calibration.values()), _IDENTITY)
-    seen = {name: value for name, value in calibration.get("seen", either).items() if name != "labels"}
-    return {"seen": seen, "unseen": {**calibration.get("unseen", either), "labels": number}}
+    noted = {"labels": number, "crowding": crowding}
+    seen = {name: value for name, value in calibration.get("seen", either).items() if name not in noted}
+    return {"seen": seen, "unseen": calibration.get("unseen", either) | noted}
 
 
 def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibration) -> None:
@@ -610,11 +618,13 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
         config.calibration, config.thresholds = others | fitted.calibration, before[1] | fitted.thresholds
         if all(entry == _IDENTITY for entry in config.calibration.values()):
             config.calibration = {}
-    number = before[0].get("unseen", {}).get("labels")
+    stored = before[0].get("unseen", {})
+    number = stored.get("labels")
     if "unseen" in fitted.calibration:
         number = int((~model.stored_labels.seen()[chosen]).sum())
     if number:
-        config.calibration = with_number(config.calibration, number)
+        crowding = fitted.crowding or stored.get("crowding", 1.0)
+        config.calibration = with_number(config.calibration, number, crowding)
     try:
         config.validate_calibration()
     except ValueError:

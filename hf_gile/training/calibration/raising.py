@@ -5,6 +5,8 @@ By likelihood alone, unseen labels rank low: each is less probable than a seen l
 Shapes: N documents, B documents in the batch, C candidate labels, P gold labels of a document, K stored scores.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +23,9 @@ _STEP, _MAX_STEPS = 0.25, 32
 
 _LIKELY = 0.2
 """Highest share of documents in which a raise may give a wrong unseen label a probability of a half."""
+
+_SHARE, _SLOPES = 4, 64
+"""Number of parts of unseen labels that `crowding` is measured with, and number of its steps from 0 to 1."""
 
 _CENTRE = -1.386
 """Calibrated logit of a probability of 0.2: labels below are raised."""
@@ -110,6 +115,39 @@ class SharedRanking:
             total += float((precision.sum(1) / is_gold.sum(1)).sum())
             number += len(values)
         return total / max(1, number)
+
+    def crowding(self, seen: Map = _identity, unseen: Map = _identity) -> float:
+        """Returns c, if unseen labels must fall by c log(k / m) where k compete instead of m, for the same price.
+
+        It is measured with a quarter of the unseen labels: by how much they may rise for the price of all. At most 1,
+        which is right if the score of a wrong label has an exponential tail of rate 1, as a calibrated logit has.
+
+        Args:
+            seen: As in `average_precision`.
+            unseen: As in `average_precision`.
+        """
+        lowest = self.average_precision(seen, unseen)
+        parts = self._split()
+
+        def is_affordable(slope: float) -> bool:
+            def raised(logits: Tensor) -> Tensor:
+                return unseen(logits) + slope * math.log(len(parts))
+
+            return sum(part.average_precision(seen, raised) for part in parts) >= len(parts) * lowest
+
+        slopes = [step / _SLOPES for step in range(_SLOPES + 1)]
+        return slopes[bisect_left(slopes, True, key=lambda slope: not is_affordable(slope)) - 1]
+
+    def _split(self) -> list["SharedRanking"]:
+        """Distributes the unseen labels of each document over `_SHARE` rankings at random."""
+        parts = [SharedRanking() for _ in range(_SHARE)]
+        generator = torch.Generator().manual_seed(0)
+        for values, is_gold, above, best_unseen in self._batches:
+            part_of = torch.randint(_SHARE, best_unseen.shape, generator=generator)
+            for number, part in enumerate(parts):
+                in_part = best_unseen.masked_fill(part_of != number, -torch.inf).sort(1).values
+                part._batches.append((values, is_gold, above, in_part))
+        return parts
 
     def best_raise(
         self,

@@ -172,7 +172,7 @@ def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> Non
     gile.label_rows.rarity.copy_(head.rows.rarity)
     config.term_weights = head.term_weights
     if head.num_unseen:
-        config.calibration = with_number(config.calibration, head.num_unseen)
+        config.calibration = with_number(config.calibration, head.num_unseen, head.crowding)
     if head.words is not None:
         rows = head.words.tocoo()
         ids, columns, weights = (torch.from_numpy(numbers) for numbers in (rows.col, rows.row, rows.data))

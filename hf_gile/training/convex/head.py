@@ -69,6 +69,7 @@ class Head:
         words: `(L, F)` rows of words, if words are compared.
         fits_validation: Whether validation documents were fitted on, too.
         num_unseen: Number of unseen labels that the offset of unseen labels was chosen with; 0 without a choice.
+        crowding: Measured with them, see `SharedRanking.crowding`.
     """
 
     rows: Rows
@@ -78,6 +79,7 @@ class Head:
     words: "csr_matrix | None" = None
     fits_validation: bool = False
     num_unseen: int = 0
+    crowding: float = 1.0
 
     def scores(self, vectors: Tensor, labels: Tensor, words: Mapping[str, Tensor] | None = None) -> Tensor:
         """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `words` are terms of words."""
@@ -212,6 +214,7 @@ class _Fit:
         form = forms.of(self.whole)
         fixed: list[str] = []
         num_unseen = 0
+        crowding = 1.0
         if terms_of_plain:
             examples = [
                 self.example(fold, terms, forms.of(fold))
@@ -230,9 +233,9 @@ class _Fit:
             competing = examples  # if all labels have documents
             if not bool(self.seen.all()):
                 competing = self.competing_examples(rows_of_held, words_of_held, forms_of_held)
-            prior["unseen"]["offset"] = raise_unseen(competing, prior, self.one_label)
+            prior["unseen"]["offset"], crowding = raise_unseen(competing, prior, self.one_label)
             num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
-        return Head(rows, form, prior, chosen, words, num_unseen=num_unseen)
+        return Head(rows, form, prior, chosen, words, num_unseen=num_unseen, crowding=crowding)
 
     def choose_rows(self) -> tuple[float, list[Rows | None]]:
         """Chooses the L2 of rows; also returns the last rows of each fold of documents, to start from."""

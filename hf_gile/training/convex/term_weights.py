@@ -180,7 +180,7 @@ def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> 
     return matrix
 
 
-def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: bool) -> float:
+def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: bool) -> tuple[float, float]:
     """Chooses the offset of unseen labels, see `SharedRanking`: by likelihood alone, few of them reach the top.
 
     Args:
@@ -189,7 +189,7 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: b
         one_label: Whether each document has one label.
 
     Returns:
-        The offset of unseen labels.
+        The offset of unseen labels, and their `SharedRanking.crowding` with it.
     """
     mixture = Mixture((), weights)
     ranking = SharedRanking()
@@ -197,4 +197,6 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: b
         for terms, block in example.blocks(len(example.seen) * max(1, len(example.terms))):
             ranking.update(mixture.add(terms, example.seen, example.rarity), block.gold, example.seen)
     price = PRICE_ONE_LABEL if one_label else PRICE
-    return weights["unseen"].get("offset", 0.0) + ranking.best_raise(price, one_label=one_label)
+    raised = ranking.best_raise(price, one_label=one_label)
+    crowding = ranking.crowding(unseen=lambda scores: scores + raised)
+    return weights["unseen"].get("offset", 0.0) + raised, crowding
