@@ -123,15 +123,16 @@ class Progress:
         phase: Name of the phase.
         total: Number of documents.
         unit: What a document is called.
+        is_even: Whether each takes about the same time; otherwise there is no such line.
     """
 
-    def __init__(self, phase: str, total: int, unit: str = "document") -> None:
+    def __init__(self, phase: str, total: int, unit: str = "document", is_even: bool = True) -> None:
         self.phase = phase
         self.total = total
         self.unit = unit
         self.done = 0
         self.start = time.perf_counter()
-        self.is_timed = False
+        self.is_timed = not is_even
         is_hidden = None if shows_progress.get() else True  # None: without a terminal
         # With a delay, there is no bar if nothing is to do.
         self.bar = tqdm(desc=phase, total=total, unit=f" {unit}s", delay=0.1, disable=is_hidden)

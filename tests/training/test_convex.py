@@ -31,6 +31,7 @@ from hf_gile.training.convex.losses import binary_loss, listwise_loss, scaled_lo
 from hf_gile.training.convex.rows import CONSTANT, fit_rows, score_rows
 from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
 from hf_gile.training.convex.word_rows import WordRegression, feature_counts, named_labels
+from hf_gile.training.encoding import Progress
 from hf_gile.training.experiment import _some_pooled
 
 LABELS, SIZE = 6, 5
@@ -602,3 +603,16 @@ def test_documents_name_a_label_if_they_contain_all_words_of_a_name():
     assert named_labels(postings, counts, torch.ones(3, dtype=torch.bool)).toarray().tolist() == expected.tolist()
     only = torch.tensor([True, False, False])
     assert named_labels(postings, counts, only).toarray().tolist() == (expected * only).tolist()
+
+
+def test_a_fit_shows_its_stages(monkeypatch):
+    phases = {}
+
+    def count(progress, number):
+        phases[progress.phase] = phases.get(progress.phase, 0) + number
+
+    monkeypatch.setattr(Progress, "count", count)
+    documents, labels = topics(60)
+    fit_head(documents, documents.take(slice(0)), labels, one_label=False)
+    assert phases["fitting the head"] == 6
+    assert phases["choosing the L2 of rows"] > 0

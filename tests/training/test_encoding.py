@@ -19,17 +19,18 @@ def test_batches_have_documents_of_similar_length_in_random_order():
 
 
 @pytest.mark.parametrize(
-    ("total", "line"),
+    ("total", "is_even", "line"),
     [
-        (23_260, "  reading: about 14 minutes: 23,260 documents at 27 a second\n"),
-        (1_800, "  reading: about 1 minute: 1,800 documents at 27 a second\n"),
-        (135, ""),
+        (23_260, True, "  reading: about 14 minutes: 23,260 documents at 27 a second\n"),
+        (1_800, True, "  reading: about 1 minute: 1,800 documents at 27 a second\n"),
+        (135, True, ""),
+        (23_260, False, ""),
     ],
 )
-def test_a_long_phase_says_how_long_it_takes(monkeypatch, capsys, total, line):
+def test_a_long_phase_of_even_steps_says_how_long_it_takes(monkeypatch, capsys, total, is_even, line):
     clock = iter([0.0, 1.0, 4.0, 5.0])
     monkeypatch.setattr(encoding.time, "perf_counter", lambda: next(clock))
-    progress = Progress("reading", total)
+    progress = Progress("reading", total, is_even=is_even)
     progress.count(27)
     progress.count(81)
     progress.count(27)

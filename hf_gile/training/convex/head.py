@@ -14,6 +14,7 @@ from torch import Tensor
 from ...metrics import ranking_metrics
 from ...models.mixture_gile import Mixture, Rows
 from ..calibration.thresholds import tells_enough
+from ..encoding import Progress
 from .documents import PADDING, Documents
 from .folds import EXAMPLE_SCORES, FEW, FOLDS, Fold, folds_of_documents, folds_of_labels
 from .label_side import Bilinear, Joint, fit_bilinear, fit_joint
@@ -190,12 +191,16 @@ class _Fit:
 
     def run(self) -> Head:
         chosen: dict[str, float] = {}
+        stages = Progress("fitting the head", 6, "stage", is_even=False)
         prior = prior_of(self.one_label, self.compare is not None, self.regression is not None)
         chosen["rows_l2"], rows_of_plain = self.choose_rows()
+        stages.count(1)
         words_of_plain: Sequence[csr_matrix | None] = [None] * len(self.plain)
         if self.regression is not None:
             chosen["words_l2"], words_of_plain = self.choose_words()
+        stages.count(1)
         words, words_of_held = self.fit_words(chosen.get("words_l2", 0.0), words_of_plain)
+        stages.count(1)
         rows_of_held = [self.fit_rows(fold, chosen["rows_l2"]) for fold in self.held]
         terms_of_held = [
             self.fixed_terms(fold, of_fold, words_of_fold)
@@ -209,7 +214,9 @@ class _Fit:
                 of_fold = rows if is_whole else self.fit_rows(fold, chosen["rows_l2"], rows_of_plain[position])
                 words_of_fold = words if is_whole else words_of_plain[position]
                 terms_of_plain.append(self.fixed_terms(fold, of_fold, words_of_fold))
+        stages.count(1)
         forms = self.choose_form(terms_of_held, terms_of_plain, prior)
+        stages.count(1)
         chosen |= forms.chosen
         form = forms.of(self.whole)
         fixed: list[str] = []
@@ -235,6 +242,7 @@ class _Fit:
                 competing = self.competing_examples(rows_of_held, words_of_held, forms_of_held)
             prior["unseen"]["offset"], crowding = raise_unseen(competing, prior, self.one_label)
             num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
+        stages.count(1)
         return Head(rows, form, prior, chosen, words, num_unseen=num_unseen, crowding=crowding)
 
     def choose_rows(self) -> tuple[float, list[Rows | None]]:
@@ -243,15 +251,20 @@ class _Fit:
         if not self.reads_all:
             return 1.0, last
 
+        progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(self.plain), "fit")
+
         def loss(l2: float) -> float:
             total = 0.0
             for position, fold in enumerate(self.plain):
                 rows = last[position] = fit_rows(fold.train, fold.num_labels, l2, last[position], max_iter=30)
                 scores = score_rows(rows.take(fold.seen), fold.others.vectors)
                 total += scaled_loss(scores, fold.others.among(fold.seen))
+                progress.count(1)
             return total
 
-        return _best(L2_OF_ROWS, loss), last
+        best = _best(L2_OF_ROWS, loss)
+        progress.bar.close()
+        return best, last
 
     def fit_rows(self, fold: Fold, l2: float, start: Rows | None = None) -> Rows:
         return fit_rows(fold.train, fold.num_labels, l2, start, self.max_iter)

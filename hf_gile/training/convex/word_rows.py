@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from ...models.lexical_gile import LEXICAL_BUCKETS, Postings, word_evidence
 from ...models.scoring_gile import Neighbours
+from ..encoding import Progress
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -112,6 +113,7 @@ class WordRegression:
         most = np.minimum(most, len(used))
         fitted = fitted[most[fitted].argsort(kind="stable")]
         words, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+        progress = Progress("fitting rows of words", len(fitted), "label")
         for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
             fit = fit_margins(x, back, solve, targets[:, some].toarray(), steps)
             w = torch.from_numpy(fit.T).contiguous()  # (labels, F)
@@ -119,6 +121,7 @@ class WordRegression:
             stays = torch.arange(best.shape[1]) < torch.from_numpy(most[some, None])
             words.append(best[stays].numpy())
             values.append(w.gather(1, best)[stays].numpy())
+            progress.count(len(some))
         best_words = np.concatenate(words)
         positions = fitted.repeat(most[fitted]), used[best_words]
         values_of_words = np.concatenate(values) * weights[best_words]
