@@ -4,11 +4,11 @@
     python benchmarks/general_scorer.py --data FOLDER --wordnet FOLDER --packages packages.txt --cache FOLDER
 
 Each data set is ranked with the weights chosen on all other data sets, and compared with the cosine of the same
-encoder. It is ranked twice: "alone", and "centred" by the mean of 50 validation documents. The weights of shared words
-are those with the largest gain in average precision relative to the cosine. Every data set has the same influence, and
-gains above a tenth count as a tenth, so that no data set pays for another. Documents come from training parts: 200, or
-up to 1,000 if they are short. Of a large label set, the candidates are the labels of the documents and 500 others.
-Weights are also chosen on definitions of MeSH and WordNet (Debian's wordnet-base) and on tags of Debian packages.
+encoder. It is ranked twice: "alone", and "centred" by the mean of 50 validation documents, which also say how rare
+words are. The weights of shared words are those with the largest gain in average precision relative to the cosine.
+Every data set has the same influence, and gains above a tenth count as a tenth, so that no data set pays for another.
+Documents come from training parts: 200, or up to 1,000 if they are short. Of a large label set, the candidates are the
+labels of the documents and 500 others. Weights are also chosen on definitions of MeSH and WordNet (Debian's wordnet-base) and on tags of Debian packages.
 
 Writes results/general_scorer.json, the final weights (chosen on all data sets) to
 hf_gile/training/general_scorer.json, and the model card.
@@ -35,7 +35,7 @@ from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.lexical_gile import LexicalFeatures, Postings
 from hf_gile.training.encoders import best_text_encoder, prompt_of
-from hf_gile.training.general import SHRINKAGE, vocabulary_idf
+from hf_gile.training.general import SHRINKAGE, document_idf
 
 SETS: dict[str, Callable[[Path], Task]] = {
     "clinc150": lambda data: clinc150(data, 0),
@@ -89,17 +89,17 @@ class Example(NamedTuple):
 
     Args:
         cosines: `(N, L)` cosines by way, alone and centred.
-        words: `(N, L, 2)`, match and coverage.
+        words: `(N, L, 2)`, match and coverage, by way.
         gold: Gold columns of each text.
     """
 
     cosines: dict[str, Tensor]
-    words: Tensor
+    words: dict[str, Tensor]
     gold: list[list[int]]
 
     def scores(self, choice: Choice, way: str) -> Tensor:
         """Returns `(N, L)` scores with the chosen weights."""
-        return self.cosines[way] + self.words @ torch.tensor(choice)
+        return self.cosines[way] + self.words[way] @ torch.tensor(choice)
 
 
 def main() -> None:
@@ -131,10 +131,9 @@ def main() -> None:
             if key == "pubmed_mesh":  # long texts with few candidates, from the same documents
                 samples[PHRASES] = [few_labels(task, draw) for draw in range(draws)]
         encoder = Encoder(available.folder, prompt_of(name), options.cache)
-        idf = torch.from_numpy(vocabulary_idf(encoder.tokenizer))
         examples = {}
         for key, draws_of_key in samples.items():
-            examples[key] = [terms_of(encoder, idf, *sample) for sample in draws_of_key]
+            examples[key] = [terms_of(encoder, *sample) for sample in draws_of_key]
             print(key, *(tuple(example.cosines["alone"].shape) for example in examples[key]), flush=True)
         results[name] = measured(examples, [key for key in samples if key not in vocabularies])
         write_json(options.results, {"encoders": results, **origin})
@@ -321,7 +320,6 @@ def among(task: Task, rows: Sequence[int], columns: Sequence[int]) -> Sample:
 
 def terms_of(
     encoder: Encoder,
-    idf: Tensor,
     texts: list[str],
     gold: list[list[int]],
     labels: list[Label],
@@ -331,8 +329,12 @@ def terms_of(
     h, e = encoder(texts), encoder([label.name for label in labels])
     common = encoder(background).sum(0) / (len(background) + SHRINKAGE)
     cosines = dict(zip(WAYS, (h @ e.T, (h - common) @ e.T), strict=True))
-    postings = Postings.build(labels, idf, torch.ones(3, len(labels)))
-    words = postings.terms(LexicalFeatures.count(texts))[:2].permute(1, 2, 0)
+    features = LexicalFeatures.count(texts)
+    words = {}
+    for way, documents in zip(WAYS, ([], background), strict=True):
+        idf = torch.from_numpy(document_idf(encoder.tokenizer, documents))
+        postings = Postings.build(labels, idf, torch.ones(3, len(labels)))
+        words[way] = postings.terms(features)[:2].permute(1, 2, 0)
     return Example(cosines, words, gold)
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
-from ..models.lexical_gile import LEXICAL_BUCKETS, lexical_features
+from ..models.lexical_gile import LEXICAL_BUCKETS, count_features, lexical_features
 from .encoders import FoundEncoder, best_text_encoder, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 
@@ -43,6 +43,9 @@ SHRINKAGE = 10
 _WORDS = 150
 """Length in words of the document for which word probabilities are computed."""
 
+_VOCABULARY_DOCUMENTS = 50
+"""Number of documents whose words the vocabulary counts as."""
+
 
 def general_scorer(
     texts: Iterable[str] = (), documents: Iterable[str] = (), labels: Iterable[str] = ()
@@ -52,9 +55,9 @@ def general_scorer(
         score = a cos(h, e) - a m . e + b match + c coverage + d
 
     Words shared by a text and a label are compared as in `Postings`; their rarity is estimated from the vocabulary of
-    the tokenizer. m is n / (n + 10) times the mean of h / |h| over n sample documents, so labels that are close to all
-    documents gain nothing; fifty documents are enough to help. By default each text has a single label, by a softmax;
-    with `multi_label=True` the pipeline scores each label independently.
+    the tokenizer and the sample documents, see `document_idf`. m is n / (n + 10) times the mean of h / |h| over n sample
+    documents, so labels that are close to all documents gain nothing; fifty documents are enough to help. By default
+    each text has a single label, by a softmax; with `multi_label=True` the pipeline scores each label independently.
 
     Args:
         texts: A sample of the texts to score, from which `best_text_encoder` detects the language; by default English.
@@ -111,7 +114,7 @@ def scorer_over(
     processor = processor_from_text_encoder(encoder.folder, model.config, text_prompt=prompt, label_prompt=prompt)
     layer = get_towers(model).output_layer
     with torch.no_grad():
-        layer.lexical.idf.copy_(torch.from_numpy(vocabulary_idf(processor.tokenizer)))
+        layer.lexical.idf.copy_(torch.from_numpy(document_idf(processor.tokenizer, documents)))
         layer.input_projection.weight.copy_(torch.eye(size))
         layer.input_projection.bias.copy_(-common(model, processor, documents))
         layer.classifier.weight.fill_(1.0)
@@ -171,6 +174,33 @@ def is_default_model(folder: str) -> bool:
     """
     path = Path(folder)
     return path.parent == Path(HF_HOME) / "hf_gile" and path.name.startswith("general-")
+
+
+def document_idf(tokenizer: "PreTrainedTokenizerBase", documents: Sequence[str]) -> NDArray[np.float32]:
+    """Estimates how rare words are from sample documents, and from the vocabulary as from 50 further documents.
+
+        idf = 1 - log((n_f + 50 p_f) / (n + 50))
+
+    n_f of n documents contain f. p_f is the probability of `vocabulary_idf`, for documents as long as these. Without
+    documents, this is `vocabulary_idf`.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        documents: n texts.
+
+    Returns:
+        `(LEXICAL_BUCKETS,)` idf of lexical ids.
+    """
+    of_vocabulary = vocabulary_idf(tokenizer)
+    if not documents:
+        return of_vocabulary
+    numbers = np.zeros(LEXICAL_BUCKETS)
+    for document in documents:
+        numbers[list(count_features(document))] += 1
+    length = sum(len(document.split()) for document in documents) / len(documents)
+    expected = 1 - (1 - np.exp(1 - of_vocabulary)) ** (max(1.0, length) / _WORDS)
+    shares = (numbers + _VOCABULARY_DOCUMENTS * expected) / (len(documents) + _VOCABULARY_DOCUMENTS)
+    return (1 - np.log(shares)).astype(np.float32)
 
 
 def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:

@@ -20,7 +20,7 @@ from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIn
 from hf_gile.default_pipeline import DefaultPipeline
 from hf_gile.models.lexical_gile import LexicalFeatures, lexical_features
 from hf_gile.training import encoders, general
-from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
+from hf_gile.training.general import CHOSEN, document_idf, general_scorer, vocabulary_idf
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
 TEXT = "The parcel with the milk has not come yet; where is the milk? " * 5
@@ -197,6 +197,20 @@ def test_word_rarity_follows_the_vocabulary_rank():
         assert idf[lexical_features(word)[0]] == pytest.approx(expected(0.1 / (rank + 2.7)), rel=1e-4)
     assert idf[lexical_features("unheard")[0]] == pytest.approx(expected(0.1 / 5.7), rel=1e-4)
     assert np.isfinite(idf).all()
+
+
+def test_words_common_in_sample_documents_count_less():
+    vocabulary = {"[UNK]": 0, "the": 1, "milk": 2, "parcel": 3}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")))
+    alone = vocabulary_idf(tokenizer)
+    assert (document_idf(tokenizer, []) == alone).all()
+    idf = document_idf(tokenizer, 100 * ["parcel " * 150])
+    parcel, milk = (lexical_features(word)[0] for word in ("parcel", "milk"))
+    share = (100 + 50 * math.exp(1 - alone[parcel])) / 150
+    assert idf[parcel] == pytest.approx(1 - math.log(share), rel=1e-4)
+    assert idf[milk] > alone[milk]
+    assert np.isfinite(idf).all()
+    assert idf.min() >= 1
 
 
 def test_word_rarity_follows_unigram_probabilities():
