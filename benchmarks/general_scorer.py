@@ -8,7 +8,8 @@ encoder. It is ranked twice: "alone", and "centred" by the mean of 50 validation
 words are. The weights of shared words are those with the largest gain in average precision relative to the cosine.
 Every data set has the same influence, and gains above a tenth count as a tenth, so that no data set pays for another.
 Documents come from training parts: 200, or up to 1,000 if they are short. Of a large label set, the candidates are the
-labels of the documents and 500 others. Weights are also chosen on definitions of MeSH and WordNet (Debian's wordnet-base) and on tags of Debian packages.
+labels of the documents and 500 others. Weights are also chosen on definitions of MeSH and WordNet (Debian's
+wordnet-base) and on tags of Debian packages.
 
 Writes results/general_scorer.json, the final weights (chosen on all data sets) to
 hf_gile/training/general_scorer.json, and the model card.

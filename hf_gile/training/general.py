@@ -55,7 +55,7 @@ def general_scorer(
         score = a cos(h, e) - a m . e + b match + c coverage + d
 
     Words shared by a text and a label are compared as in `Postings`; their rarity is estimated from the vocabulary of
-    the tokenizer and the sample documents, see `document_idf`. m is n / (n + 10) times the mean of h / |h| over n sample
+    the tokenizer and the sample documents, see `document_idf`. m is n / (n + 10) times the mean of h / |h| over n such
     documents, so labels that are close to all documents gain nothing; fifty documents are enough to help. By default
     each text has a single label, by a softmax; with `multi_label=True` the pipeline scores each label independently.
 
