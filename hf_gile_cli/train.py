@@ -70,7 +70,7 @@ The model is in {model}. Next steps:
   echo "Rats were fed a diet low in iron." | hf-gile score {model}
   echo "Rats were fed a diet low in iron." | hf-gile score {model} --label Anemia --label Toothache
   hf-gile labels show {model} --unseen
-  hf-gile train --train_files notes.csv --text text --labels tags --separator ";"     train on your own table
+  hf-gile train notes.csv --text text --labels tags --separator ";"     train on your own table
   """
     )
 
@@ -86,9 +86,11 @@ def train(
         bool, typer.Option("--where", help="Print the path of the recipe, for `accelerate launch`.")
     ] = False,
 ) -> None:
-    """Train a model with a recipe. All other options are passed to the recipe; `--help-all` lists them.
+    """Train a model with a recipe. All other options are passed to it; `--help-all` lists them.
 
-    hf-gile train --train_files notes.csv --text text --labels tags --separator ";"
+    Files before the options are those of `--train_files`.
+
+    hf-gile train notes.csv --text text --labels tags --separator ";"
     hf-gile train --recipe bioasq --train_files 'medline/*.xml.gz' --label_file desc2024.xml --train_until 2004
     hf-gile train --config mine.yaml --output_dir runs/mine
     accelerate launch $(hf-gile train --where) --config mine.yaml
@@ -105,7 +107,8 @@ def train(
         sys.stdout.write(f"Options of the recipe {recipe}:\n\n")
         run_recipe(recipe, ["--help_all" if help_all else "--help"])
     else:
-        run_recipe(recipe, context.args)
+        starts_with_files = bool(context.args) and not context.args[0].startswith("-")
+        run_recipe(recipe, ["--train_files", *context.args] if starts_with_files else context.args)
 
 
 def run_recipe(name: str, arguments: list[str]) -> None:

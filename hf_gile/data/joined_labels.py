@@ -57,6 +57,27 @@ def joined_by(texts: Sequence[str], known: Container[str] = ()) -> str | None:
     return None
 
 
+def joins_known(texts: Iterable[str], known: Container[str]) -> str | None:
+    """Returns the sign that certainly joins labels: without it, all pieces of cells are known, and no cell with it is.
+
+    Args:
+        texts: Cells.
+        known: Ids of all labels.
+
+    Example:
+        >>> joins_known(["mice; rats", "mice"], {"mice", "rats"})
+        ';'
+        >>> joins_known(["Milk, Human", "Milk"], {"Milk", "Human", "Milk, Human"})
+    """
+    cells = {clean_label(text) for text in texts}
+    unknown = {cell for cell in cells if cell not in known}
+    for sign in (*_USUAL, " ") if unknown else ():
+        is_free = not any(sign in cell for cell in cells - unknown)
+        if is_free and all(part in known for cell in unknown for part in split(cell, sign)):
+            return sign
+    return None
+
+
 def split(cell: str, sign: str) -> list[str]:
     """Returns the pieces of a cell between the sign, which are not empty."""
     return [piece.strip() for piece in cell.split(sign) if piece.strip()]

@@ -15,7 +15,7 @@ from numbers import Real
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
-from .joined_labels import SPELLED, are_different, joined_by, refuse_joined
+from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
 from .label_cells import (
     MISSING,
     are_flags,
@@ -223,7 +223,7 @@ def see(
     lists = [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions
-        if _are_positions(lists, title, names) and len(lists[0]) == len(positions) and not form.names:
+        if _are_positions(lists, title, names, bool(known)) and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if lists and all(map(are_shares, lists)):
@@ -234,6 +234,8 @@ def see(
         form = form._replace(key=key)
         items = [item for cell in cells for item in form.items(cell, title) if not form.is_absent(item)]
     pieces = [item for item in items if isinstance(item, str)]
+    if separator is None and not form.names and (sign := joins_known(pieces, known)):
+        form = form._replace(separators=(sign,))
     form = form._replace(whole=bool(pieces) and all(is_whole(piece) for piece in pieces))
     description = ""
     if names := () if form.names else _numbered(items, positions):
@@ -243,7 +245,7 @@ def see(
     is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
-    if form.separators and (sign := joined_by(pieces, known)):
+    if separator and form.separators and (sign := joined_by(pieces, known)):
         piece = next(piece for piece in pieces if sign in piece)
         description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
     return _noted(form, description, "--separator", rows)
@@ -344,8 +346,15 @@ def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
     return () if {0, -1} & whole else ("", *known)
 
 
-def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str]) -> bool:
-    """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names."""
+def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str], are_known: bool) -> bool:
+    """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
+
+    Args:
+        lists: The cells.
+        title: The column, for messages.
+        names: Names of the positions.
+        are_known: Whether the labels are known, perhaps without their order.
+    """
     width = len(lists[0]) if lists else 0
     if width < 2 or any(len(items) != width for items in lists):
         return False
@@ -356,10 +365,11 @@ def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[s
         return False
     are_classes = bool(names) and width == 2 and different <= {0, 1}
     if not are_shares or (width != len(names) and not are_classes):
+        in_order = f"a --label_file with these {width} labels in order, or "
         raise ValueError(
             f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
-            f"document has, but not their names: pass a --label_file with these {width} labels in order, or write "
-            "the names of the labels, or a column a label (--labels NAME NAME ...)"
+            f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
+            "names of labels in cells, or with a column a label (--labels NAME NAME ...)"
         )
     return True
 

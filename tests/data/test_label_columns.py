@@ -431,3 +431,17 @@ def test_forms_of_the_same_letters_are_a_label():
 def test_lists_of_letters_are_labels_and_joined_classes_have_names():
     assert read(["x", "y"], ["y", "n"])[0] == [["x", "y"], ["y", "n"]]
     assert read("0,1", "1,0", "0,1", known=["mice", "rats", "cats"], separator=",")[0][0] == ["mice", "rats"]
+
+
+@pytest.mark.parametrize("sign", [";", "; ", "|", ",", "/", " "])
+def test_pieces_that_are_all_known_are_labels(sign):
+    form = see([{"tags": f"mice{sign}rats"}, {"tags": "cats"}], ["tags"], known={"mice", "rats", "cats"})
+    assert form.read({"tags": f"mice{sign}rats"}) == ["mice", "rats"]
+    assert "labels separated by" in form.note
+
+
+def test_a_sign_in_a_known_label_separates_nothing():
+    known = {"Milk", "Human", "Milk, Human", "Iron"}
+    rows = [{"tags": "Milk, Human"}, {"tags": "Milk, Iron"}]
+    with pytest.raises(ValueError, match="look like several labels"):
+        see(rows, ["tags"], known=known)

@@ -116,12 +116,25 @@ def test_a_table_mostly_without_texts_is_refused_with_the_flag_that_skips(run, s
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])
 @pytest.mark.parametrize("sign", [";", ", ", " "])
-def test_known_labels_joined_in_a_cell_are_refused(run, saved_model, table, columns, command, sign):
+def test_known_labels_joined_in_a_cell_are_read(run, saved_model, table, columns, command, sign):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": f"Iron{sign}Blood"}) + "\n")
+    columns = [*columns, *(["--dry-run"] if command == "calibrate" else [])]
+    result = run(command, saved_model, table, *columns)
+    assert f"labels separated by {sign.strip() or ' '!r}, such as 'Iron | Blood' (--separator" in result.stderr
+    flag = run(command, saved_model, table, *columns, "--separator", sign.strip() or "space")
+    assert flag.stdout == result.stdout
+    message = run(command, saved_model, table, *columns, "--separator", "none", ends=1).stderr
+    assert f"Iron{sign}Blood" in message
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+def test_lists_of_zeros_and_ones_are_refused_without_naming_a_flag_that_is_missing(
+    run, saved_model, table, columns, command
+):
+    table.write_text(json.dumps({"body": "Iron in blood.", "tags": [1, 0, 1]}) + "\n")
     message = run(command, saved_model, table, *columns, ends=1).stderr
-    assert f"look like several labels, 'Iron' and 'Blood': pass --separator {sign.strip() or 'space'!r}" in message
-    result = run(command, saved_model, table, *columns, "--separator", sign.strip() or "space")
-    assert "such as 'Iron | Blood' (--separator overrules)" in result.stderr
+    assert "but not their names: pass a table with the names of labels in cells" in message
+    assert "--label_file" not in message
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])
