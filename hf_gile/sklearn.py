@@ -322,20 +322,17 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 @contextmanager
 def _silence_training() -> Iterator[None]:
     """Silences training and the libraries it uses."""
-    from .training.encoding import shows_progress
+    from .training.encoding import shows_progress, without_bars
 
-    bars = datasets.are_progress_bars_disabled(), transformers.utils.logging.is_progress_bar_enabled()
+    has_bars = transformers.utils.logging.is_progress_bar_enabled()
     shown = shows_progress.set(False)
-    datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
     try:
-        with redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()), without_bars():
             yield
     finally:
         shows_progress.reset(shown)
-        if not bars[0]:
-            datasets.enable_progress_bars()
-        if bars[1]:
+        if has_bars:
             transformers.utils.logging.enable_progress_bar()
 
 

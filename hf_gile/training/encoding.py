@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,20 @@ _LONG = 30.0
 
 shows_progress: ContextVar[bool] = ContextVar("shows_progress", default=True)
 """Whether phases have progress bars, on a terminal."""
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Hides the progress bars of `datasets`."""
+    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    were_hidden = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not were_hidden:
+            enable_progress_bars()
 
 
 def encode_dataset(

@@ -3,8 +3,7 @@
 Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
-from .encoding import Progress, batches_by_length
+from .encoding import Progress, batches_by_length, without_bars
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -87,7 +86,7 @@ def add_pooled_embeds(
     # Without labels, so that a change of labels does not invalidate the cache.
     inputs = dataset.select_columns(["input_ids"])
     progress = Progress("running the text encoder", len(inputs))
-    with _without_bars():  # which would move by `_SORT_SIZE` documents
+    with without_bars():  # which would move by `_SORT_SIZE` documents
         pooled = inputs.map(
             partial(pool, count=progress.count),
             remove_columns=inputs.column_names,
@@ -96,20 +95,6 @@ def add_pooled_embeds(
             **options,
         )
     return concatenate_datasets([dataset, pooled], axis=1)
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Hides the progress bars of `datasets`."""
-    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    were_hidden = are_progress_bars_disabled()
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not were_hidden:
-            enable_progress_bars()
 
 
 def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:

@@ -24,8 +24,11 @@ _STEP, _MAX_STEPS = 0.25, 32
 _LIKELY = 0.2
 """Highest share of documents in which a raise may give a wrong unseen label a probability of a half."""
 
-_SHARE, _SLOPES = 4, 64
-"""Number of parts of unseen labels that `crowding` is measured with, and number of its steps from 0 to 1."""
+_SHARE = 4
+"""Number of parts of unseen labels that `crowding` is measured with."""
+
+_SLOPES = 64
+"""Number of steps of the crowding from 0 to 1."""
 
 _CENTRE = -1.386
 """Calibrated logit of a probability of 0.2: labels below are raised."""
