@@ -1,4 +1,4 @@
-"""Copies the card of a trained model, with its figure, to this folder: what others may read of it, and no data.
+"""Copies the card of a trained model, its figure and the sums of its files to this folder, and no data.
 
 python model_cards/collect.py runs/bioasq/gile/model gile-medline
 """
@@ -10,6 +10,9 @@ from pathlib import Path
 from hf_gile.publishing.card import FIGURE
 from hf_gile.publishing.label_table import LABEL_TABLE
 
+SUMS = "SHA256SUMS"
+"""File with the hashes of a model, which recipes/models_to_try.py writes."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -17,7 +20,7 @@ def main() -> None:
     parser.add_argument("name", help="folder to make beside this file")
     given = parser.parse_args()
     target = Path(__file__).parent / given.name
-    shutil.rmtree(target, ignore_errors=True)
+    shutil.rmtree(target / "figures", ignore_errors=True)
     (target / "figures").mkdir(parents=True)
     card = (given.model / "README.md").read_text(encoding="utf-8")
     # The table of all labels is data of others: it goes with the weights, not with this project.
@@ -25,6 +28,8 @@ def main() -> None:
     (target / "README.md").write_text(card, encoding="utf-8")
     if f"]({FIGURE})" in card:
         shutil.copy(given.model / FIGURE, target / FIGURE)
+    if (given.model / SUMS).is_file():
+        shutil.copy(given.model / SUMS, target / SUMS)
 
 
 if __name__ == "__main__":

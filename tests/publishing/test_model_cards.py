@@ -30,7 +30,8 @@ def test_a_card_has_metrics_and_no_third_party_files(path):
     for figure in figures:
         with Image.open(path.parent / figure) as image:
             image.verify()
-    assert {file.suffix for file in path.parent.rglob("*") if file.is_file()} <= {".md", ".png"}
+    names = {file.name for file in path.parent.rglob("*") if file.suffix not in (".md", ".png") and file.is_file()}
+    assert names <= {"card.yaml", "SHA256SUMS"}
     assert not re.search(r"\]\((?!https?://|figures/)", card.text)
     assert "/tmp/" not in card.text
     for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):

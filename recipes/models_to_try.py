@@ -1,0 +1,172 @@
+r"""Make a model that others can load, from public records of libraries, and store it in 16 bits.
+
+    python recipes/models_to_try.py gnd_en --data DATA --output_dir gnd-en
+    hf-gile push gnd-en/model OWNER/gile-gnd-en
+
+Trains as `hf-gile train` does with nothing set, in OUTPUT_DIR/run. OUTPUT_DIR/model has its weights in 16 bits, which
+are read in 32. This folder is loaded again, measured on the test records, and described by a card; SHA256SUMS lists its
+files. `SETTINGS` names the files of DATA. `--limit 300` makes a model of the first records, to see what happens.
+"""
+
+import argparse
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hf_gile.data.table_source import TableSource
+from hf_gile.models.label_embeds_gile import EMBEDS_FILE, LabelEmbeds, embed_stored_labels, keeps_label_embeds
+from hf_gile.models.saving_gile import MANIFESTS, compute_digest, read_manifest
+from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
+from hf_gile.publishing.card_files import CARD_FILE
+from hf_gile.publishing.report import REPORT_FILE
+from hf_gile_cli.saved_model import load
+from hf_gile_cli.train import run_recipe
+
+SUMS = "SHA256SUMS"
+
+SUBJECTS = {"labels": ["subjects"], "text": ["title", "abstract"], "id": "id", "label_description": ["none"]}
+HEADINGS = {"labels": ["meshUI"], "text": ["title", "abstractText"], "id": "pmid", "label_id": "ui"}
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "gnd_en": {
+        **SUBJECTS,
+        "train_files": ["tibkat/train.en.jsonl.gz"],
+        "test_files": ["tibkat/dev.en.jsonl.gz"],
+        "label_file": "tibkat/gnd_labels.jsonl.gz",
+        "label_name": ["name_en", "name_de"],
+    },
+    "gnd_de": {
+        **SUBJECTS,
+        "train_files": ["tibkat/train.de.jsonl.gz"],
+        "test_files": ["tibkat/dev.de.jsonl.gz"],
+        "label_file": "tibkat/gnd_labels.jsonl.gz",
+        "label_name": ["name_de"],
+    },
+    "mesh": {
+        **HEADINGS,
+        "train_files": ["pubmed_mesh/train.jsonl.gz", "pubmed_mesh/validation.jsonl.gz"],
+        "test_files": ["pubmed_mesh/test.jsonl.gz"],
+        "label_file": "mesh/mesh_labels.jsonl.gz",
+        "label_description": ["definition"],
+        "label_synonyms": ["synonyms"],
+    },
+}
+"""Of each model the files and columns, settings of `hf_gile.data.table_source.TableSource`."""
+
+OPTIONS = {"gnd_de": ["--text_encoder", "static"]}  # multilingual-e5-small alone has 240 MB in 16 bits
+
+
+EARLIER = "All figures are of the model fitted on"
+"""Start of what a card says of figures that were measured before the last fit."""
+
+STORED = (
+    "Its weights have 16 bits in the file and 32 when they are read; the folder has {:,} MB. Figures are of this "
+    "folder. Probabilities and thresholds were fitted before the last fit, on documents left out of the fit before."
+)
+
+
+def read_lines(path: Path, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, islice(file, limit))
+
+
+def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> str:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return str(path)
+
+
+def write_tables(name: str, data: Path, folder: Path, limit: int | None) -> TableSource:
+    """Writes the records and labels. With a limit and for MeSH, labels are those that records have."""
+    settings = dict(SETTINGS[name])
+    folder.mkdir(parents=True)
+    used: set[str] = set()
+    for part in ("train_files", "test_files"):
+        rows = list(chain.from_iterable(read_lines(data / file, limit) for file in settings[part]))
+        used.update(label for row in rows for label in row[settings["labels"][0]])
+        settings[part] = [write_lines(folder / f"{part}.jsonl", rows)]
+    label_id = settings.get("label_id", "id")
+    takes_all = limit is None and name != "mesh"
+    labels = (row for row in read_lines(data / settings["label_file"]) if takes_all or row[label_id] in used)
+    settings["label_file"] = write_lines(folder / "labels.jsonl", labels)
+    return TableSource(**settings, on_unknown_label="drop")
+
+
+def train(name: str, source: TableSource, info: CardInfo, folder: Path) -> Path:
+    """Trains a model as `hf-gile train` does, and returns its folder."""
+    card = folder / CARD_FILE
+    card.write_text(yaml.safe_dump({key: value for key, value in vars(info).items() if value}), encoding="utf-8")
+    flags = ["--card", str(card), "--output_dir", str(folder / "run"), *OPTIONS.get(name, [])]
+    for setting in (*SETTINGS[name], "on_unknown_label"):
+        value = getattr(source, setting)
+        flags += [f"--{setting}", *(value if isinstance(value, list) else [value])]
+    run_recipe("table", flags)
+    return folder / "run" / "auto" / "model"
+
+
+def store(trained: Path, folder: Path) -> None:
+    """Stores a model in 16 bits; it is read in 32 bits, and scores as a model with rounded weights."""
+    model, processor = load(str(trained), device="cpu")
+    weights = model.state_dict()
+    for weight in weights.values():
+        if weight.is_floating_point():
+            weight.copy_(weight.half())
+    if keeps_label_embeds(model.gile):
+        embed_stored_labels(model)
+    halved = {key: weight.half() if weight.is_floating_point() else weight for key, weight in weights.items()}
+    model.save_pretrained(folder, state_dict=halved)
+    processor.save_pretrained(folder)
+    embeds = LabelEmbeds.load(folder / EMBEDS_FILE) if (folder / EMBEDS_FILE).is_file() else None
+    if embeds is not None:
+        embeds._replace(input_ids=embeds.input_ids.int(), vectors=embeds.vectors.half()).save(folder / EMBEDS_FILE)
+        manifest = read_manifest(folder, "model")
+        manifest["files"][EMBEDS_FILE] = compute_digest(folder / EMBEDS_FILE)
+        (folder / MANIFESTS["model"]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def describe(folder: Path, trained: Path, source: TableSource) -> None:
+    """Measures a stored model on the test records, and writes its report, its card and the sums of its files."""
+    model, processor = load(str(folder), device="cpu")
+    rows, _ = source.read(source.test_files, known=model.label_set.ids)
+    gold = [[label for label in labels if label in model.label_set] for labels in rows["labels"]]
+    fields = read_card_fields(trained / CARD_FILE)
+    report = make_report(model, processor, rows["text"], gold, dataset=fields["dataset_name"], progress=True)
+    report.save(folder / REPORT_FILE)
+    info = CardInfo(**fields | {"limits": [text for text in fields["limits"] if not text.startswith(EARLIER)]})
+    write_card(folder, model, info, report)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    info.limits.append(STORED.format(round(size / 1e6)))
+    write_card(folder, model, info, report)
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != SUMS)
+    sums = (f"{compute_digest(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    (folder / SUMS).write_text("".join(sums), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=SETTINGS)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the files that SETTINGS names")
+    parser.add_argument("--output_dir", type=Path, required=True, help="new folder")
+    parser.add_argument("--limit", type=int, help="number of records of each file")
+    given = parser.parse_args()
+    if given.output_dir.exists() or (given.limit is not None and given.limit < 1):
+        parser.error("--output_dir must be a new folder, and --limit at least 1")
+    try:
+        source = write_tables(given.name, given.data, given.output_dir / "data", given.limit)
+    except OSError as error:
+        parser.error(f"--data: {error}")
+    card = Path(__file__).parent.parent / "model_cards" / f"gile-{given.name.replace('_', '-')}" / CARD_FILE
+    command = f"python recipes/models_to_try.py {given.name} --data DATA --output_dir OUTPUT_DIR"
+    trained = train(given.name, source, CardInfo(**read_card_fields(card), training_command=command), given.output_dir)
+    store(trained, given.output_dir / "model")
+    describe(given.output_dir / "model", trained, source)
+    print(f"to upload it: hf-gile push {given.output_dir / 'model'} OWNER/{card.parent.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""A recipe makes a model to load from public records: trained, in 16 bits, measured, with a card and sums."""
+
+import gzip
+import hashlib
+import json
+import random
+import sys
+from pathlib import Path
+
+import models_to_try
+import pytest
+import torch
+from safetensors import safe_open
+
+from hf_gile import GileForSequenceClassification, GileProcessor
+from hf_gile.publishing import push_folder
+from hf_gile.training.encoders import FoundEncoder
+
+SUBJECTS = {"gnd:1": "milk", "gnd:2": "iron", "gnd:3": "kidney", "gnd:4": "heart", "gnd:5": "ventricle"}
+
+
+def write_gzip(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def data(tmp_path):
+    draw = random.Random(0)
+    records = {}
+    for part, number, seen in (("train", 47, 4), ("dev", 13, 5)):
+        chosen = [sorted(draw.sample(list(SUBJECTS)[:seen], 2)) for _ in range(number)]
+        records[part] = [
+            {"id": f"{part}{row}", "title": SUBJECTS[ids[0]], "abstract": f"{row} {SUBJECTS[ids[1]]}", "subjects": ids}
+            for row, ids in enumerate(chosen)
+        ]
+        write_gzip(tmp_path / "tibkat" / f"{part}.en.jsonl.gz", records[part])
+    labels = [{"id": label, "name_de": "", "name_en": name} for label, name in SUBJECTS.items()]
+    write_gzip(tmp_path / "tibkat" / "gnd_labels.jsonl.gz", [*labels, {"id": "gnd:6", "name_de": "Eis", "name_en": ""}])
+    return tmp_path
+
+
+@pytest.fixture
+def make(data, monkeypatch, save_text_encoder):
+    """Runs the recipe with a random encoder, and returns the folder of the model."""
+    encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=[*SUBJECTS.values()]))
+    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [encoder])
+
+    def run(*arguments):
+        folder = data / "out"
+        command = ["models_to_try.py", "gnd_en", "--data", str(data), "--output_dir", str(folder), *arguments]
+        monkeypatch.setattr(sys, "argv", command)
+        models_to_try.main()
+        return folder / "model"
+
+    return run
+
+
+def logits(folder, text="milk and iron"):
+    model = GileForSequenceClassification.from_pretrained(folder)
+    assert model.dtype == torch.float32
+    processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
+    with torch.no_grad():
+        return model(**processor([text], return_tensors="pt")).logits
+
+
+@pytest.mark.slow
+def test_a_model_has_16_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(make, monkeypatch):
+    folder = make()
+    for name in ("model.safetensors", "label_embeds.safetensors"):
+        with safe_open(folder / name, "pt") as file:
+            types = {file.get_tensor(key).dtype for key in file.keys()}  # noqa: SIM118 (no mapping)
+        assert torch.float16 in types
+        assert torch.float32 not in types
+    trained = logits(folder.parent / "run" / "auto" / "model")
+    assert trained.shape == (1, 6)
+    monkeypatch.setattr("hf_gile.models.text_encoders_gile.TransformerEncoder.pool_labels", None)
+    assert torch.allclose(logits(folder), trained, atol=0.02)  # by the stored vectors of labels
+
+    card = (folder / "README.md").read_text()
+    assert "license: cc-by-4.0" in card
+    assert "On 13 documents of TIBKAT, English (test)" in card
+    assert "models_to_try.py gnd_en --data DATA" in card
+    assert "16 bits in the file" in card
+    assert "fitted again on" not in card  # the figures are of what was fitted again
+    for line in (folder / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+    assert push_folder(folder, "somebody/gile-gnd-en", dry_run=True).left_out == ["SHA256SUMS"]
+
+
+def test_a_limit_takes_the_first_records_and_their_labels(data):
+    source = models_to_try.write_tables("gnd_en", data, data / "cut", limit=2)
+    files = [*source.train_files, *source.test_files, source.label_file]
+    train, test, labels = [list(map(json.loads, Path(file).read_text().splitlines())) for file in files]
+    assert [row["id"] for row in train] == ["train0", "train1"]
+    assert {row["id"] for row in labels} == {label for row in (*train, *test) for label in row["subjects"]}
+
+
+def test_bad_arguments_are_refused_before_training(data, monkeypatch, capsys):
+    for given, problem in ({"--output_dir": data}, "a new folder"), ({"--data": data / "none"}, "No such file"):
+        flags = {"--data": data, "--output_dir": data / "out", **given}
+        words = [str(word) for pair in flags.items() for word in pair]
+        monkeypatch.setattr(sys, "argv", ["models_to_try.py", "gnd_en", *words])
+        with pytest.raises(SystemExit):
+            models_to_try.main()
+        assert problem in capsys.readouterr().err
