@@ -1,6 +1,7 @@
 r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings without training documents.
 
     python recipes/train_bioasq.py                                             # real MEDLINE from a package
+    python recipes/train_bioasq.py --units gile auto                           # GILE, and what hf-gile train fits
     python recipes/train_bioasq.py --candidate_labels "Milk, Human" "Obesity"  # ... and score these at the end
     accelerate launch recipes/train_bioasq.py --train_files 'medline/*.xml.gz' --text_encoder_type han
     accelerate launch recipes/train_bioasq.py --train_files allMeSH_2015.json --label_file desc2015.xml \
@@ -99,8 +100,10 @@ def main() -> None:
     columns = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
     note = "RL and OneErr: lower is better. Chance is RL 50."
     say(table_of_results(study.results, columns, ("seen", "unseen"), note))
-    if "gile" in study.results and args.process_index == 0:
-        score_test_abstract(Path(args.output_dir) / "gile" / "model", split, recipe.candidate_labels)
+    for unit in (AUTO, "gile"):
+        if unit in study.results and args.process_index == 0:
+            score_test_abstract(Path(args.output_dir) / unit / "model", split, recipe.candidate_labels)
+            break
 
 
 def document_text(row: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = {
     "README.md": ("no model", "your model"),
     "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index"),
+    "docs/models.md": ("models to try",),
     "docs/paper.md": ("family", "published checkpoints"),
     "docs/scale_out.md": ("distill", "columns"),
     "docs/shortlist.md": ("shortlist",),
@@ -44,14 +45,14 @@ def run(name, names):
 
 @pytest.mark.parametrize(
     "name",
-    ["your model", "pipeline", "own data", "family", "without the pipeline", "index", "shortlist"]
+    ["your model", "models to try", "pipeline", "own data", "family", "without the pipeline", "index", "shortlist"]
     + [name for name in BLOCKS if name.startswith("tutorial: ") and name != "tutorial: score"],
 )
 def test_the_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):
     monkeypatch.chdir(tmp_path)
     model, processor = make_model(problem_type="multi_label_classification")
-    for folder in ("bioasq/gile", "mine/auto", "notes/auto", "table/gile"):
-        folder = f"runs/{folder}/model"
+    for folder in ("runs/bioasq/gile", "runs/mine/auto", "runs/notes/auto", "runs/table/gile", "gnd-en"):
+        folder = f"{folder}/model"
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
     names = {}

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,16 @@ def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arg
         "tokenizer.json",
         "modeling_gile.py",
     } <= folder
+
+
+@pytest.mark.slow
+def test_the_model_to_use_is_scored_at_the_end_beside_the_row_of_gile(tmp_path, arguments, train):
+    result = train(*arguments, "--units", "gile", "auto", "--num_train_epochs", "1")
+    assert result.returncode == 0, result.stderr
+    table = result.stdout[result.stdout.index("\ntest") :]
+    assert re.findall(r"^(gile|auto) ", table, re.MULTILINE) == ["gile", "auto"]
+    assert f"{tmp_path / 'out' / 'auto' / 'model'}, loaded in a process without hf_gile" in table
+    assert "out/gile/model, loaded" not in table
 
 
 @pytest.mark.slow
