@@ -412,6 +412,9 @@ def write_pages(results: Mapping[str, Any]) -> None:
     end = next(place for place, line in enumerate(lines) if place > start and not line.startswith("|"))
     text = "\n".join([*lines[:start], front_table(results), *lines[end:]])
     README.write_text(text + "\n", encoding="utf-8")
+    from pictures import draw_all  # which reads the results file, and imports this module
+
+    draw_all()
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:

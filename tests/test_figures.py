@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import corrections  # noqa: E402
+import pictures  # noqa: E402
 import unseen_price  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -77,3 +79,13 @@ def test_ratios_of_the_literal_form_equal_the_benchmark_results():
     text = (ROOT / "docs" / "from_scratch.md").read_text()
     for name, ratio in results["ratios"].items():
         assert f"| {name} | {ratio:.1f} |" in text
+
+
+@pytest.mark.parametrize(("read", "title"), pictures.PICTURES.items(), ids=lambda part: getattr(part, "__name__", ""))
+def test_a_picture_shows_the_benchmark_results_and_a_page_shows_it(read, title):
+    name = read.__name__
+    with Image.open(ROOT / "docs" / "pictures" / f"{name}.png") as image:
+        shown = image.info["Description"]
+    assert shown == pictures.written(read(pictures.read_results())), "run python benchmarks/pictures.py"
+    page = "README.md" if name == "home" else f"docs/tutorials/{name}.md"
+    assert f"pictures/{name}.png)" in (ROOT / page).read_text()
