@@ -11,6 +11,7 @@ files. `SETTINGS` names the files of DATA. `--limit 300` makes a model of the fi
 import argparse
 import gzip
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -18,15 +19,18 @@ from typing import Any
 
 import yaml
 
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.data.table_source import TableSource
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE, LabelEmbeds, embed_stored_labels, keeps_label_embeds
 from hf_gile.models.saving_gile import MANIFESTS, compute_digest, read_manifest
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
 from hf_gile.publishing.card_files import CARD_FILE
 from hf_gile.publishing.report import REPORT_FILE
+from hf_gile.training.general import general_scorer
 from hf_gile_cli.saved_model import load
 from hf_gile_cli.train import run_recipe
 
+CARDS = Path(__file__).parent.parent / "model_cards"
 SUMS = "SHA256SUMS"
 
 SUBJECTS = {"labels": ["subjects"], "text": ["title", "abstract"], "id": "id", "label_description": ["none"]}
@@ -60,6 +64,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 OPTIONS = {"gnd_de": ["--text_encoder", "static"]}  # multilingual-e5-small alone has 240 MB in 16 bits
 
+
+TOPICS = ["politics", "business", "science and technology", "health", "culture", "sports", "travel"]
+"""Labels stored with the general scorer, which scores any others as well."""
 
 EARLIER = "All figures are of the model fitted on"
 """Start of what a card says of figures that were measured before the last fit."""
@@ -109,9 +116,8 @@ def train(name: str, source: TableSource, info: CardInfo, folder: Path) -> Path:
     return folder / "run" / "auto" / "model"
 
 
-def store(trained: Path, folder: Path) -> None:
+def store(model: GileForSequenceClassification, processor: GileProcessor, folder: Path) -> None:
     """Stores a model in 16 bits; it is read in 32 bits, and scores as a model with rounded weights."""
-    model, processor = load(str(trained), device="cpu")
     weights = model.state_dict()
     for weight in weights.values():
         if weight.is_floating_point():
@@ -130,7 +136,7 @@ def store(trained: Path, folder: Path) -> None:
 
 
 def describe(folder: Path, trained: Path, source: TableSource) -> None:
-    """Measures a stored model on the test records, and writes its report, its card and the sums of its files."""
+    """Measures a stored model on the test records, and writes its report and its card."""
     model, processor = load(str(folder), device="cpu")
     rows, _ = source.read(source.test_files, known=model.label_set.ids)
     gold = [[label for label in labels if label in model.label_set] for labels in rows["labels"]]
@@ -142,30 +148,59 @@ def describe(folder: Path, trained: Path, source: TableSource) -> None:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     info.limits.append(STORED.format(round(size / 1e6)))
     write_card(folder, model, info, report)
+
+
+def write_sums(folder: Path) -> None:
+    """Writes the SHA-256 of all files of a folder, which `sha256sum -c` reads."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != SUMS)
     sums = (f"{compute_digest(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     (folder / SUMS).write_text("".join(sums), encoding="utf-8")
 
 
+def make(name: str, source: TableSource, output_dir: Path) -> None:
+    """Trains, stores and describes a model."""
+    command = f"python recipes/models_to_try.py {name} --data DATA --output_dir OUTPUT_DIR"
+    fields = read_card_fields(CARDS / repository(name) / CARD_FILE)
+    trained = train(name, source, CardInfo(**fields, training_command=command), output_dir)
+    store(*load(str(trained), device="cpu"), output_dir / "model")
+    describe(output_dir / "model", trained, source)
+
+
+def make_general(folder: Path) -> None:
+    """Stores the general scorer for English, with a few labels, and its card."""
+    model, processor = general_scorer()
+    model.set_labels(LabelSet.from_names(TOPICS), processor)
+    store(model, processor, folder)
+    shutil.copy(CARDS / repository("general") / "README.md", folder)
+
+
+def repository(name: str) -> str:
+    """Returns the name of the repository and of the card of a model."""
+    return f"gile-{name.replace('_', '-')}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=SETTINGS)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the files that SETTINGS names")
+    parser.add_argument("name", choices=[*SETTINGS, "general"])
+    parser.add_argument("--data", type=Path, help="folder with the files that SETTINGS names; general needs none")
     parser.add_argument("--output_dir", type=Path, required=True, help="new folder")
     parser.add_argument("--limit", type=int, help="number of records of each file")
     given = parser.parse_args()
     if given.output_dir.exists() or (given.limit is not None and given.limit < 1):
         parser.error("--output_dir must be a new folder, and --limit at least 1")
-    try:
-        source = write_tables(given.name, given.data, given.output_dir / "data", given.limit)
-    except OSError as error:
-        parser.error(f"--data: {error}")
-    card = Path(__file__).parent.parent / "model_cards" / f"gile-{given.name.replace('_', '-')}" / CARD_FILE
-    command = f"python recipes/models_to_try.py {given.name} --data DATA --output_dir OUTPUT_DIR"
-    trained = train(given.name, source, CardInfo(**read_card_fields(card), training_command=command), given.output_dir)
-    store(trained, given.output_dir / "model")
-    describe(given.output_dir / "model", trained, source)
-    print(f"to upload it: hf-gile push {given.output_dir / 'model'} OWNER/{card.parent.name}")
+    folder = given.output_dir / "model"
+    if given.name == "general":
+        make_general(folder)
+    elif given.data is None:
+        parser.error("--data is required")
+    else:
+        try:
+            source = write_tables(given.name, given.data, given.output_dir / "data", given.limit)
+        except OSError as error:
+            parser.error(f"--data: {error}")
+        make(given.name, source, given.output_dir)
+    write_sums(folder)
+    print(f"to upload it: hf-gile push {folder} OWNER/{repository(given.name)}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.publishing import push_folder
+from hf_gile.training import general
 from hf_gile.training.encoders import FoundEncoder
 
 SUBJECTS = {"gnd:1": "milk", "gnd:2": "iron", "gnd:3": "kidney", "gnd:4": "heart", "gnd:5": "ventricle"}
@@ -96,6 +97,22 @@ def test_a_limit_takes_the_first_records_and_their_labels(data):
     train, test, labels = [list(map(json.loads, Path(file).read_text().splitlines())) for file in files]
     assert [row["id"] for row in train] == ["train0", "train1"]
     assert {row["id"] for row in labels} == {label for row in (*train, *test) for label in row["subjects"]}
+
+
+def test_the_general_scorer_is_stored_with_its_card_and_scores_as_before(tmp_path, monkeypatch, save_text_encoder):
+    texts = ["the goalkeeper of a team", *models_to_try.TOPICS]
+    encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=texts))
+    monkeypatch.setattr(general, "best_text_encoder", lambda *texts: encoder)
+    monkeypatch.setattr(sys, "argv", ["models_to_try.py", "general", "--output_dir", str(tmp_path / "out")])
+    models_to_try.main()
+    folder = tmp_path / "out" / "model"
+    assert "# The general scorer" in (folder / "README.md").read_text()
+    assert not push_folder(folder, "somebody/gile-general", dry_run=True).left_out[1:]
+    scorer, processor = general.general_scorer()
+    scorer.set_labels(models_to_try.LabelSet.from_names(models_to_try.TOPICS), processor)
+    with torch.no_grad():
+        before = scorer(**processor(texts[:1], return_tensors="pt")).logits
+    assert torch.allclose(logits(folder, texts[0]), before, atol=0.05)
 
 
 def test_bad_arguments_are_refused_before_training(data, monkeypatch, capsys):
