@@ -29,6 +29,7 @@ import torch
 from machine import RESULTS, provenance, write_json
 from obvious_sets import Task, clinc150, pubmed_mesh, read_lines, sib200, tibkat
 from obvious_systems import Encoder
+from pictures import draw_all
 from torch import Tensor
 from torch.nn import functional
 
@@ -142,6 +143,7 @@ def main() -> None:
     write_json(WEIGHTS, before | {name: result["weights"] for name, result in results.items()})
     CARD.parent.mkdir(exist_ok=True)
     CARD.write_text(card(results), encoding="utf-8")
+    draw_all()
 
 
 def measured(examples: dict[str, list[Example]], sets: Sequence[str]) -> dict[str, Any]:
