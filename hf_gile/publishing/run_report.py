@@ -5,6 +5,7 @@ Shapes: B documents, C candidate labels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -103,13 +104,19 @@ def worst_mistakes(
     mistakes = []
     for lead, position, best, probability, right in found:
         if lead > 0:
-            (evidence,) = find_evidence(score, texts[position], [best])
+            of_label = partial(_scores_of, score, best)
+            (evidence,) = find_evidence(of_label, texts[position], of_label([texts[position]])[0])
             names = [labels[column].name for column in gold[position]]
             parts = [part for part, _ in evidence[:_MOST_PARTS]]
             mistakes.append(
                 Mistake(texts[position], names, labels[best].name, probability, right, parts),
             )
     return mistakes
+
+
+def _scores_of(score: Callable[[list[str]], Tensor], column: int, texts: list[str]) -> Tensor:
+    """Returns the `(B, 1)` logits of a label."""
+    return score(texts)[:, [column]]
 
 
 def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistakes: Sequence[Mistake]) -> None:

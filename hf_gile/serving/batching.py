@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -34,9 +35,9 @@ class Batcher(Generic[Item, Answer]):
         self._answer = answer
         self._batch_size = batch_size
         self._max_waiting = max_waiting
-        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
-        self._worker: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[Item, asyncio.Future[Answer | Exception]]] = deque()
         self._started: float | None = None
+        self._thread = ThreadPoolExecutor(1)
 
     def __len__(self) -> int:
         """Returns the number of waiting items."""
@@ -59,32 +60,52 @@ class Batcher(Generic[Item, Answer]):
         """
         if len(self) + len(items) > self._max_waiting:
             raise Overloaded
-        futures = [asyncio.get_running_loop().create_future() for _ in items]
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in items]
         self._waiting.extend(zip(items, futures, strict=True))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        if self._started is None:
+            self._started = time.monotonic()
+            loop.call_soon(self._start, loop)  # after the other requests that arrive just now
         try:
-            return list(await asyncio.gather(*futures))
+            answers = await asyncio.gather(*futures)
         finally:
             for future in futures:  # the client may have disconnected or timed out
                 future.cancel()
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return list(answers)
 
-    async def _work(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
-            pending = [(item, future) for item, future in batch if not future.done()]
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts the next batch in the thread, if items are waiting."""
+        self._started = None
+        batch: list[tuple[Item, asyncio.Future[Answer | Exception]]] = []
+        while self._waiting and len(batch) < self._batch_size:
+            item, future = self._waiting.popleft()
+            if not future.done():
+                batch.append((item, future))
+        if batch:
             self._started = time.monotonic()
-            try:
-                answers = await asyncio.to_thread(self._answers, [item for item, _ in pending])
-            finally:
-                self._started = None
-            for (_, future), answer in zip(pending, answers, strict=True):
-                if future.done():
-                    continue
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+            self._thread.submit(self._run, batch, loop)
+
+    def _run(
+        self, batch: list[tuple[Item, asyncio.Future[Answer | Exception]]], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Answers a batch, in the thread."""
+        answers = self._answers([item for item, _ in batch])
+        loop.call_soon_threadsafe(self._finish, [future for _, future in batch], answers, loop)
+
+    def _finish(
+        self,
+        futures: list[asyncio.Future[Answer | Exception]],
+        answers: Sequence[Answer | Exception],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Hands over the answers to a batch, and starts the next."""
+        for future, answer in zip(futures, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+        self._start(loop)
 
     def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
         """Returns an answer or an error for each item; after an error, items are retried one by one.

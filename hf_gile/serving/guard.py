@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hmac
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -106,7 +105,7 @@ class Guard:
         except HTTPException as error:
             await refusal(error.status_code, error.detail)(scope, receive, send)
         else:
-            await self._app(scope, _replay(_escape_form(scope, body), receive), send)
+            await self._app(scope, _replay(body, receive), send)
         finally:
             self._running[client] -= 1
             self._running += Counter()  # forgets clients without requests
@@ -196,14 +195,6 @@ def _read_token(scope: Scope) -> bytes:
         except ValueError:
             return b""
     return value if scheme.lower() == b"bearer" else b""
-
-
-def _escape_form(scope: Scope, body: bytes) -> bytes:
-    """Escapes non-ASCII bytes in a form: curl -d does not escape them, and they would be decoded as Latin-1."""
-    content_type = dict(scope.get("headers", ())).get(b"content-type", b"")
-    if not content_type.lower().startswith(b"application/x-www-form-urlencoded"):
-        return body
-    return re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % byte[0][0], body)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

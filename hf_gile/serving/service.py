@@ -11,8 +11,9 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
@@ -58,6 +59,9 @@ Suggest = Callable[[list[Wanted]], list[list[Suggestion]]]
 
 Learn = Callable[[Sequence[Corrected]], None]
 """Learns from corrected documents, see `Suggester.learn`."""
+
+_MOST_FIELDS = 1000
+"""Maximum number of fields of a form."""
 
 PAGES = Path(__file__).parent / "pages"
 """Folder of the pages for people, which load nothing from other servers."""
@@ -140,10 +144,8 @@ def make_app(
     async def metrics() -> Response:
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    app.include_router(_pages())
-    app.include_router(_descriptions(project))
-    app.include_router(_suggestions(project, answer))
-    app.include_router(_lessons(project, teach))
+    for routes in (_suggestions(project, answer), _lessons(project, teach), _descriptions(project), _pages()):
+        app.include_router(routes)  # the first that matches answers: most requests are for suggestions
     return app
 
 
@@ -227,15 +229,22 @@ Uris = list[Text]
 
 async def _read_question(request: Request) -> Question:
     """Reads a text and what is wanted of it from a form or from JSON."""
+    content_type = request.headers.get("Content-Type", "").lower()
+    body = await request.body()
     try:
-        if request.headers.get("Content-Type", "").lower().startswith("application/json"):
-            return Question.model_validate_json(await request.body())
-        form = await request.form()
-        lists = {name: form.getlist(name) for name in ("exclude", "include_branch")}
-        return Question.model_validate({**form, **lists})
+        if content_type.startswith("application/json"):
+            return Question.model_validate_json(body)
+        if content_type.startswith(CONTENT_TYPES["suggest"][0]):  # as UTF-8, escaped or not: curl -d does not escape
+            form: list[tuple[str, Any]] = parse_qsl(body.decode(errors="replace"), True, max_num_fields=_MOST_FIELDS)
+        else:
+            form = (await request.form()).multi_items()
+        lists = {name: [value for key, value in form if key == name] for name in ("exclude", "include_branch")}
+        return Question.model_validate({**dict(form), **lists})
     except ValidationError as error:
         problems = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
         raise RequestValidationError(problems) from None
+    except ValueError:
+        raise HTTPException(400, f"a form has at most {_MOST_FIELDS:,} fields") from None
 
 
 def _suggestions(project: Project, answer: Answer) -> APIRouter:
@@ -247,7 +256,8 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
     body = {"required": True, "content": dict.fromkeys(CONTENT_TYPES["suggest"], schema)}
 
     @api.post("/suggest", responses=_error_responses(400, 404, 500, 503), openapi_extra={"requestBody": body})
-    async def suggest(project_id: str, asked: Annotated[Question, Depends(_read_question)]) -> Suggestions:
+    async def suggest(project_id: str, request: Request) -> Suggestions:
+        asked = await _read_question(request)
         _check(project, project_id, asked.language)
         wanted = Wanted(asked.text, asked.limit, asked.exclude, asked.include_branch, asked.evidence)
         return Suggestions(results=(await answer([wanted], asked.threshold))[0])
