@@ -351,15 +351,16 @@ class GileModel(GilePreTrainedModel):
         Without words, it covers all weights but token tables, and the autocast type; with `(T,)` distinct words, their
         rows of these tables. `weights` are those of `label_weights`, if known: collecting them takes a while.
         """
-        state = weights_state.get()
-        if state is None:
-            others, tables = weights or self.label_weights()
-            state = compute_state(*others) if words is None else compute_state(*tables, rows=words)
+        known = weights_state.get()
         if words is not None:
-            return state
+            return known or compute_state(*(weights or self.label_weights())[1], rows=words)
         kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return autocast, repr(self.config.term_weights), *state
+        return (
+            autocast,
+            repr(self.config.term_weights),
+            *(known or compute_state(*(weights or self.label_weights())[0])),
+        )
 
     def label_weights(self) -> tuple[list[Tensor], list[Tensor]]:
         """Returns the weights that affect the codes of stored labels: all but token tables, and token tables."""
@@ -780,18 +781,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def stored_postings(self) -> Postings | None:
         """Returns the postings of the stored labels, cached by idf and rows; see `GileModel.postings`."""
         gile = self.gile
-        labels = self.label_set
-        table = gile.label_rows
         if not gile.output_layer.counts_words:
             return None
 
         def build() -> Postings | None:
-            stored = labels or [Label(name, name) for name in self.config.id2label.values()]
-            return gile.postings(stored, table and table(), torch.arange(len(stored)))
+            stored = self.label_set or [Label(name, name) for name in self.config.id2label.values()]
+            return gile.postings(stored, gile.label_rows and gile.label_rows(), torch.arange(len(stored)))
 
-        parts = (part for part in (gile.output_layer.lexical, gile.word_rows, table) if part is not None)
-        weights = (weight for part in parts for weight in part.parameters() if not weight.is_meta)
-        state = (labels, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
+        parts = (gile.output_layer.lexical, gile.word_rows, gile.label_rows)
+        weights = (x for part in parts if part is not None for x in part.parameters() if not x.is_meta)
+        state = (self.label_set, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
         return self.stored_labels.postings(state, build)
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:

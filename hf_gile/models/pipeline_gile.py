@@ -12,7 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -240,26 +240,6 @@ class LabelScoringPipeline(Pipeline):
         """Wraps a text in a request, since `_forward` tokenizes whole batches."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
-    def get_iterator(
-        self,
-        inputs: Any,
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: dict[str, Any],
-        forward_params: dict[str, Any],
-        postprocess_params: dict[str, Any],
-    ) -> Iterator[Any]:
-        """Yields the answers to texts. For a list, the loader of Transformers takes a tenth of the time of a text."""
-        if not isinstance(inputs, list):
-            others = (preprocess_params, forward_params, postprocess_params)
-            yield from super().get_iterator(inputs, num_workers, batch_size, *others)
-            return
-        for start in range(0, len(inputs), batch_size):
-            batch = [self.preprocess(item)["request"] for item in inputs[start : start + batch_size]]
-            columns = self.forward({"request": batch}, **forward_params)
-            for row in zip(*columns.values(), strict=True):
-                yield self.postprocess(dict(zip(columns, row, strict=True)), **postprocess_params)
-
     def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
@@ -290,11 +270,9 @@ class LabelScoringPipeline(Pipeline):
         """Encodes texts. First pieces are a batch, so that codes of short texts do not depend on `long_texts`."""
         if self.model.training:  # checked for each batch, since a stream may be read between training steps
             self.model.eval()
-        processor = self.processor
         language = options.language
-        pieces = processor.pieces(texts, language, is_cut=options.long_texts == "cut")
+        pieces = self.processor.pieces(texts, language, is_cut=options.long_texts == "cut")
         codes, text_embeds = self._encode_batch([parts[0] for parts in pieces], language)
-        known = [any(map(processor.knows, parts)) for parts in pieces]
         rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[1:]]
         piece_codes = {row: [codes[row]] for row, _ in rest}
         size = max(_PIECES_AT_ONCE, len(texts))
@@ -304,14 +282,14 @@ class LabelScoringPipeline(Pipeline):
             for (row, _), code in zip(batch, batch_codes, strict=True):
                 piece_codes[row].append(code)
         stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
-        lexical = self.model.gile.lexical_features(processor.count_words(texts), text_embeds)
+        lexical = self.model.gile.lexical_features(self.processor.count_words(texts), text_embeds)
+        known = [any(map(self.processor.knows, parts)) for parts in pieces]
         return EncodedTexts(codes, stacked, lexical, known)
 
     def _encode_batch(self, documents: list[Any], language: str | None) -> tuple[Tensor, Tensor]:
         """Returns `(B, J)` text codes and `(B, H)` vectors of documents of ids."""
         gile = self.model.gile
-        device = gile.device
-        inputs = {name: ids.to(device) for name, ids in self.processor.pad_documents(documents).items()}
+        inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
         text_embeds, _ = gile.embed_texts(**inputs, language=language)
         codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, language))
         return codes, text_embeds
@@ -326,7 +304,7 @@ class LabelScoringPipeline(Pipeline):
     ) -> list[TopLabels]:
         """Selects the labels of the texts at some positions, which are scored against the same labels.
 
-        `labels` are a `LabelSet` or `LabelIndex`, None for the stored labels; `state` returns that of the weights.
+        `labels` are a `LabelSet` or `LabelIndex`, None for the stored labels; `state` is `label_state` of the model.
         """
         config = self.model.config
         codes, bias, first = self._cached_codes(labels, options, state)
@@ -350,17 +328,10 @@ class LabelScoringPipeline(Pipeline):
             force_label = is_stored and self._has_all_seen(*arguments)
         choice = Choice(multi_label, top_k, thresholds, force_label, config.calibration, seen, returns_logits)
         answers: dict[int, TopLabels] = {}
-        postings = self._cached_postings(labels, options, state)
-
-        def addend(texts: Any) -> Bias:
-            if postings is None:
-                return bias
-            words = read.lexical and read.lexical.take(texts)
-            return lambda rows: bias + postings.scores(words and words.take(rows))[:, columns]
-
+        addend = partial(self._addend, bias, columns, self._cached_postings(labels, options, state), read)
         long = [row for row in positions if row in read.pieces]
         if len(long) < len(positions):  # so that scores of short texts do not depend on long_texts
-            rows: Any = slice(None) if len(positions) == len(read.codes) else positions
+            rows = slice(None) if len(positions) == len(read.codes) else positions
             answers |= zip(positions, best_labels(read.codes[rows], codes, addend(rows), choice), strict=True)
         if long:
             pieces = [widened(read.pieces[row]) for row in long]
@@ -369,6 +340,11 @@ class LabelScoringPipeline(Pipeline):
             answers |= zip(long, best_labels(means, codes, addend(long), choice), strict=True)
         if labels is None and options.multi_label is None and not returns_logits:
             self._watch([answer.scores for answer in answers.values()])
+        if any(bool(answer.scores.isnan().any()) for answer in answers.values()):
+            raise ValueError(
+                "scores of a text are NaN: the weights of the model contain NaN or infinity, as after diverged "
+                "training; use an earlier checkpoint"
+            )
         return [TopLabels(answers[row].scores, answers[row].columns + first) for row in positions]
 
     def logits(
@@ -376,16 +352,27 @@ class LabelScoringPipeline(Pipeline):
         labels: object,
         read: "EncodedTexts",
         options: Options,
-        state: Callable[[], Any],
         columns: Sequence[int],
     ) -> Tensor:
         """Returns `(B, C)` logits of texts for the labels at some indices; other arguments are as in `select`."""
-        codes, bias, first = self._cached_codes(labels, options, state)
-        scores = compute_scores(read.codes, codes, bias)
-        postings = self._cached_postings(labels, options, state)
-        if postings is not None:
-            scores += postings.scores(read.lexical)[:, first : first + len(codes)]
-        return scores[:, [column - first for column in columns]]
+        codes, bias, first = self._cached_codes(labels, options, self.model.gile.label_state)
+        postings = self._cached_postings(labels, options, self.model.gile.label_state)
+        addend = self._addend(bias, slice(first, first + len(codes)), postings, read, slice(None))
+        return compute_scores(read.codes, codes, addend)[:, [column - first for column in columns]]
+
+    def _addend(
+        self,
+        bias: float,
+        columns: slice,
+        postings: Postings | None,
+        read: "EncodedTexts",
+        texts: slice | Sequence[int],
+    ) -> Bias:
+        """Returns the addend of the scores of some texts: the constant, and the terms of words for some columns."""
+        if postings is None:
+            return bias
+        words = read.lexical and read.lexical.take(texts)
+        return lambda rows: bias + postings.scores(words and words.take(rows))[:, columns]
 
     def _watch(self, scores: list[Tensor]) -> None:
         """Counts documents by the probability of their best stored label, and warns if most look unusual."""
@@ -412,7 +399,6 @@ class LabelScoringPipeline(Pipeline):
         """Converts the best labels of a document to names and numbers."""
         request = model_outputs["request"]
         best = model_outputs["best"]
-        check_scores(best["scores"], request.text)
         answer = {"sequence": request.text, **best, "scores": best["scores"].tolist()}
         if not model_outputs["known"]:
             answer["note"] = "the model knows no word of this text"
@@ -599,15 +585,6 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 PIPELINE_REGISTRY.supported_tasks.setdefault(
     "label-scoring", {"impl": LabelScoringPipeline, "pt": (AutoModelForSequenceClassification,), "type": "text"}
 )
-
-
-def check_scores(scores: Tensor, text: object) -> None:
-    """Refuses scores that are NaN; `text` is for the error."""
-    if bool(scores.isnan().any()):
-        raise ValueError(
-            f"scores of {text!r:.100} are NaN: the weights of the model contain NaN or infinity, as after "
-            "diverged training; use an earlier checkpoint"
-        )
 
 
 def _has_set_for_each_text(labels: object) -> bool:

@@ -204,7 +204,7 @@ def compute_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ..
     Version counters, see `weights_state`, do not show all changes.
     """
     versions = None if weights_state.get() is None else read_versions(tensors)
-    return read_state(*tensors, rows=rows) if versions is None else versions
+    return versions or read_state(*tensors, rows=rows)
 
 
 @torch.compiler.disable

@@ -5,7 +5,6 @@ Shapes: B documents, C candidate labels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -104,19 +103,17 @@ def worst_mistakes(
     mistakes = []
     for lead, position, best, probability, right in found:
         if lead > 0:
-            of_label = partial(_scores_of, score, best)
-            (evidence,) = find_evidence(of_label, texts[position], of_label([texts[position]])[0])
+
+            def score_best(parts: list[str], column: int = best) -> Tensor:
+                return score(parts)[:, [column]]
+
+            (evidence,) = find_evidence(score_best, texts[position], score_best([texts[position]])[0])
             names = [labels[column].name for column in gold[position]]
             parts = [part for part, _ in evidence[:_MOST_PARTS]]
             mistakes.append(
                 Mistake(texts[position], names, labels[best].name, probability, right, parts),
             )
     return mistakes
-
-
-def _scores_of(score: Callable[[list[str]], Tensor], column: int, texts: list[str]) -> Tensor:
-    """Returns the `(B, 1)` logits of a label."""
-    return score(texts)[:, [column]]
 
 
 def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistakes: Sequence[Mistake]) -> None:

@@ -3,12 +3,17 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+
+_PAUSE = 1e-4
+"""Seconds, for each further text of a batch, in which clients may send the next text: then these share a batch."""
 
 
 class Overloaded(Exception):
@@ -31,11 +36,11 @@ class Batcher(Generic[Item, Answer]):
         max_waiting: Maximum number of waiting items.
     """
 
-    def __init__(self, answer: Callable[[list[Item]], list[Answer]], batch_size: int, max_waiting: int) -> None:
+    def __init__(self, answer: Callable[[list[Item]], Iterable[Answer]], batch_size: int, max_waiting: int) -> None:
         self._answer = answer
         self._batch_size = batch_size
         self._max_waiting = max_waiting
-        self._waiting: deque[tuple[Item, asyncio.Future[Answer | Exception]]] = deque()
+        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self._started: float | None = None
         self._thread = ThreadPoolExecutor(1)
 
@@ -67,45 +72,37 @@ class Batcher(Generic[Item, Answer]):
             self._started = time.monotonic()
             loop.call_soon(self._start, loop)  # after the other requests that arrive just now
         try:
-            answers = await asyncio.gather(*futures)
+            return list(await asyncio.gather(*futures))
         finally:
             for future in futures:  # the client may have disconnected or timed out
                 future.cancel()
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return list(answers)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Starts the next batch in the thread, if items are waiting."""
         self._started = None
-        batch: list[tuple[Item, asyncio.Future[Answer | Exception]]] = []
-        while self._waiting and len(batch) < self._batch_size:
-            item, future = self._waiting.popleft()
-            if not future.done():
-                batch.append((item, future))
+        batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
         if batch:
             self._started = time.monotonic()
-            self._thread.submit(self._run, batch, loop)
-
-    def _run(
-        self, batch: list[tuple[Item, asyncio.Future[Answer | Exception]]], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Answers a batch, in the thread."""
-        answers = self._answers([item for item, _ in batch])
-        loop.call_soon_threadsafe(self._finish, [future for _, future in batch], answers, loop)
+            pending = [(item, future) for item, future in batch if not future.done()]
+            finish = partial(self._finish, loop, [future for _, future in pending])
+            answers = self._thread.submit(self._answers, [item for item, _ in pending])
+            answers.add_done_callback(partial(loop.call_soon_threadsafe, finish))
 
     def _finish(
         self,
-        futures: list[asyncio.Future[Answer | Exception]],
-        answers: Sequence[Answer | Exception],
         loop: asyncio.AbstractEventLoop,
+        futures: list[asyncio.Future[Answer]],
+        answers: Future[Sequence[Answer | Exception]],
     ) -> None:
-        """Hands over the answers to a batch, and starts the next."""
-        for future, answer in zip(futures, answers, strict=True):
-            if not future.done():
+        """Hands over the answers to a batch, and starts the next when the clients had time to ask again."""
+        for future, answer in zip(futures, answers.result(), strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
                 future.set_result(answer)
-        self._start(loop)
+        loop.call_later(_PAUSE * (len(futures) - 1), self._start, loop)
 
     def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
         """Returns an answer or an error for each item; after an error, items are retried one by one.
@@ -115,7 +112,7 @@ class Batcher(Generic[Item, Answer]):
         if not items:
             return []
         try:
-            answers = self._answer(items)
+            answers = list(self._answer(items))
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
         except BaseException as error:

@@ -19,9 +19,18 @@ from .messages import Problem
 OPEN = ("/health", "/openapi.json", "/", "/docs")
 """Paths that need no token."""
 
-TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Learning not allowed", 404: "Not found", 405: "Not allowed"}
-TITLES |= {408: "Request Timeout", 413: "Payload Too Large", 429: "Too Many Requests"}
-TITLES |= {500: "Internal Server Error", 503: "Service unavailable"}
+TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Learning not allowed",
+    404: "Not found",
+    405: "Not allowed",
+    408: "Request Timeout",
+    413: "Payload Too Large",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service unavailable",
+}
 
 
 @dataclass(frozen=True)
@@ -214,7 +223,10 @@ def refusal(status: int, detail: str) -> JSONResponse:
         status: The status code.
         detail: Error message with advice.
     """
-    headers = {401: {"WWW-Authenticate": 'Bearer, Basic realm="hf-gile"'}}
-    headers |= {status: {"Retry-After": "1"} for status in (429, 503)}
+    headers = {
+        401: {"WWW-Authenticate": 'Bearer, Basic realm="hf-gile"'},
+        429: {"Retry-After": "1"},
+        503: {"Retry-After": "1"},
+    }
     problem = Problem(title=TITLES.get(status, "Error"), status=status, detail=detail)
     return JSONResponse(problem.model_dump(), status, headers.get(status), media_type="application/problem+json")

@@ -60,9 +60,6 @@ Suggest = Callable[[list[Wanted]], list[list[Suggestion]]]
 Learn = Callable[[Sequence[Corrected]], None]
 """Learns from corrected documents, see `Suggester.learn`."""
 
-_MOST_FIELDS = 1000
-"""Maximum number of fields of a form."""
-
 PAGES = Path(__file__).parent / "pages"
 """Folder of the pages for people, which load nothing from other servers."""
 
@@ -111,7 +108,7 @@ def make_app(
     """
     limits = limits or Limits()
     batcher = Batcher(suggest, limits.batch_size, limits.waiting)
-    lessons = Batcher(partial(_learn_each, learn), 1, limits.waiting) if learn is not None else None
+    lessons = Batcher(partial(map, learn), 1, limits.waiting) if learn is not None else None
     registry = CollectorRegistry()
     seconds = Histogram("hf_gile_request_seconds", "Request durations", ["method", "path", "status"], registry=registry)
     Gauge("hf_gile_waiting_texts", "Waiting texts", registry=registry).set_function(lambda: len(batcher))
@@ -166,12 +163,6 @@ async def _compute(batcher: Batcher[Item, Result], items: Sequence[Item], second
         logger.error("a text cannot be scored or learned", exc_info=failed.args[0])
         detail = f"the text cannot be scored ({type(failed.args[0]).__name__}): see the log of the service"
         raise HTTPException(500, detail) from None
-
-
-def _learn_each(learn: Learn, requests: list[Sequence[Corrected]]) -> list[None]:
-    for documents in requests:
-        learn(documents)
-    return [None] * len(requests)
 
 
 def _pages() -> APIRouter:
@@ -235,7 +226,7 @@ async def _read_question(request: Request) -> Question:
         if content_type.startswith("application/json"):
             return Question.model_validate_json(body)
         if content_type.startswith(CONTENT_TYPES["suggest"][0]):  # as UTF-8, escaped or not: curl -d does not escape
-            form: list[tuple[str, Any]] = parse_qsl(body.decode(errors="replace"), True, max_num_fields=_MOST_FIELDS)
+            form: list[tuple[str, Any]] = parse_qsl(body.decode(errors="replace"), True, max_num_fields=1000)
         else:
             form = (await request.form()).multi_items()
         lists = {name: [value for key, value in form if key == name] for name in ("exclude", "include_branch")}
@@ -243,8 +234,8 @@ async def _read_question(request: Request) -> Question:
     except ValidationError as error:
         problems = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
         raise RequestValidationError(problems) from None
-    except ValueError:
-        raise HTTPException(400, f"a form has at most {_MOST_FIELDS:,} fields") from None
+    except ValueError as error:
+        raise HTTPException(400, f"{error}: a form has at most 1,000") from None
 
 
 def _suggestions(project: Project, answer: Answer) -> APIRouter:

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from ..default_pipeline import without_reading_weights
-from ..label_index import LabelIndex
 from ..models import LabelScoringPipeline
 from ..models.labels_gile import Label
-from ..models.pipeline_gile import EncodedTexts, Options, check_scores
-from ..models.search_gile import TopLabels
+from ..models.pipeline_gile import EncodedTexts, Options
 from ..scoring.evidence import find_evidence
 from .learning import Correction, Learner
 from .messages import Corrected, Evidence, Parent, Suggestion
@@ -62,7 +60,7 @@ class Suggester:
         self._weights = list(pipe.model.parameters())
         self._prefix = uri_prefix
         self._learner = learner
-        self._state = pipe.model.gile.label_state
+        self._index = learner and learner.index
         self._labels = labels
         self._defaults = {name: value for name, value in pipe._forward_params.items() if name != "labels"}
 
@@ -77,28 +75,20 @@ class Suggester:
             ValueError: If a text cannot be read, or a URI is unknown.
         """
         allowed = [self._allowed(item) for item in wanted]
-        top_k = 1
-        for item, ids in zip(wanted, allowed, strict=True):
-            top_k = max(top_k, item.limit if ids is None else len(self._labels))
-        options = Options(**self._defaults | {"top_k": top_k})
+        limits = [item.limit if ids is None else len(self._labels) for item, ids in zip(wanted, allowed, strict=True)]
+        options = Options(**self._defaults | {"top_k": max([1, *limits])})
         with without_reading_weights(self._weights):
             read = self._pipe.encode([item.text for item in wanted], options)
-            answers = self._pipe.select(self._index, read, options, self._state, range(len(wanted)))
+            state = self._pipe.model.gile.label_state
+            answers = self._pipe.select(self._index, read, options, state, range(len(wanted)))
             suggestions = []
             for row, (item, ids, answer) in enumerate(zip(wanted, allowed, answers, strict=True)):
-                check_scores(answer.scores, item.text)
-                best = self._best(item, ids, answer)
+                pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)
+                best = [pair for pair in pairs if ids is None or self._labels[pair[0]].id in ids][: item.limit]
                 suggestions.append([self._describe(self._labels[column], score) for column, score in best])
                 if item.evidence:
-                    evidence = self._find_evidence(item.text, [column for column, _ in best], read, row, options)
-                    for suggestion, parts in zip(suggestions[-1], evidence, strict=True):
-                        suggestion.evidence = parts
+                    self._add_evidence(suggestions[-1], item.text, [column for column, _ in best], read, row, options)
             return suggestions
-
-    @property
-    def _index(self) -> LabelIndex | None:
-        """The learned codes of the labels; by default those of the model."""
-        return None if self._learner is None else self._learner.index
 
     def prepare(self) -> None:
         """Encodes the labels, so that the first request need not wait for this."""
@@ -150,21 +140,23 @@ class Suggester:
                 narrower.setdefault(parent, set()).add(label.id)
         return narrower
 
-    def _best(self, item: Wanted, allowed: set[str] | None, answer: TopLabels) -> list[tuple[int, float]]:
-        """Returns the indices of the suggested labels of a text and their probabilities."""
-        pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)
-        return [pair for pair in pairs if allowed is None or self._labels[pair[0]].id in allowed][: item.limit]
+    def _add_evidence(
+        self,
+        suggestions: Sequence[Suggestion],
+        text: str,
+        columns: list[int],
+        read: EncodedTexts,
+        row: int,
+        options: Options,
+    ) -> None:
+        """Adds the evidence for labels, with indices `columns`, in a text, whose codes are a row of `read`."""
 
-    def _find_evidence(
-        self, text: str, columns: list[int], read: EncodedTexts, row: int, options: Options
-    ) -> list[list[Evidence]]:
-        """Returns the evidence for the labels at some indices; `read` has the text in a row."""
-
-        def logits(read: EncodedTexts) -> Tensor:
-            return self._pipe.logits(self._index, read, options, self._state, columns)
+        def logits(texts: EncodedTexts) -> Tensor:
+            return self._pipe.logits(self._index, texts, options, columns)
 
         evidence = find_evidence(lambda texts: logits(self._pipe.encode(texts, options)), text, logits(read)[row])
-        return [[Evidence(text=text, weight=weight) for text, weight in parts[:_MOST_EVIDENCE]] for parts in evidence]
+        for suggestion, parts in zip(suggestions, evidence, strict=True):
+            suggestion.evidence = [Evidence(text=part, weight=weight) for part, weight in parts[:_MOST_EVIDENCE]]
 
     def _describe(self, label: Label, score: float) -> Suggestion:
         parents = [self._labels[self._labels.column(parent)] for parent in label.broader if parent in self._labels]
