@@ -356,11 +356,8 @@ class GileModel(GilePreTrainedModel):
             return known or compute_state(*(weights or self.label_weights())[1], rows=words)
         kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return (
-            autocast,
-            repr(self.config.term_weights),
-            *(known or compute_state(*(weights or self.label_weights())[0])),
-        )
+        state = known or compute_state(*(weights or self.label_weights())[0])
+        return autocast, repr(self.config.term_weights), *state
 
     def label_weights(self) -> tuple[list[Tensor], list[Tensor]]:
         """Returns the weights that affect the codes of stored labels: all but token tables, and token tables."""
@@ -783,11 +780,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         gile = self.gile
         if not gile.output_layer.counts_words:
             return None
-
-        def build() -> Postings | None:
-            stored = self.label_set or [Label(name, name) for name in self.config.id2label.values()]
-            return gile.postings(stored, gile.label_rows and gile.label_rows(), torch.arange(len(stored)))
-
+        stored = self.label_set or [Label(name, name) for name in self.config.id2label.values()]
+        rows = gile.label_rows and gile.label_rows()
+        build = partial(gile.postings, stored, rows, torch.arange(len(stored)))
         parts = (gile.output_layer.lexical, gile.word_rows, gile.label_rows)
         weights = (x for part in parts if part is not None for x in part.parameters() if not x.is_meta)
         state = (self.label_set, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
