@@ -5,8 +5,8 @@
 Starts `hf-gile serve MODEL` and sends requests from 1, 8 and 32 concurrent clients, each of which waits for its
 response before it sends the next text. In alternation, the pipeline scores the same texts in this process, in batches
 of 32, and the text encoder alone reads each of them, to compare with a lone request. `cpu_ms`, of a text, without the
-clients, is fair beside other work; `load` is that work, the number of other processes that compute. Afterwards 8 clients continue for `--minutes`; memory and open files of the service
-are recorded before and after.
+clients, is fair beside other work; `load` is that work, the number of other processes that compute. Afterwards 8
+clients continue for `--minutes`; memory and open files of the service are recorded before and after.
 """
 
 import argparse

@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from hf_gile.serving import batching
 from hf_gile.serving.batching import Batcher, Failed, Overloaded
 
 
@@ -117,3 +118,21 @@ def test_texts_of_a_disconnected_client_are_not_scored():
 
     assert asyncio.run(ask()) == [5]
     assert sizes == [1]
+
+
+def test_texts_that_clients_send_one_after_the_other_when_answered_share_a_batch(monkeypatch):
+    monkeypatch.setattr(batching, "_PAUSE", 0.1)
+    sizes = []
+
+    async def client(batcher, number):
+        await batcher(["first"])
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await batcher(["second"])
+
+    async def ask():
+        batcher = Batcher(answer_lengths(sizes), batch_size=8, max_waiting=10)
+        await asyncio.gather(*(client(batcher, number) for number in range(5)))
+
+    asyncio.run(ask())
+    assert sizes == [5, 5]
