@@ -86,7 +86,8 @@ class Batcher(Generic[Item, Answer]):
             pending = [(item, future) for item, future in batch if not future.done()]
             finish = partial(self._finish, loop, [future for _, future in pending])
             answers = self._thread.submit(self._answers, [item for item, _ in pending])
-            answers.add_done_callback(partial(loop.call_soon_threadsafe, finish))
+            # The service may have ended meanwhile, as after a text that takes too long.
+            answers.add_done_callback(lambda done: loop.is_closed() or loop.call_soon_threadsafe(finish, done))
 
     def _finish(
         self,

@@ -136,3 +136,23 @@ def test_texts_that_clients_send_one_after_the_other_when_answered_share_a_batch
 
     asyncio.run(ask())
     assert sizes == [5, 5]
+
+
+def test_a_batch_that_outlives_the_service_is_dropped_in_silence(capsys):
+    may_go_on = threading.Event()
+    ended = threading.Event()
+
+    def answer(texts):
+        may_go_on.wait(10)
+        return texts
+
+    async def ask():
+        batcher = Batcher(answer, batch_size=8, max_waiting=10)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher(["slow"]), 0.01)
+        batcher._thread.submit(ended.set)  # after the batch
+
+    asyncio.run(ask())
+    may_go_on.set()
+    assert ended.wait(10)
+    assert capsys.readouterr().err == ""
