@@ -5,8 +5,8 @@
 Starts `hf-gile serve MODEL` and sends requests from 1, 8 and 32 concurrent clients, each of which waits for its
 response before it sends the next text. In alternation, the pipeline scores the same texts in this process, in batches
 of 32, and the text encoder alone reads each of them, to compare with a lone request. `cpu_ms`, of a text, without the
-clients, is fair beside other work. Afterwards 8 clients continue for `--minutes`; memory and open files of the service
-are recorded before and after.
+clients, is fair beside other work; `load` is that work, the number of other processes that compute. Afterwards 8
+clients continue for `--minutes`; memory and open files of the service are recorded before and after.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from transformers import pipeline
 import hf_gile  # noqa: F401
 from hf_gile.data import read_documents
 
-CLIENTS, ROUNDS, LIMIT = (1, 8, 32), 3, 10
+CLIENTS, ROUNDS, LIMIT = (1, 8, 32), 5, 10
 
 
 @contextmanager
@@ -108,6 +108,7 @@ def main() -> None:
     texts = [document.text for document in islice(read_documents(options.texts, options.text), options.documents)]
     pipe = pipeline("label-scoring", model=options.model)
     runs: dict[str, dict[str, list[float]]] = {}
+    load = os.getloadavg()[0]
 
     def record(name: str, process: int, work: Callable[[], tuple[float, list[float]] | None]) -> None:
         start, used = time.perf_counter(), cpu_seconds(process)
@@ -143,8 +144,11 @@ def main() -> None:
         print(f"{name:26}" + "".join(f"  {key} {value:8.2f}" for key, value in rows[name].items()))
     long = {"minutes": options.minutes, "requests": requests, "before": before, "after": after}
     print(long)
-    labels = len(pipe.model.label_set)
-    write_results("service", {"documents": len(texts), "labels": labels, "limit": LIMIT, "runs": rows, "long": long})
+    cpu = {name: row["cpu_ms"] for name, row in rows.items()}
+    result = {"documents": len(texts), "labels": len(pipe.model.label_set), "limit": LIMIT, "load": load}
+    result["lone_request_to_encoder"] = cpu["service, 1 clients"] / cpu["encoder alone, each text"]
+    result["pipeline_to_32_clients"] = cpu["pipeline, batches of 32"] / cpu["service, 32 clients"]
+    write_results("service", {**result, "runs": rows, "long": long})
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """Makes the general scorer the default model of `pipeline("label-scoring")`; it is created on demand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
+from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .models import LabelScoringPipeline
 from .models.pipeline_gile import LabelCache
-from .models.stored_labels_gile import reads_weights
+from .models.stored_labels_gile import read_versions, weights_state
 
 _LABELS = 300
 """Maximum number of labels of a set whose language is detected."""
@@ -77,13 +78,17 @@ class DefaultPipeline(LabelScoringPipeline):
 
 
 @contextmanager
-def without_reading_weights() -> Iterator[None]:
-    """Detects changed weights by version counters, since reading all weights takes a quarter of the time of a text."""
-    reading = reads_weights.set(False)
+def without_reading_weights(weights: Iterable[Tensor]) -> Iterator[None]:
+    """Detects weights changed before by version counters: reading all weights takes a quarter of the time of a text.
+
+    Args:
+        weights: The parameters of the model, which do not change meanwhile.
+    """
+    before = weights_state.set(read_versions(list(weights)))
     try:
         yield
     finally:
-        reads_weights.reset(reading)
+        weights_state.reset(before)
 
 
 class _GeneralScorer(dict[str, str]):

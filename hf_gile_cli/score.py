@@ -282,7 +282,7 @@ def _score_into_lines(options: Scoring) -> None:
     )
 
     written = unknown = 0
-    with _progress(sources, streams) as bar, without_reading_weights():
+    with _progress(sources, streams) as bar, without_reading_weights(loaded.parameters()):
         for source, stream, texts in zip(sources, streams, documents, strict=True):
             before = report.records
             for batch in _batches(source, stream, texts, options.batch_size):
@@ -290,7 +290,7 @@ def _score_into_lines(options: Scoring) -> None:
                 answers = pipe([document.text for document in batch], labels, batch_size=options.batch_size, **call)
                 for document, answer in zip(batch, answers, strict=True):
                     if options.evidence:
-                        answer["evidence"] = _find_evidence(pipe, document.text, labels, answer["labels"], call)
+                        answer["evidence"] = _find_evidence(pipe, document.text, labels, answer, call)
                     sys.stdout.write(_line(document, answer, options.with_text))
                     unknown += "note" in answer
                 sys.stdout.flush()
@@ -307,10 +307,10 @@ def _find_evidence(
     pipe: "LabelScoringPipeline",
     text: str,
     labels: "LabelIndex | LabelSet | None",
-    names: Sequence[str],
+    answer: dict[str, Any],
     call: dict[str, Any],
 ) -> list[list[tuple[str, float]]]:
-    """Returns for each named label the words of a text without which its probability falls most, and by how much."""
+    """Returns for each label of an answer the words without which its probability falls most, and by how much."""
     import torch
 
     from hf_gile.scoring.evidence import find_evidence
@@ -321,9 +321,9 @@ def _find_evidence(
         pipe.call_count = 0
         answers = pipe(texts, labels, batch_size=len(texts), **all_labels)
         by_name = [dict(zip(answer["labels"], answer["scores"], strict=True)) for answer in answers]
-        return torch.tensor([[scores[name] for name in names] for scores in by_name])
+        return torch.tensor([[scores[name] for name in answer["labels"]] for scores in by_name])
 
-    return [parts[:_MOST_EVIDENCE] for parts in find_evidence(score, text, range(len(names)))]
+    return [parts[:_MOST_EVIDENCE] for parts in find_evidence(score, text, torch.tensor(answer["scores"]))]
 
 
 def _print_summary(report: "ReadReport", written: int, unknown: int) -> None:

@@ -44,7 +44,7 @@ from .scoring_gile import (
     Neighbours,
     TokenBag,
 )
-from .stored_labels_gile import StoredLabels, compute_state
+from .stored_labels_gile import StoredLabels, compute_state, weights_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
 _logger = logging.get_logger(__name__)
@@ -351,12 +351,13 @@ class GileModel(GilePreTrainedModel):
         Without words, it covers all weights but token tables, and the autocast type; with `(T,)` distinct words, their
         rows of these tables. `weights` are those of `label_weights`, if known: collecting them takes a while.
         """
-        others, tables = weights or self.label_weights()
+        known = weights_state.get()
         if words is not None:
-            return compute_state(*tables, rows=words)
+            return known or compute_state(*(weights or self.label_weights())[1], rows=words)
         kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return autocast, repr(self.config.term_weights), *compute_state(*others)
+        state = known or compute_state(*(weights or self.label_weights())[0])
+        return autocast, repr(self.config.term_weights), *state
 
     def label_weights(self) -> tuple[list[Tensor], list[Tensor]]:
         """Returns the weights that affect the codes of stored labels: all but token tables, and token tables."""
@@ -768,25 +769,24 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     return project_label_embeds(self, language)
                 return torch.cat([self.project_stored_labels(chunk, language) for chunk in chunks])
 
-        weights = self.gile.label_weights()
+        weights = self.gile.label_weights() if weights_state.get() is None else ()
         if any(weight.is_meta for group in weights for weight in group):  # offloaded until modules are called
             return make()
         state = partial(self.gile.label_state, weights=weights)
         return self.stored_labels.get_or_compute(("codes", language), self.label_input_ids, state, make)
 
     def stored_postings(self) -> Postings | None:
-        """Returns the postings of the stored labels, cached by idf and word rows; see `GileModel.postings`."""
+        """Returns the postings of the stored labels, cached by idf and rows; see `GileModel.postings`."""
         gile = self.gile
-        labels = self.label_set
-        table = self.gile.label_rows
         if not gile.output_layer.counts_words:
             return None
-        rows = table and table()
-        stored = labels or [Label(name, name) for name in self.config.id2label.values()]
-        tensors = () if gile.word_rows is None else (x for x in gile.word_rows.parameters() if not x.is_meta)
-        state = (labels, *compute_state(gile.output_layer.lexical(), *tensors))
-        postings = self.stored_labels.postings(state, partial(gile.postings, stored, columns=torch.arange(len(stored))))
-        return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
+        stored = self.label_set or [Label(name, name) for name in self.config.id2label.values()]
+        rows = gile.label_rows and gile.label_rows()
+        build = partial(gile.postings, stored, rows, torch.arange(len(stored)))
+        parts = (gile.output_layer.lexical, gile.word_rows, gile.label_rows)
+        weights = (x for part in parts if part is not None for x in part.parameters() if not x.is_meta)
+        state = (self.label_set, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
+        return self.stored_labels.postings(state, build)
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:
         """Returns the arguments of `GileModel.project_labels` for `(C,)` stored labels, by default all.

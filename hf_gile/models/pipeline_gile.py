@@ -12,7 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -26,9 +26,9 @@ from transformers.utils import logging
 
 from .labels_gile import LabelSet
 from .languages_gile import check_language, get_language_columns
-from .lexical_gile import LexicalFeatures, Postings, pad_features
+from .lexical_gile import LexicalFeatures, Postings
 from .losses_gile import widened
-from .search_gile import Bias, Choice, TopLabels, best_labels, get_bias, project_label_set
+from .search_gile import Bias, Choice, TopLabels, best_labels, compute_scores, get_bias, project_label_set
 from .stored_labels_gile import compute_state
 
 LONG_TEXTS = ("cut", "max", "mean")
@@ -241,14 +241,12 @@ class LabelScoringPipeline(Pipeline):
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
     def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
-        if self.model.training:  # checked for each batch, since a stream may be read between training steps
-            self.model.eval()
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
         if labels is not None:
             requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
         options = self.options_class(**chosen)
-        read = self._encode_texts([request.text for request in requests], options)
+        read = self.encode([request.text for request in requests], options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
         for position, request in enumerate(requests):
@@ -260,40 +258,33 @@ class LabelScoringPipeline(Pipeline):
             names = self.model.config.id2label
             if label_set is not None:
                 names = self._cache.fact(label_set, "names", None, label_set.id2label)
-            answers = self._select_labels(candidates, read, positions, options, state)
+            answers = self.select(candidates, read, options, state, positions)
             for position, answer in zip(positions, answers, strict=True):
                 described = _format_labels(label_set or self.model.label_set, names, answer.columns.tolist(), options)
                 best[position] = described | {"scores": answer.scores}
         columns = {"request": requests, "best": best, "known": read.known}
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
-    def _encode_texts(self, texts: list[Any], options: Options) -> "_EncodedTexts":
+    @torch.no_grad()
+    def encode(self, texts: Sequence[Any], options: Options) -> "EncodedTexts":
         """Encodes texts. First pieces are a batch, so that codes of short texts do not depend on `long_texts`."""
-        processor = self.processor
+        if self.model.training:  # checked for each batch, since a stream may be read between training steps
+            self.model.eval()
         language = options.language
-        inputs = processor(texts, language=language)
-        documents = inputs["input_ids"]
-        codes, text_embeds = self._encode_batch(documents, language)
-        known = list(map(processor.knows, documents))
-        piece_codes: dict[int, list[Tensor]] = {}
-        if options.long_texts != "cut":
-            pieces = processor.pieces(texts, language)
-            known = [any(map(processor.knows, parts)) for parts in pieces]
-            # With a long sentence, the first piece differs from the truncated text.
-            is_encoded = [parts[0] == document for parts, document in zip(pieces, documents, strict=True)]
-            rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[is_encoded[row] :]]
-            for row, _ in rest:
-                piece_codes[row] = [codes[row]] if is_encoded[row] else []
-            size = max(_PIECES_AT_ONCE, len(texts))
-            for start in range(0, len(rest), size):
-                batch = rest[start : start + size]
-                batch_codes, _ = self._encode_batch([piece for _, piece in batch], language)
-                for (row, _), code in zip(batch, batch_codes, strict=True):
-                    piece_codes[row].append(code)
+        pieces = self.processor.pieces(texts, language, is_cut=options.long_texts == "cut")
+        codes, text_embeds = self._encode_batch([parts[0] for parts in pieces], language)
+        rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[1:]]
+        piece_codes = {row: [codes[row]] for row, _ in rest}
+        size = max(_PIECES_AT_ONCE, len(texts))
+        for start in range(0, len(rest), size):
+            batch = rest[start : start + size]
+            batch_codes, _ = self._encode_batch([piece for _, piece in batch], language)
+            for (row, _), code in zip(batch, batch_codes, strict=True):
+                piece_codes[row].append(code)
         stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
-        words = pad_features(inputs) if "lexical_ids" in inputs else {}
-        lexical = self.model.gile.lexical_features(words, text_embeds)
-        return _EncodedTexts(codes, stacked, lexical, known)
+        lexical = self.model.gile.lexical_features(self.processor.count_words(texts), text_embeds)
+        known = [any(map(self.processor.knows, parts)) for parts in pieces]
+        return EncodedTexts(codes, stacked, lexical, known)
 
     def _encode_batch(self, documents: list[Any], language: str | None) -> tuple[Tensor, Tensor]:
         """Returns `(B, J)` text codes and `(B, H)` vectors of documents of ids."""
@@ -303,10 +294,18 @@ class LabelScoringPipeline(Pipeline):
         codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, language))
         return codes, text_embeds
 
-    def _select_labels(
-        self, labels: object, read: "_EncodedTexts", positions: list[int], options: Options, state: Callable[[], Any]
+    def select(
+        self,
+        labels: object,
+        read: "EncodedTexts",
+        options: Options,
+        state: Callable[[], Any],
+        positions: Sequence[int],
     ) -> list[TopLabels]:
-        """Selects the labels of the texts at some positions, which are scored against the same labels."""
+        """Selects the labels of the texts at some positions, which are scored against the same labels.
+
+        `labels` are a `LabelSet` or `LabelIndex`, None for the stored labels; `state` is `label_state` of the model.
+        """
         config = self.model.config
         codes, bias, first = self._cached_codes(labels, options, state)
         multi_label = options.multi_label
@@ -329,17 +328,11 @@ class LabelScoringPipeline(Pipeline):
             force_label = is_stored and self._has_all_seen(*arguments)
         choice = Choice(multi_label, top_k, thresholds, force_label, config.calibration, seen, returns_logits)
         answers: dict[int, TopLabels] = {}
-        postings = self._cached_postings(labels, options, state)
-
-        def addend(texts: list[int]) -> Bias:
-            if postings is None:
-                return bias
-            words = read.lexical and read.lexical.take(texts)
-            return lambda rows: bias + postings.scores(words and words.take(rows))[:, columns]
-
+        addend = partial(self._addend, bias, columns, self._cached_postings(labels, options, state), read)
         long = [row for row in positions if row in read.pieces]
         if len(long) < len(positions):  # so that scores of short texts do not depend on long_texts
-            answers |= zip(positions, best_labels(read.codes[positions], codes, addend(positions), choice), strict=True)
+            rows = slice(None) if len(positions) == len(read.codes) else positions
+            answers |= zip(positions, best_labels(read.codes[rows], codes, addend(rows), choice), strict=True)
         if long:
             pieces = [widened(read.pieces[row]) for row in long]
             # The mean of logits is the logit of the mean.
@@ -347,7 +340,39 @@ class LabelScoringPipeline(Pipeline):
             answers |= zip(long, best_labels(means, codes, addend(long), choice), strict=True)
         if labels is None and options.multi_label is None and not returns_logits:
             self._watch([answer.scores for answer in answers.values()])
+        if any(bool(answer.scores.isnan().any()) for answer in answers.values()):
+            raise ValueError(
+                "scores of a text are NaN: the weights of the model contain NaN or infinity, as after diverged "
+                "training; use an earlier checkpoint"
+            )
         return [TopLabels(answers[row].scores, answers[row].columns + first) for row in positions]
+
+    def logits(
+        self,
+        labels: object,
+        read: "EncodedTexts",
+        options: Options,
+        columns: Sequence[int],
+    ) -> Tensor:
+        """Returns `(B, C)` logits of texts for the labels at some indices; other arguments are as in `select`."""
+        codes, bias, first = self._cached_codes(labels, options, self.model.gile.label_state)
+        postings = self._cached_postings(labels, options, self.model.gile.label_state)
+        addend = self._addend(bias, slice(first, first + len(codes)), postings, read, slice(None))
+        return compute_scores(read.codes, codes, addend)[:, [column - first for column in columns]]
+
+    def _addend(
+        self,
+        bias: float,
+        columns: slice,
+        postings: Postings | None,
+        read: "EncodedTexts",
+        texts: slice | Sequence[int],
+    ) -> Bias:
+        """Returns the addend of the scores of some texts: the constant, and the terms of words for some columns."""
+        if postings is None:
+            return bias
+        words = read.lexical and read.lexical.take(texts)
+        return lambda rows: bias + postings.scores(words and words.take(rows))[:, columns]
 
     def _watch(self, scores: list[Tensor]) -> None:
         """Counts documents by the probability of their best stored label, and warns if most look unusual."""
@@ -374,11 +399,6 @@ class LabelScoringPipeline(Pipeline):
         """Converts the best labels of a document to names and numbers."""
         request = model_outputs["request"]
         best = model_outputs["best"]
-        if bool(best["scores"].isnan().any()):
-            raise ValueError(
-                f"scores of {request.text!r:.100} are NaN: the weights of the model contain NaN or infinity, as after "
-                "diverged training; use an earlier checkpoint"
-            )
         answer = {"sequence": request.text, **best, "scores": best["scores"].tolist()}
         if not model_outputs["known"]:
             answer["note"] = "the model knows no word of this text"
@@ -619,10 +639,10 @@ class _CheckedDataset(Dataset[Any]):
         return self.read(self.texts[position], f"text[{position}]")
 
 
-class _EncodedTexts(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Encoded texts."""
 
-    codes: Tensor  # (B, J), codes of the truncated texts
+    codes: Tensor  # (B, J), codes of the first pieces
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
     lexical: LexicalFeatures | None  # of whole texts
     known: list[bool]  # whether the encoded part of each text has a known word

@@ -291,18 +291,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             raise ValueError(f"return_tensors must be 'pt' or None, got {_format_value(return_tensors)}")
         data: dict[str, Any] = {}
         if text is not None:
-            if isinstance(text, Iterator):
-                text = list(text)
-            documents = self._read_starts(*self._check_texts(text, language))
+            texts, languages = self._check_texts(text, language)
+            documents = self._read_starts(texts, languages)
             data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
             if self.languages:
                 data["language"] = self._list_languages(language, len(documents), as_tensor=return_tensors is not None)
-            if self.lexical:
-                texts = [text] if isinstance(text, str) else text
-                counted = [count_features(row if isinstance(row, str) else " ".join(row)) for row in texts]
-                data["lexical_ids"] = [list(counts) for counts in counted]
-                data["lexical_counts"] = [list(counts.values()) for counts in counted]
-                data |= pad_features(data) if return_tensors else {}
+            data |= self.count_words(texts, as_tensors=return_tensors is not None)
         if label_text is not None:
             if label_language is None and isinstance(language, str):
                 label_language = language
@@ -314,18 +308,30 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         self,
         text: str | Iterable[str] | Iterable[Sequence[str]],
         language: str | Sequence[str | None] | None = None,
+        is_cut: bool = False,
     ) -> list[list[Any]]:
         """Splits documents into pieces that the model can read, while `__call__` truncates them.
 
         Args:
             text: Documents, as in `__call__`, which raises the same errors.
             language: Language of all documents or of each.
+            is_cut: Whether to truncate documents: then each has a single piece.
 
         Returns:
             Pieces of each document, at least one, for `pad_documents`. Long sentences continue as the next sentence.
         """
         texts, languages = self._check_texts(text, language)
+        if is_cut:
+            return [[document] for document in self._read_starts(texts, languages)]
         return [self._split_document(row) for row in self._encode_texts(texts, languages)]
+
+    def count_words(self, texts: Sequence[Any], as_tensors: bool = True) -> dict[str, Any]:
+        """Returns `lexical_ids` and `lexical_counts` of documents, as `__call__`; nothing without `lexical`."""
+        if not self.lexical:
+            return {}
+        counted = [count_features(row if isinstance(row, str) else " ".join(row)) for row in texts]
+        lists = {"lexical_ids": list(map(list, counted)), "lexical_counts": [list(row.values()) for row in counted]}
+        return pad_features(lists) if as_tensors else lists
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids, from `__call__` without `return_tensors`, to the longest of a batch.

@@ -182,8 +182,18 @@ def _check_same_labels(stored: StoredLabels, weights: Mapping[str, Tensor], pref
         )
 
 
-reads_weights: ContextVar[bool] = ContextVar("reads_weights", default=True)
-"""Whether `compute_state` reads tensors; version counters are sufficient if weights do not change after loading."""
+weights_state: ContextVar[tuple[Any, ...] | None] = ContextVar("weights_state", default=None)
+"""Version counters of all weights, if they do not change meanwhile: then no state reads the weights or lists them."""
+
+
+def read_versions(tensors: Sequence[Tensor]) -> tuple[Any, ...] | None:
+    """Returns the version counters of tensors; None for inference tensors, which have none.
+
+    Fused optimizers and writes to `.data` do not increment them.
+    """
+    if any(tensor.is_inference() for tensor in tensors):
+        return None
+    return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
 
 
 @torch.compiler.disable
@@ -191,17 +201,16 @@ reads_weights: ContextVar[bool] = ContextVar("reads_weights", default=True)
 def compute_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
     """Computes a fingerprint of all bits of tensors, or of `(R,)` rows, to detect changes.
 
-    Version counters are not sufficient: fused optimizers and writes to `.data` do not increment them.
+    Version counters, see `weights_state`, do not show all changes.
     """
-    if not reads_weights.get() and not any(tensor.is_inference() for tensor in tensors):
-        return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
-    return read_state(*tensors, rows=rows)
+    versions = None if weights_state.get() is None else read_versions(tensors)
+    return versions or read_state(*tensors, rows=rows)
 
 
 @torch.compiler.disable
 @torch.no_grad()
 def read_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
-    """Computes the fingerprint of `compute_state` from the bits of tensors, whatever `reads_weights` is."""
+    """Computes the fingerprint of `compute_state` from the bits of tensors, whatever `weights_state` is."""
     by_device: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
         # For weights sharded across processes, the local shard.

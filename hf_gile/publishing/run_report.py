@@ -103,7 +103,11 @@ def worst_mistakes(
     mistakes = []
     for lead, position, best, probability, right in found:
         if lead > 0:
-            (evidence,) = find_evidence(score, texts[position], [best])
+
+            def score_best(parts: list[str], column: int = best) -> Tensor:
+                return score(parts)[:, [column]]
+
+            (evidence,) = find_evidence(score_best, texts[position], score_best([texts[position]])[0])
             names = [labels[column].name for column in gold[position]]
             parts = [part for part, _ in evidence[:_MOST_PARTS]]
             mistakes.append(

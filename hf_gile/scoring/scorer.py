@@ -158,8 +158,10 @@ class GileScorer:
     def _answers(self, texts: list[str]) -> list[dict[str, Any]]:
         """Scores texts in a single batch."""
         self.pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
-        device = self.pipe.model.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.bf16), without_reading_weights():
+        with (
+            torch.autocast(self.pipe.device.type, torch.bfloat16, enabled=self.bf16),
+            without_reading_weights(self.pipe.model.parameters()),
+        ):
             return self.pipe(texts, self.index, batch_size=len(texts), **self.options)
 
 

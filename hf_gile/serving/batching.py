@@ -3,11 +3,17 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+
+_PAUSE = 1e-4
+"""Seconds, for each further text of a batch, in which clients may send the next text: then these share a batch."""
 
 
 class Overloaded(Exception):
@@ -30,13 +36,13 @@ class Batcher(Generic[Item, Answer]):
         max_waiting: Maximum number of waiting items.
     """
 
-    def __init__(self, answer: Callable[[list[Item]], list[Answer]], batch_size: int, max_waiting: int) -> None:
+    def __init__(self, answer: Callable[[list[Item]], Iterable[Answer]], batch_size: int, max_waiting: int) -> None:
         self._answer = answer
         self._batch_size = batch_size
         self._max_waiting = max_waiting
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
-        self._worker: asyncio.Task[None] | None = None
         self._started: float | None = None
+        self._thread = ThreadPoolExecutor(1)
 
     def __len__(self) -> int:
         """Returns the number of waiting items."""
@@ -59,32 +65,45 @@ class Batcher(Generic[Item, Answer]):
         """
         if len(self) + len(items) > self._max_waiting:
             raise Overloaded
-        futures = [asyncio.get_running_loop().create_future() for _ in items]
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in items]
         self._waiting.extend(zip(items, futures, strict=True))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        if self._started is None:
+            self._started = time.monotonic()
+            loop.call_soon(self._start, loop)  # after the other requests that arrive just now
         try:
             return list(await asyncio.gather(*futures))
         finally:
             for future in futures:  # the client may have disconnected or timed out
                 future.cancel()
 
-    async def _work(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
-            pending = [(item, future) for item, future in batch if not future.done()]
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts the next batch in the thread, if items are waiting."""
+        self._started = None
+        batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
+        if batch:
             self._started = time.monotonic()
-            try:
-                answers = await asyncio.to_thread(self._answers, [item for item, _ in pending])
-            finally:
-                self._started = None
-            for (_, future), answer in zip(pending, answers, strict=True):
-                if future.done():
-                    continue
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+            pending = [(item, future) for item, future in batch if not future.done()]
+            finish = partial(self._finish, loop, [future for _, future in pending])
+            answers = self._thread.submit(self._answers, [item for item, _ in pending])
+            # The service may have ended meanwhile, as after a text that takes too long.
+            answers.add_done_callback(lambda done: loop.is_closed() or loop.call_soon_threadsafe(finish, done))
+
+    def _finish(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        futures: list[asyncio.Future[Answer]],
+        answers: Future[Sequence[Answer | Exception]],
+    ) -> None:
+        """Hands over the answers to a batch, and starts the next when the clients had time to ask again."""
+        for future, answer in zip(futures, answers.result(), strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+        loop.call_later(_PAUSE * (len(futures) - 1), self._start, loop)
 
     def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
         """Returns an answer or an error for each item; after an error, items are retried one by one.
@@ -94,7 +113,7 @@ class Batcher(Generic[Item, Answer]):
         if not items:
             return []
         try:
-            answers = self._answer(items)
+            answers = list(self._answer(items))
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
         except BaseException as error:

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hmac
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -20,9 +19,18 @@ from .messages import Problem
 OPEN = ("/health", "/openapi.json", "/", "/docs")
 """Paths that need no token."""
 
-TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Learning not allowed", 404: "Not found", 405: "Not allowed"}
-TITLES |= {408: "Request Timeout", 413: "Payload Too Large", 429: "Too Many Requests"}
-TITLES |= {500: "Internal Server Error", 503: "Service unavailable"}
+TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Learning not allowed",
+    404: "Not found",
+    405: "Not allowed",
+    408: "Request Timeout",
+    413: "Payload Too Large",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service unavailable",
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ class Guard:
         except HTTPException as error:
             await refusal(error.status_code, error.detail)(scope, receive, send)
         else:
-            await self._app(scope, _replay(_escape_form(scope, body), receive), send)
+            await self._app(scope, _replay(body, receive), send)
         finally:
             self._running[client] -= 1
             self._running += Counter()  # forgets clients without requests
@@ -198,14 +206,6 @@ def _read_token(scope: Scope) -> bytes:
     return value if scheme.lower() == b"bearer" else b""
 
 
-def _escape_form(scope: Scope, body: bytes) -> bytes:
-    """Escapes non-ASCII bytes in a form: curl -d does not escape them, and they would be decoded as Latin-1."""
-    content_type = dict(scope.get("headers", ())).get(b"content-type", b"")
-    if not content_type.lower().startswith(b"application/x-www-form-urlencoded"):
-        return body
-    return re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % byte[0][0], body)
-
-
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Returns a `receive` that first returns a body that was already read, and then further messages."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -223,7 +223,10 @@ def refusal(status: int, detail: str) -> JSONResponse:
         status: The status code.
         detail: Error message with advice.
     """
-    headers = {401: {"WWW-Authenticate": 'Bearer, Basic realm="hf-gile"'}}
-    headers |= {status: {"Retry-After": "1"} for status in (429, 503)}
+    headers = {
+        401: {"WWW-Authenticate": 'Bearer, Basic realm="hf-gile"'},
+        429: {"Retry-After": "1"},
+        503: {"Retry-After": "1"},
+    }
     problem = Problem(title=TITLES.get(status, "Error"), status=status, detail=detail)
     return JSONResponse(problem.model_dump(), status, headers.get(status), media_type="application/problem+json")

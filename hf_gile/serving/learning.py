@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..label_index import LabelIndex
 from ..models import LabelScoringPipeline
-from ..models.lexical_gile import LexicalFeatures
+from ..models.pipeline_gile import EncodedTexts, Options
 from ..models.saving_gile import sync_to_disk
 from ..models.search_gile import calibrated
 from .messages import BATCH
@@ -112,20 +112,11 @@ class Learner:
         corrections = self._read_journal()
         for start in range(0, len(corrections), BATCH):
             part = corrections[start : start + BATCH]
-            self._apply(part, *self.encode([correction.text for correction in part]))
+            self._apply(part, self._encode([correction.text for correction in part]))
 
     def close(self) -> None:
         """Releases the folder."""
         self._folder_lock.release()
-
-    def scores(self, texts: Sequence[str]) -> Tensor:
-        """Returns `(B, L)` logits of texts for the stored labels.
-
-        Args:
-            texts: The texts.
-        """
-        codes, lexical = self.encode(texts)
-        return self.index.scores(codes, lexical=lexical)
 
     def learn(self, corrections: Sequence[Correction]) -> None:
         """Learns from documents, once they are safe on disk: all of them, or none.
@@ -140,45 +131,32 @@ class Learner:
         """
         for correction in corrections:
             self.index.label_set.columns(correction.labels)
-        encoded = self.encode([correction.text for correction in corrections])
+        encoded = self._encode([correction.text for correction in corrections])
         with self._mutex:
             self._append(corrections)
-            self._apply(corrections, *encoded)
-
-    @torch.no_grad()
-    def encode(self, texts: Sequence[str]) -> tuple[Tensor, LexicalFeatures | None]:
-        """Encodes texts.
-
-        Args:
-            texts: The texts.
-
-        Returns:
-            `(B, J)` codes, and the lexical features, for `index.scores`.
-        """
-        gile = self._pipe.model.gile
-        inputs = self._pipe.processor(text=list(texts), return_tensors="pt").to(gile.device)
-        embeds, _ = gile.embed_texts(inputs["input_ids"], inputs.get("attention_mask"))
-        language = self.index.language
-        return gile.output_layer.project_texts(embeds, language), gile.lexical_features(inputs, embeds)
+            self._apply(corrections, encoded)
 
     def _estimate_prior(self) -> Tensor:
         """Returns the inverse of A_0: the second moments of label names and their mean, scaled by `LEVERAGE`."""
         names = self.index.label_set.names
         names = names[:: -(-len(names) // _NAMES)]
         starts = range(0, len(names), BATCH)
-        codes = torch.cat([self.encode(names[start : start + BATCH])[0] for start in starts]).cpu().double()
+        codes = torch.cat([self._encode(names[start : start + BATCH]).codes for start in starts]).cpu().double()
         moments = codes.T @ codes / len(codes)
         moments += moments.diagonal().mean().clamp(min=1e-6) * torch.eye(len(moments)).double()
         inverse = torch.linalg.inv(moments)
         leverage = ((codes @ inverse) * codes).sum(1).mean()
         return inverse * (LEVERAGE / leverage)
 
-    def _apply(self, corrections: Sequence[Correction], codes: Tensor, lexical: LexicalFeatures | None) -> None:
+    def _encode(self, texts: Sequence[str]) -> EncodedTexts:
+        return self._pipe.encode(texts, Options(language=self.index.language))
+
+    def _apply(self, corrections: Sequence[Correction], read: EncodedTexts) -> None:
         """Changes the codes of the labels of documents, a document at a time."""
         for row, correction in enumerate(corrections):
-            words = lexical and lexical.take([row])
-            scores = self.index.scores(codes[row : row + 1], lexical=words)[0].cpu().double()
-            self._step(correction, codes[row].cpu().double(), scores)
+            words = read.lexical and read.lexical.take([row])
+            scores = self.index.scores(read.codes[row : row + 1], lexical=words)[0].cpu().double()
+            self._step(correction, read.codes[row].cpu().double(), scores)
 
     def _step(self, correction: Correction, code: Tensor, scores: Tensor) -> None:
         """Learns from a document with its `(J,)` code and its present `(L,)` scores."""

@@ -11,8 +11,9 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
@@ -107,7 +108,7 @@ def make_app(
     """
     limits = limits or Limits()
     batcher = Batcher(suggest, limits.batch_size, limits.waiting)
-    lessons = Batcher(partial(_learn_each, learn), 1, limits.waiting) if learn is not None else None
+    lessons = Batcher(partial(map, learn), 1, limits.waiting) if learn is not None else None
     registry = CollectorRegistry()
     seconds = Histogram("hf_gile_request_seconds", "Request durations", ["method", "path", "status"], registry=registry)
     Gauge("hf_gile_waiting_texts", "Waiting texts", registry=registry).set_function(lambda: len(batcher))
@@ -140,10 +141,8 @@ def make_app(
     async def metrics() -> Response:
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    app.include_router(_pages())
-    app.include_router(_descriptions(project))
-    app.include_router(_suggestions(project, answer))
-    app.include_router(_lessons(project, teach))
+    for routes in (_suggestions(project, answer), _lessons(project, teach), _descriptions(project), _pages()):
+        app.include_router(routes)  # the first that matches answers: most requests are for suggestions
     return app
 
 
@@ -164,12 +163,6 @@ async def _compute(batcher: Batcher[Item, Result], items: Sequence[Item], second
         logger.error("a text cannot be scored or learned", exc_info=failed.args[0])
         detail = f"the text cannot be scored ({type(failed.args[0]).__name__}): see the log of the service"
         raise HTTPException(500, detail) from None
-
-
-def _learn_each(learn: Learn, requests: list[Sequence[Corrected]]) -> list[None]:
-    for documents in requests:
-        learn(documents)
-    return [None] * len(requests)
 
 
 def _pages() -> APIRouter:
@@ -227,15 +220,22 @@ Uris = list[Text]
 
 async def _read_question(request: Request) -> Question:
     """Reads a text and what is wanted of it from a form or from JSON."""
+    content_type = request.headers.get("Content-Type", "").lower()
+    body = await request.body()
     try:
-        if request.headers.get("Content-Type", "").lower().startswith("application/json"):
-            return Question.model_validate_json(await request.body())
-        form = await request.form()
-        lists = {name: form.getlist(name) for name in ("exclude", "include_branch")}
-        return Question.model_validate({**form, **lists})
+        if content_type.startswith("application/json"):
+            return Question.model_validate_json(body)
+        if content_type.startswith(CONTENT_TYPES["suggest"][0]):  # as UTF-8, escaped or not: curl -d does not escape
+            form: list[tuple[str, Any]] = parse_qsl(body.decode(errors="replace"), True, max_num_fields=1000)
+        else:
+            form = (await request.form()).multi_items()
+        lists = {name: [value for key, value in form if key == name] for name in ("exclude", "include_branch")}
+        return Question.model_validate({**dict(form), **lists})
     except ValidationError as error:
         problems = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
         raise RequestValidationError(problems) from None
+    except ValueError as error:
+        raise HTTPException(400, f"{error}: a form has at most 1,000") from None
 
 
 def _suggestions(project: Project, answer: Answer) -> APIRouter:
@@ -247,7 +247,8 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
     body = {"required": True, "content": dict.fromkeys(CONTENT_TYPES["suggest"], schema)}
 
     @api.post("/suggest", responses=_error_responses(400, 404, 500, 503), openapi_extra={"requestBody": body})
-    async def suggest(project_id: str, asked: Annotated[Question, Depends(_read_question)]) -> Suggestions:
+    async def suggest(project_id: str, request: Request) -> Suggestions:
+        asked = await _read_question(request)
         _check(project, project_id, asked.language)
         wanted = Wanted(asked.text, asked.limit, asked.exclude, asked.include_branch, asked.evidence)
         return Suggestions(results=(await answer([wanted], asked.threshold))[0])

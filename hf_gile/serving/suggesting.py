@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from ..default_pipeline import without_reading_weights
 from ..models import LabelScoringPipeline
 from ..models.labels_gile import Label
+from ..models.pipeline_gile import EncodedTexts, Options
 from ..scoring.evidence import find_evidence
 from .learning import Correction, Learner
 from .messages import Corrected, Evidence, Parent, Suggestion
@@ -56,11 +57,14 @@ class Suggester:
         if not labels:
             raise ValueError("the model stores no labels to suggest: add some with hf-gile labels import")
         self._pipe = pipe
+        self._weights = list(pipe.model.parameters())
         self._prefix = uri_prefix
         self._learner = learner
+        self._index = learner and learner.index
         self._labels = labels
-        self._columns = {name: column for column, name in labels.id2label().items()}
+        self._defaults = {name: value for name, value in pipe._forward_params.items() if name != "labels"}
 
+    @torch.inference_mode()
     def __call__(self, wanted: Sequence[Wanted]) -> list[list[Suggestion]]:
         """Returns the best labels of each text.
 
@@ -71,16 +75,20 @@ class Suggester:
             ValueError: If a text cannot be read, or a URI is unknown.
         """
         allowed = [self._allowed(item) for item in wanted]
-        top_k = 1
-        for item, ids in zip(wanted, allowed, strict=True):
-            top_k = max(top_k, item.limit if ids is None else len(self._labels))
-        pipe = self._pipe
-        pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
-        candidates = self._learner and self._learner.index
-        with without_reading_weights():
-            texts = [item.text for item in wanted]
-            answers = pipe(texts, candidate_labels=candidates, top_k=top_k, batch_size=len(texts))
-            return [self._suggestions(*row) for row in zip(wanted, allowed, answers, strict=True)]
+        limits = [item.limit if ids is None else len(self._labels) for item, ids in zip(wanted, allowed, strict=True)]
+        options = Options(**self._defaults | {"top_k": max([1, *limits])})
+        with without_reading_weights(self._weights):
+            read = self._pipe.encode([item.text for item in wanted], options)
+            state = self._pipe.model.gile.label_state
+            answers = self._pipe.select(self._index, read, options, state, range(len(wanted)))
+            suggestions = []
+            for row, (item, ids, answer) in enumerate(zip(wanted, allowed, answers, strict=True)):
+                pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)
+                best = [pair for pair in pairs if ids is None or self._labels[pair[0]].id in ids][: item.limit]
+                suggestions.append([self._describe(self._labels[column], score) for column, score in best])
+                if item.evidence:
+                    self._add_evidence(suggestions[-1], item.text, [column for column, _ in best], read, row, options)
+            return suggestions
 
     def prepare(self) -> None:
         """Encodes the labels, so that the first request need not wait for this."""
@@ -132,19 +140,23 @@ class Suggester:
                 narrower.setdefault(parent, set()).add(label.id)
         return narrower
 
-    def _suggestions(self, item: Wanted, allowed: set[str] | None, answer: dict[str, Any]) -> list[Suggestion]:
-        columns = [self._columns[name] for name in answer["labels"]]
-        pairs = [
-            (column, score)
-            for column, score in zip(columns, answer["scores"], strict=True)
-            if allowed is None or self._labels[column].id in allowed
-        ][: item.limit]
-        suggestions = [self._describe(self._labels[column], score) for column, score in pairs]
-        if item.evidence:
-            evidence = find_evidence(self._scores, item.text, [column for column, _ in pairs])
-            for suggestion, parts in zip(suggestions, evidence, strict=True):
-                suggestion.evidence = [Evidence(text=text, weight=weight) for text, weight in parts[:_MOST_EVIDENCE]]
-        return suggestions
+    def _add_evidence(
+        self,
+        suggestions: Sequence[Suggestion],
+        text: str,
+        columns: list[int],
+        read: EncodedTexts,
+        row: int,
+        options: Options,
+    ) -> None:
+        """Adds the evidence for labels, with indices `columns`, in a text, whose codes are a row of `read`."""
+
+        def logits(texts: EncodedTexts) -> Tensor:
+            return self._pipe.logits(self._index, texts, options, columns)
+
+        evidence = find_evidence(lambda texts: logits(self._pipe.encode(texts, options)), text, logits(read)[row])
+        for suggestion, parts in zip(suggestions, evidence, strict=True):
+            suggestion.evidence = [Evidence(text=part, weight=weight) for part, weight in parts[:_MOST_EVIDENCE]]
 
     def _describe(self, label: Label, score: float) -> Suggestion:
         parents = [self._labels[self._labels.column(parent)] for parent in label.broader if parent in self._labels]
@@ -154,11 +166,3 @@ class Suggester:
             score=score,
             parents=[Parent(uri=self._prefix + parent.id, label=parent.name) for parent in parents],
         )
-
-    @torch.no_grad()
-    def _scores(self, texts: list[str]) -> Tensor:
-        """Returns logits of texts for all labels."""
-        if self._learner is not None:
-            return self._learner.scores(texts)
-        model = self._pipe.model
-        return model(**self._pipe.processor(text=texts, return_tensors="pt").to(model.device)).logits

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from hf_gile import LabelIndex, LabelScoringPipeline
+from hf_gile.default_pipeline import without_reading_weights
 from hf_gile.label_index import fingerprint
 from hf_gile.models import stored_labels_gile
-from hf_gile.models.stored_labels_gile import compute_state, reads_weights
+from hf_gile.models.stored_labels_gile import compute_state
 
 TEXT = "The failing heart pumps less blood."
 
@@ -169,27 +170,23 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_tensor_versions_reveal_ordinary_changes(make_model, monkeypatch, change):
     model, _ = make_model()
-    reading = reads_weights.set(False)
     monkeypatch.setattr(stored_labels_gile, "_hash", None)  # no weights are read
-    try:
-        with torch.no_grad():
+    with torch.no_grad():
+        with without_reading_weights(model.parameters()):
             cached = model.project_stored_labels()
+        with without_reading_weights(model.parameters()):
             assert model.project_stored_labels() is cached
-            change(model)
-            fresh = model.gile.project_labels(**model.stored_inputs())
+        change(model)
+        fresh = model.gile.project_labels(**model.stored_inputs())
+        with without_reading_weights(model.parameters()):
             torch.testing.assert_close(model.project_stored_labels(), fresh)
-            assert not torch.allclose(cached, fresh)
-    finally:
-        reads_weights.reset(reading)
+        assert not torch.allclose(cached, fresh)
 
 
 def test_inference_tensors_are_hashed_since_they_have_no_version():
-    reading = reads_weights.set(False)
-    try:
-        with torch.inference_mode():
-            weight = torch.arange(100.0)
+    with torch.inference_mode():
+        weight = torch.arange(100.0)
+        with without_reading_weights([torch.nn.Parameter(weight)]):
             before = compute_state(weight)
             weight.data[7] += 1
             assert compute_state(weight) != before
-    finally:
-        reads_weights.reset(reading)

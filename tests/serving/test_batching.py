@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from hf_gile.serving import batching
 from hf_gile.serving.batching import Batcher, Failed, Overloaded
 
 
@@ -117,3 +118,41 @@ def test_texts_of_a_disconnected_client_are_not_scored():
 
     assert asyncio.run(ask()) == [5]
     assert sizes == [1]
+
+
+def test_texts_that_clients_send_one_after_the_other_when_answered_share_a_batch(monkeypatch):
+    monkeypatch.setattr(batching, "_PAUSE", 0.1)
+    sizes = []
+
+    async def client(batcher, number):
+        await batcher(["first"])
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await batcher(["second"])
+
+    async def ask():
+        batcher = Batcher(answer_lengths(sizes), batch_size=8, max_waiting=10)
+        await asyncio.gather(*(client(batcher, number) for number in range(5)))
+
+    asyncio.run(ask())
+    assert sizes == [5, 5]
+
+
+def test_a_batch_that_outlives_the_service_is_dropped_in_silence(capsys):
+    may_go_on = threading.Event()
+    ended = threading.Event()
+
+    def answer(texts):
+        may_go_on.wait(10)
+        return texts
+
+    async def ask():
+        batcher = Batcher(answer, batch_size=8, max_waiting=10)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher(["slow"]), 0.01)
+        batcher._thread.submit(ended.set)  # after the batch
+
+    asyncio.run(ask())
+    may_go_on.set()
+    assert ended.wait(10)
+    assert capsys.readouterr().err == ""

@@ -96,6 +96,11 @@ def test_forms_are_decoded_as_utf_8_with_or_without_escapes(make_client, sent):
     assert read == ["Säuglinge &"]
 
 
+def test_a_form_of_many_fields_is_refused(client):
+    answer = client.post(SUGGEST, content="a&" * 1001, headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert "at most 1,000" in detail(answer, 400)
+
+
 def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
     texts = [TEXT, "Iron in blood.", ""]
     documents = [{"text": text, "document_id": str(place), "metadata": {}} for place, text in enumerate(texts)]
