@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..extras import import_on_demand
 
 if TYPE_CHECKING:
-    from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
+    from .calibration import ThresholdTuner, calibrate, paper_threshold, tune_threshold
     from .collator import GileDataCollator
     from .convex import fit_convex
     from .distillation import attach_teacher, distill, fit_labels, teach
@@ -38,7 +38,6 @@ __all__ = [
     "encode_dataset",
     "fit_convex",
     "fit_labels",
-    "fit_unseen_weights",
     "general_scorer",
     "joint_size_for",
     "latent_word_vectors",

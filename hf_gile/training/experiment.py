@@ -35,8 +35,7 @@ from ..publishing.folder import find_outdated
 from ..publishing.report import Report, make_report
 from ..scoring.scorer import has_bf16
 from ..writing import new_files
-from .calibration import calibrate, fit_unseen_weights
-from .calibration.thresholds import tells_enough
+from .calibration import calibrate
 from .checkpoints import checkpoint_to_resume
 from .collator import GileDataCollator
 from .convex import fit_convex, refit_convex
@@ -476,20 +475,6 @@ class Experiment:
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, see `calibrate_on`."""
         return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method)
-
-    def weigh_unseen(self) -> dict[str, float]:
-        """Fits the weights of score terms for unseen labels on held-out labels.
-
-        Returns:
-            The result of `fit_unseen_weights`; empty if too few validation documents have held-out labels, or labels
-            have no rows.
-        """
-        columns = [column for column, label in enumerate(self.labels) if label.id in self.held_out]
-        numbers = [len(set(columns).intersection(row)) for row in self.parts["validation"]["labels"]]
-        if not self.model.config.label_rows or not tells_enough(int(np.count_nonzero(numbers)), sum(numbers)):
-            return {}
-        batches: Any = self.trainer.get_eval_dataloader(self.parts["validation"])
-        return fit_unseen_weights(self.model, batches, columns, bf16=self.args.bf16)
 
     def test(self, **metadata: Any) -> Report:
         """Evaluates the model on test documents, with its calibration and its thresholds.

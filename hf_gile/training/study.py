@@ -1,6 +1,5 @@
 """Documents and labels of a run, prepared for training, and the results of the models that are trained on them."""
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -199,16 +198,9 @@ class Study:
             experiment: The trained model with its documents.
 
         Returns:
-            The result of the fit; `calibration`, which is empty if validation documents were fitted on; and
-            `unseen_weights`, if they are fitted afterwards.
+            The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
         fitted = experiment.fitted
-        weights: dict[str, float] = {}
-        if "chosen" not in fitted:  # a convex fit also fits these weights
-            weights = experiment.weigh_unseen()
-        if weights:
-            rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
-            self.say(f"  for labels never trained on: term_weights: '{json.dumps({'unseen': rounded})}'")
         calibration: dict[str, Any] = {}
         if fitted.get("fits_validation"):
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
@@ -216,7 +208,7 @@ class Study:
             method = self.options.calibration
             calibration = experiment.calibrate(method)
             say_calibration(calibration, self.say, not all(experiment.labels.seen), method)
-        return {**fitted, "unseen_weights": weights, "calibration": calibration}
+        return {**fitted, "calibration": calibration}
 
     def fit_again(self, experiment: Experiment) -> int:
         """Fits a model also on the parts that were cut from the training documents, once they served their purpose.

@@ -5,6 +5,7 @@ run_units(study)
 study.show()
 """
 
+import json
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
@@ -40,6 +41,7 @@ from papers.lora import add_lora, merge_lora
 from papers.token_weights import log_idf, set_token_weights
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
+from papers.unseen_weights import weigh_unseen
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -105,6 +107,10 @@ class UnitTrainer:
         experiment.fit(self.settings.patience)
         if self.settings.lora_rank:
             merge_lora(experiment.model)
+        if weights := weigh_unseen(experiment):
+            rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
+            self.study.say(f"  for labels never trained on: term_weights: '{json.dumps({'unseen': rounded})}'")
+            experiment.fitted["unseen_weights"] = weights
         return experiment
 
     def experiment(self, name: str) -> Experiment:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
+from papers.unseen_weights import fit_unseen_weights
 from transformers import AutoProcessor
 
 from hf_gile import (
@@ -23,7 +24,7 @@ from hf_gile.label_index import fingerprint
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import lexical_gile, search_gile
 from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings, count_features, lexical_features
-from hf_gile.training import GileDataCollator, encode_dataset, fit_unseen_weights, set_lexical_weights
+from hf_gile.training import GileDataCollator, encode_dataset, set_lexical_weights
 
 TEXTS = [
     "The failing heart pumps less. Blood of infants.",

@@ -7,6 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from papers.unit_runs import first_columns
+from papers.unseen_weights import weigh_unseen
 from transformers import TrainingArguments
 
 from hf_gile import (
@@ -92,7 +93,7 @@ def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
     assert {"precision_at_1", "recall_at_3", "psp_at_1", "uncalibrated_expected_calibration_error"} <= set(
         report.metrics
     )
-    assert experiment.weigh_unseen() == {}  # the model has no code of words
+    assert weigh_unseen(experiment) == {}  # the model has no code of words
     experiment.save(tmp_path / "model")
     saved = {path.name for path in (tmp_path / "model").iterdir()}
     assert {"model.safetensors", "labels.jsonl", "processor_config.json"} <= saved

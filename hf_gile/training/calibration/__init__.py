@@ -2,7 +2,6 @@
 
 from .fitting import Calibration, calibrate, fit, fit_promise
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
-from .unseen import fit_unseen_weights
 
 __all__ = [
     "Calibration",
@@ -10,7 +9,6 @@ __all__ = [
     "calibrate",
     "fit",
     "fit_promise",
-    "fit_unseen_weights",
     "paper_threshold",
     "tune_threshold",
 ]

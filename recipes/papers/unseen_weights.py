@@ -3,16 +3,37 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...models import GileForSequenceClassification, Label, get_towers
-from ...models.languages_gile import label_space, run_by_language
-from ...models.lexical_gile import LexicalFeatures, Postings
-from ...models.mixture_gile import TERMS
-from ..convex.documents import Documents, stacked
-from ..convex.term_weights import Example, fit_term_weights
-from .thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
+from hf_gile.models import GileForSequenceClassification, Label, get_towers
+from hf_gile.models.languages_gile import label_space, run_by_language
+from hf_gile.models.lexical_gile import LexicalFeatures, Postings
+from hf_gile.models.mixture_gile import TERMS
+from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
+from hf_gile.training.convex.documents import Documents, stacked
+from hf_gile.training.convex.term_weights import Example, fit_term_weights
+from hf_gile.training.experiment import Experiment
+
+
+def weigh_unseen(experiment: Experiment) -> dict[str, float]:
+    """Fits the weights of score terms for unseen labels on held-out labels.
+
+    Args:
+        experiment: A trained model with its documents and held-out labels.
+
+    Returns:
+        The result of `fit_unseen_weights`; empty if too few validation documents have held-out labels, or labels have
+        no rows.
+    """
+    rows = experiment.parts["validation"]
+    columns = [column for column, label in enumerate(experiment.labels) if label.id in experiment.held_out]
+    numbers = [len(set(columns).intersection(row)) for row in rows["labels"]]
+    if not experiment.model.config.label_rows or not tells_enough(int(np.count_nonzero(numbers)), sum(numbers)):
+        return {}
+    batches: Any = experiment.trainer.get_eval_dataloader(rows)
+    return fit_unseen_weights(experiment.model, batches, columns, bf16=experiment.args.bf16)
 
 
 @torch.no_grad()
