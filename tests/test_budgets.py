@@ -46,21 +46,21 @@ def locate(path, node):
 
 def test_few_files_travel():
     assert len(TRAVELLING) <= 18
-    assert count(TRAVELLING).statements <= 3_810  # target: 2,804
+    assert count(TRAVELLING).statements <= 3_816  # target: 2,804
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 17_291  # target: 12,500
+    assert PACKAGE.statements <= 17_263  # target: 12,500
 
 
 def test_lines_of_code_are_short():
-    assert PACKAGE.mean_line <= 50.24  # target: 50
-    assert PACKAGE.long_lines <= 7.7  # percent; target: 4
+    assert PACKAGE.mean_line <= 50.18  # target: 50
+    assert PACKAGE.long_lines <= 7.69  # percent; target: 4
 
 
 def test_a_line_says_one_thing():
-    assert PACKAGE.tuple_rate <= 4.23  # in 1,000 statements; target: 4
-    assert PACKAGE.condition_rate <= 42.1  # in 1,000 statements; target: 25
+    assert PACKAGE.tuple_rate <= 4.12  # in 1,000 statements; target: 4
+    assert PACKAGE.condition_rate <= 42.06  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():
