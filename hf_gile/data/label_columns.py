@@ -193,8 +193,10 @@ def see(
     """
     if separator == "":
         raise ValueError("separator must not be empty; pass None if a string is a single label id")
-    words = MISSING if separator == "none" else MISSING.intersection(known)
-    form = LabelColumn(tuple(columns), literal=tuple(sorted(words)))
+    positions = tuple(known) if isinstance(known, list | tuple) else ()
+    known = frozenset(known)
+    literal = sorted(MISSING if separator == "none" else MISSING & known)
+    form = LabelColumn(tuple(columns), literal=tuple(literal))
     cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
     if len(columns) > 1 and are_flags(cells):
@@ -219,7 +221,6 @@ def see(
         cells = [value if value is not None else cell for value, cell in zip(parsed, cells, strict=True)]
         if not is_mixed:
             cells = [cell for cell in cells if not isinstance(cell, str)]
-    positions = tuple(known) if isinstance(known, list | tuple) else ()
     lists = [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions

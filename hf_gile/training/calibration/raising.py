@@ -138,8 +138,8 @@ class SharedRanking:
 
             return sum(part.average_precision(seen, raised) for part in parts) >= len(parts) * lowest
 
-        slopes = [step / _SLOPES for step in range(_SLOPES + 1)]
-        return slopes[bisect_left(slopes, True, key=lambda slope: not is_affordable(slope)) - 1]
+        # the last step that is affordable
+        return (bisect_left(range(_SLOPES + 1), True, key=lambda step: not is_affordable(step / _SLOPES)) - 1) / _SLOPES
 
     def _split(self) -> list["SharedRanking"]:
         """Distributes the unseen labels of each document over `_SHARE` rankings at random."""
