@@ -29,8 +29,9 @@ _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
 _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
-_RULE = re.compile(r"[\s|+:=-]*-{3,}[\s|+:=-]*")
-_MARKDOWN = r"[^\n]*\w[^\n]*\|[^\n]*\n[ |:-]*-{3,}[ |:-]*\r?\n"
+# Lookaheads, since several repetitions of the same signs would take quadratic time.
+_RULE = re.compile(r"(?s:(?=.*---))[\s|+:=-]+")
+_MARKDOWN = r"(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*---)[ |:-]+\r?\n"
 _BINARY = {
     "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
     "parquet": b"PAR1",

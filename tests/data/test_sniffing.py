@@ -235,3 +235,9 @@ def test_other_formats_are_refused_with_what_to_do_whatever_their_name(tmp_path,
     (tmp_path / name).write_bytes(start + b"text,labels\nmice,a\n")
     with pytest.raises(ValueError, match=message):
         load_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("line", [b"iron ", b"a|", b"a|b\n" + b"-" * 9, b"\xc0\x7f\x81\x7fz", b"-| "])
+def test_long_lines_are_seen_at_once(line):
+    # With a pattern that backtracks, this takes minutes.
+    assert sniff_bytes(line * (60_000 // len(line)), ".jsonld").kind in ("json", "jsonl", "csv", "text")
