@@ -57,23 +57,28 @@ def joined_by(texts: Sequence[str], known: Container[str] = ()) -> str | None:
     return None
 
 
-def joins_known(texts: Iterable[str], known: Container[str]) -> str | None:
-    """Returns the sign that certainly joins labels: without it, all pieces of cells are known, and no cell with it is.
+def joins_known(texts: Iterable[str], known: Collection[str]) -> str | None:
+    """Returns the sign that certainly joins labels: all pieces of cells are known, and no label may be such a cell.
 
     Args:
-        texts: Cells.
+        texts: Cells, perhaps only the first of a table.
         known: Ids of all labels.
 
     Example:
         >>> joins_known(["mice; rats", "mice"], {"mice", "rats"})
         ';'
-        >>> joins_known(["Milk, Human", "Milk"], {"Milk", "Human", "Milk, Human"})
+        >>> joins_known(["Milk, Iron", "Milk"], {"Milk", "Human", "Iron", "Milk, Human"})
     """
-    cells = {clean_label(text) for text in texts}
-    unknown = {cell for cell in cells if cell not in known}
+    cells = set(map(clean_label, texts))
+    unknown = [cell for cell in cells if cell not in known]
+
+    def are_known(cell: str, sign: str) -> bool:
+        return all(part in known for part in split(cell, sign))
+
     for sign in (*_USUAL, " ") if unknown else ():
-        is_free = not any(sign in cell for cell in cells - unknown)
-        if is_free and all(part in known for cell in unknown for part in split(cell, sign)):
+        if all(are_known(cell, sign) for cell in unknown) and not any(
+            sign in label and (label in cells or are_known(label, sign)) for label in known
+        ):
             return sign
     return None
 

@@ -440,6 +440,12 @@ def test_pieces_that_are_all_known_are_labels(sign):
     assert "labels separated by" in form.note
 
 
+def test_a_sign_separates_nothing_if_a_label_consists_of_labels_that_it_joins():
+    known = {"Milk", "Human", "Milk, Human", "Iron"}  # a later row may be "Milk, Human"
+    with pytest.raises(ValueError, match="look like several labels"):
+        see([{"tags": "Milk, Iron"}], ["tags"], known=known)
+
+
 def test_a_sign_in_a_known_label_separates_nothing():
     known = {"Milk", "Human", "Milk, Human", "Iron"}
     rows = [{"tags": "Milk, Human"}, {"tags": "Milk, Iron"}]
