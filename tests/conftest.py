@@ -220,3 +220,17 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip(f"real data is not at {folder}; set HF_GILE_DATA to its folder")
     return folder
+
+
+@pytest.fixture
+def tokenized(monkeypatch):
+    """The texts that processors tokenize, in order."""
+    encode = GileProcessor._encode
+    texts = []
+
+    def record(processor, batch, tokenizer):
+        texts.extend(batch)
+        return encode(processor, batch, tokenizer)
+
+    monkeypatch.setattr(GileProcessor, "_encode", record)
+    return texts

@@ -283,8 +283,7 @@ class GileConfig(PreTrainedConfig):
         calibration: Calibration of logits, as applied by `calibrated`: `{"seen": {"method": "platt", "scale": 0.9,
             "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group is
             calibrated like the other. "labels" of "unseen" is the number of unseen labels it was fitted with, and
-            "crowding" what they lose where more compete. The
-            pipeline applies it, the model does not.
+            "crowding" what they lose where more compete. The pipeline applies it, the model does not.
         thresholds: Lowest calibrated probabilities of assigned labels without an individual threshold: `{"seen": 0.31,
             "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5. With `"at_least": 1`, a document
             gets its best label if no label reaches its threshold, as where every training document has a label.

@@ -69,9 +69,8 @@ def _describe_form(chosen: Mapping[str, float]) -> str:
     Args:
         chosen: What `fit_convex` chose.
     """
-    sentence = (
-        f"  documents and labels are compared by {'the joint space of GILE' if 'pull' in chosen else 'a bilinear form'}"
-    )
+    form = "the joint space of GILE" if "pull" in chosen else "a bilinear form"
+    sentence = f"  documents and labels are compared by {form}"
     if "joint_loss" not in chosen:
         return sentence
     return (

@@ -92,18 +92,10 @@ def test_evidence_is_how_far_a_probability_falls_without_a_word(run, saved_model
     assert "evidence" not in lines(run("score", saved_model, input=text))[0]
 
 
-def test_evidence_tokenizes_the_text_once(run, saved_model, monkeypatch):
-    encode = GileProcessor._encode
-    asked = []
-
-    def count(processor, texts, tokenizer):
-        asked.extend(texts)
-        return encode(processor, texts, tokenizer)
-
-    monkeypatch.setattr(GileProcessor, "_encode", count)
+def test_evidence_tokenizes_the_text_once(run, saved_model, tokenized):
     run("score", saved_model, "--evidence", input="Rats were fed iron")
-    assert asked.count("Rats were fed iron") == 1
-    assert asked.count(" were fed iron") == 1
+    assert tokenized.count("Rats were fed iron") == 1
+    assert tokenized.count(" were fed iron") == 1
 
 
 def test_parents_and_a_shortlist_are_optional(run, saved_model, tmp_path):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from fastapi.testclient import TestClient
 
-from hf_gile import GileProcessor, LabelScoringPipeline, LabelSet
+from hf_gile import LabelScoringPipeline, LabelSet
 from hf_gile.serving import Suggester, describe, make_app
 
 PROJECT = describe("mesh", 5, "en", datetime(2026, 11, 23, tzinfo=UTC))
@@ -78,18 +78,10 @@ def test_evidence_are_the_words_without_which_a_score_falls(client):
     assert suggest(client, text=" ", evidence="true", limit=1)[0]["evidence"] == []
 
 
-def test_evidence_tokenizes_the_text_once(client, monkeypatch):
-    encode = GileProcessor._encode
-    asked = []
-
-    def count(processor, texts, tokenizer):
-        asked.extend(texts)
-        return encode(processor, texts, tokenizer)
-
-    monkeypatch.setattr(GileProcessor, "_encode", count)
+def test_evidence_tokenizes_the_text_once(client, tokenized):
     suggest(client, evidence="true", limit=2)
-    assert len(asked) == 1 + len(TEXT.split())
-    assert asked.count(TEXT) == 1
+    assert len(tokenized) == 1 + len(TEXT.split())
+    assert tokenized.count(TEXT) == 1
 
 
 def test_labels_of_the_same_name_are_suggested(make_model, label_set):

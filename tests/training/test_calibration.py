@@ -696,3 +696,13 @@ def test_a_number_of_unseen_labels_changes_no_calibration(groups):
     numbered = with_number(with_number(calibration, 3, 1.0), 2, 0.5)
     assert (numbered["unseen"]["labels"], numbered["unseen"]["crowding"]) == (2, 0.5)
     torch.testing.assert_close(calibrated(logits, seen, numbered), calibrated(logits, seen, calibration))
+
+
+@pytest.mark.parametrize("problem_type", [None, "single_label_classification"])
+def test_a_crowding_that_is_not_measured_again_stays(scripted, problem_type):
+    logits = scores(seed=1)[0]
+    gold = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, keepdim=True), True)
+    model, batches = scripted(logits, gold, problem_type)
+    model.config.calibration = with_number({}, 3, 0.25)
+    calibrate(model, batches)
+    assert model.config.calibration["unseen"]["crowding"] == 0.25

@@ -61,7 +61,7 @@ class Calibration:
             group.
         figures: The return value of `calibrate`.
         usual_score: `GileConfig.usual_score`.
-        crowding: See `SharedRanking.crowding`; 0 if it was not measured.
+        crowding: See `SharedRanking.crowding`; as stored before if it was not measured.
     """
 
     calibration: dict[str, Any]
@@ -69,7 +69,7 @@ class Calibration:
     label_thresholds: Tensor
     figures: dict[str, Any] = field(default_factory=dict)
     usual_score: float = 0.0
-    crowding: float = 0.0
+    crowding: float = 1.0
 
 
 @torch.no_grad()
@@ -319,7 +319,7 @@ def fit(
     thresholds: dict[str, float] = {}
     thresholds_by_label = torch.full((len(counts.seen),), math.nan, dtype=torch.double)
     figures: dict[str, Any] = {"documents": counts.documents}
-    crowding = 0.0
+    crowding: float = stored[0].get("unseen", {}).get("crowding", 1.0)
     for group in GROUPS:
         index, labels = int(group == "seen"), counts.seen == (group == "seen")
         cells, gold = counts.cells[:, index], counts.gold[:, index]
@@ -505,7 +505,13 @@ def _fit_softmax(
         figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
     if unseen and not tells_enough(unseen, unseen):
         figures["note"] = _note(unseen, unseen, "use the calibration of seen labels")
-    fitted = Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
+    fitted = Calibration(
+        calibration,
+        {},
+        torch.full((len(seen),), math.nan, dtype=torch.double),
+        figures,
+        crowding=stored_calibration.get("unseen", {}).get("crowding", 1.0),
+    )
     logits_after = calibrated(all_logits, seen, calibration)
     best_before, best_after = (each.softmax(-1).max(-1).values for each in (logits_before, logits_after))
     return _with_usual_score(fitted, usual, best_before, best_after)
@@ -618,13 +624,11 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
         config.calibration, config.thresholds = others | fitted.calibration, before[1] | fitted.thresholds
         if all(entry == _IDENTITY for entry in config.calibration.values()):
             config.calibration = {}
-    stored = before[0].get("unseen", {})
-    number = stored.get("labels")
+    number = before[0].get("unseen", {}).get("labels")
     if "unseen" in fitted.calibration:
         number = int((~model.stored_labels.seen()[chosen]).sum())
     if number:
-        crowding = fitted.crowding or stored.get("crowding", 1.0)
-        config.calibration = with_number(config.calibration, number, crowding)
+        config.calibration = with_number(config.calibration, number, fitted.crowding)
     try:
         config.validate_calibration()
     except ValueError:
