@@ -1,7 +1,8 @@
 """Sees whether the cells of a column are labels, or several labels joined by a sign.
 
-Joined labels combine freely: few pieces make many cells, and a piece comes first in a cell and last in another, or
-pieces are in alphabetical order. The parts of a name, such as a surname or a level of a hierarchy, stay where they are.
+Joined labels combine freely, so a piece that occurs in several cells moves: its position differs, counted from the
+start and from the end, also where pieces are in alphabetical order. The parts of a name, such as a surname or a level
+of a hierarchy, stay where they are.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ _RARE = ";|\t\n"  # signs that hardly any name has
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
 _OTHER = re.compile(r"[^\w\s\"'()\[\]{}]+|__+")
-_INNER = re.compile(r"\w[-_.:#]\w")
+_CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
+_ALNUM = re.compile(r"\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
 _LISTED = re.compile(r"""["']?(\w[\w.]*(?=\()|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL)
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
-_ORDERED = 15  # cells, which are hardly in alphabetical order by chance
+_MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.4 in joined labels
 
 
-def joined_by(texts: Sequence[str], known: Container[str] = ()) -> str | None:
+def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     """Returns the sign that joins the labels of cells, or None if a cell seems to be a label.
 
     Args:
@@ -44,15 +46,13 @@ def joined_by(texts: Sequence[str], known: Container[str] = ()) -> str | None:
     cells = Counter(map(str.strip, texts))
     others = Counter(sign for cell in cells for sign in set(_OTHER.findall(cell)))
     frequent = [sign for sign, number in others.most_common(8) if number > 0.1 * len(cells) and sign not in _USUAL]
-    for sign in (*_USUAL, *frequent, " "):
+    for sign in (*_USUAL, " ", *frequent):
         joined = {cell: split(cell, sign) for cell in cells if sign in cell}
         if sign in ";|," and joined and all(cell.endswith(sign) for cell in cells):
             return sign
         joined = {cell: parts for cell, parts in joined.items() if len(parts) > 1}
-        if known:
-            if sum(all(part in known for part in parts) for parts in joined.values()) > 0.5 * len(joined):
-                return sign
-        elif joined and _are_joined(joined, cells, sign):
+        are_known = sum(all(part in known for part in parts) for parts in joined.values()) > 0.5 * len(joined)
+        if joined and (are_known or _are_joined(joined, cells, sign)):
             return sign
     return None
 
@@ -99,24 +99,21 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
     Raises:
         ValueError: With the flag that decides.
     """
-    are_known = [clean_label(text) in known for text in texts]
-    if all(are_known):
+    unknown = [text for text in texts if clean_label(text) not in known]
+    if not unknown:
         return
     if sum(_LISTED.fullmatch(text) is not None for text in texts) > 0.5 * len(texts):
         raise ValueError(
             f"{title}: cells such as {shortened(texts[0])} look like lists, but cannot be read: write names of labels "
             'as JSON, such as ["mice", "rats"], or pass --separator none if each cell is a label'
         )
-    sign = joined_by(texts, known)
-    if sign is None and not any(are_known):  # the cells may have numbers
-        sign = joined_by(texts)
+    sign = joined_by(unknown, known)
     if sign is not None:
-        cell = next(text for text in texts if sign in text)
+        cell = next(text for text in unknown if sign in text)
         parts = " and ".join(map(repr, split(cell, sign)[:2]))
-        name = _NAMES.get(sign, sign)
         raise ValueError(
-            f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator {name!r}, "
-            "or --separator none if each cell is a label"
+            f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator "
+            f"{_NAMES.get(sign, sign)!r}, or --separator none if each cell is a label"
         )
     if known or not are_different(texts):
         return
@@ -165,37 +162,42 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
         cells: How often each cell occurs.
         sign: The sign.
     """
+    pieces = [piece for parts in joined.values() for piece in parts]
+    share = sum(cells[cell] for cell in joined) / sum(cells.values())
+    ended = sum(piece.endswith((",", ";", "|")) for piece in pieces)  # by the sign that joins
+    if share < 0.02 or ended > 0.3 * len(pieces):
+        return False
     uses = Counter(piece for parts in joined.values() for piece in set(parts))
     uses.update(cell for cell in cells if cell not in joined)
-    pieces = [piece for parts in joined.values() for piece in parts]
-    number = sum(cells.values())
-    share = sum(cells[cell] for cell in joined) / number
     recurring = sum(uses[piece] > 1 for piece in pieces) / len(pieces)
+    if sign in _RARE:
+        return recurring >= 0.5 or _move(joined, 1)
+    if sign not in _NUMERIC and (any("://" in cell for cell in joined) or all(map(str.isdecimal, pieces))):
+        return False  # addresses, dates, times, versions
     alone = sum(piece in cells for piece in pieces) / len(pieces)
-    are_different = number >= _FEW and len(cells) > 0.8 * number
-    if sign in _RARE:  # pieces must recur, or cells must hardly do
-        return share > 0.02 and (recurring >= 0.5 or (are_different and recurring > 0 and share > 0.5))
-    if share < 0.1 or recurring <= 0.3:
-        return False
-    if sign not in _NUMERIC and all(piece.isdecimal() for piece in pieces):
-        return False  # dates, times, versions
     if sign == "," and alone == 1:
         return True
     is_small = 2 * len(uses) <= len(cells)  # the vocabulary
-    if sign == " " and not is_small:  # words of phrases recur, too, and some are in most phrases
-        are_tags = alone > 0.7 or sum(_INNER.search(piece) is not None for piece in uses) > 0.3 * len(uses)
-        return are_different and are_tags and max(uses.values()) <= 0.5 * len(cells) and _combine(joined)
-    is_subset = len(joined) >= 5 and alone > 0.6
-    return (is_small or are_different or is_subset) and _combine(joined)
+    least = 8
+    if is_small or sign in ", ":
+        least = 4
+    if share < 0.1 or recurring < 0.2 or not _move(joined, least):
+        return False
+    if sign != " ":
+        return sign in ",/" or is_small or (len(joined) >= 5 and alone > 0.6)
+    # Words of phrases recur, too, and some are in most phrases.
+    are_codes = sum(_CODE.search(piece) is not None for piece in uses) > 0.3 * len(uses)
+    is_free = alone > 0.7 and max(uses.values()) <= 0.5 * len(cells)
+    return (is_small or are_codes or is_free) and all(map(_ALNUM.search, pieces))  # signs are no labels
 
 
-def _combine(joined: Mapping[str, Sequence[str]]) -> bool:
-    """Checks whether pieces move through half a cell or more, or are in alphabetical order."""
-    positions: dict[str, list[float]] = {}
+def _move(joined: Mapping[str, Sequence[str]], least: int) -> bool:
+    """Checks whether many pieces move among those that recur, which must be `least` different ones or more."""
+    positions: dict[str, list[tuple[int, int]]] = {}
     for parts in joined.values():
-        for position, piece in enumerate(parts):
-            positions.setdefault(piece, []).append(position / (len(parts) - 1))
-    spreads = [max(places) - min(places) for places in positions.values() if len(places) > 1]
-    moving = sum(spread > 0.5 for spread in spreads)
-    are_sorted = len(joined) >= _ORDERED and all(list(parts) == sorted(parts) for parts in joined.values())
-    return moving > 0.2 * len(spreads) or (are_sorted and moving > 1)
+        ends = {piece: (position, len(parts) - position) for position, piece in enumerate(parts)}
+        for piece in ends:
+            positions.setdefault(piece, []).append(ends[piece])
+    recurring = [pairs for pairs in positions.values() if len(pairs) > 1]
+    moving = [pairs for pairs in recurring if all(len(set(side)) > 1 for side in zip(*pairs, strict=True))]
+    return len(recurring) >= least and sum(map(len, moving)) > _MOVING * sum(map(len, recurring))

@@ -246,7 +246,7 @@ def see(
     is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
-    if separator and form.separators and (sign := joined_by(pieces, known)):
+    if separator and form.separators and (sign := joined_by(pieces)):
         piece = next(piece for piece in pieces if sign in piece)
         description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
     return _noted(form, description, "--separator", rows)
