@@ -11,7 +11,7 @@ import typer
 
 from .options import DryRun, Json, LabelColumns, LabelSynonyms, OnError, Revision, check_on_error
 from .running import add_command, counted, new_group, note, visible, write_json
-from .saved_model import is_hub_name
+from .saved_model import is_hub_name, suggest_models
 
 if TYPE_CHECKING:
     from hf_gile import LabelSet
@@ -249,12 +249,14 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
         return LabelSet.load(path)
     if path.is_dir():
         if not (path / LABELS_FILE).is_file():
-            raise FileNotFoundError(f"{target} is not a saved model with labels: it has no {LABELS_FILE}")
+            raise FileNotFoundError(
+                f"{target} is not a saved model with labels: it has no {LABELS_FILE}{suggest_models(path)}"
+            )
         names = ("config.json", LABELS_FILE)
         return load_checked(path, "model", lambda: LabelSet.load(path / LABELS_FILE), names=names)[0]
     if path.suffix in (".jsonl", ".csv") or not is_hub_name(target):
         near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*")], n=1)
-        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        hint = f"; did you mean {path.parent / near[0]}?" if near else suggest_models(path.parent)
         raise FileNotFoundError(f"no file or folder {target} (in {Path.cwd()}){hint}")
     from transformers.utils.hub import cached_file
 
@@ -265,6 +267,7 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
 
         raise FileNotFoundError(
             f"{target} is not a local file or folder, and cannot be read from the Hub: {explain_read_error(error)}"
+            f"{suggest_models(path.parent)}"
         ) from error
     return LabelSet.load(file)
 

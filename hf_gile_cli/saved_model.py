@@ -77,14 +77,16 @@ def load(
     if folder.is_dir():
         check_folder(folder)
         if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{model} is not a saved model: it has no config.json")
+            raise FileNotFoundError(f"{model} is not a saved model: it has no config.json{suggest_models(folder)}")
         _check_weights(folder)
     if folder.is_file():
         raise FileNotFoundError(
             f"{model} is a file, not a model; to score it without a model: hf-gile score general {model}"
         )
     if not folder.is_dir() and not is_hub_name(model):
-        raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); models on the Hub are named user/name")
+        raise FileNotFoundError(
+            f"no folder {model} (in {Path.cwd()}); models on the Hub are named user/name{suggest_models(folder.parent)}"
+        )
     try:
         config, _ = GileConfig.get_config_dict(model, revision=revision or "main")
     except OSError as error:
@@ -94,6 +96,7 @@ def load(
 
         raise FileNotFoundError(
             f"{model} is not a local folder, and cannot be read from the Hub: {explain_read_error(error)}"
+            f"{suggest_models(folder.parent)}"
         ) from error
     model_type = config.get("model_type")
     if model_type not in [known.model_type for known, _, _ in CLASSES]:
@@ -108,6 +111,18 @@ def load(
     # Each checks its files; the names are empty to check only that both are of the same save.
     (loaded, processor), _ = load_checked(model, "processor", load_both, {"revision": revision or "main"}, names=())
     return _with_teacher(loaded.to(device)), processor
+
+
+def suggest_models(folder: Path) -> str:
+    """Returns a question with the saved models in a folder, such as that of a run, to append to a message.
+
+    Args:
+        folder: A folder, which need not exist. The current one is not searched.
+    """
+    models = [str(file.parent) for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]
+    if not models or folder == Path():
+        return ""
+    return f"; did you mean {' or '.join(models[:3])}?"
 
 
 def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceClassification":

@@ -23,9 +23,10 @@ _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the pa
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
 _OTHER = re.compile(r"[^\w\s\"'()\[\]{}]+|__+")
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
+_NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
-_LISTED = re.compile(r"""["']?(\w[\w.]*(?=\()|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL)
+_LISTED = re.compile(r"""["']?(\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL)
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
 _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.4 in joined labels
@@ -172,8 +173,8 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     recurring = sum(uses[piece] > 1 for piece in pieces) / len(pieces)
     if sign in _RARE:
         return recurring >= 0.5 or _move(joined, 1)
-    if sign not in _NUMERIC and (any("://" in cell for cell in joined) or all(map(str.isdecimal, pieces))):
-        return False  # addresses, dates, times, versions
+    if sign not in _NUMERIC and (any("://" in cell for cell in joined) or all(map(_NUMBER.fullmatch, pieces))):
+        return False  # addresses, numbers, dates, times, versions
     alone = sum(piece in cells for piece in pieces) / len(pieces)
     if sign == "," and alone == 1:
         return True

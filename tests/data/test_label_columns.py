@@ -134,6 +134,13 @@ def test_many_labels_a_cell_of_a_large_vocabulary_are_seen(sign, number, order):
     assert read(*(sign.join(labels) for labels in gold), separator=expected)[0] == gold
 
 
+@pytest.mark.parametrize(
+    "cells", [["auto(l5)", "manual(m5)", "auto(av)"], ["-0.8", "6.1", "-7.13", "0.8", "-6.7", "7.5", "5.02"]]
+)
+def test_codes_with_brackets_and_decimal_numbers_are_labels(cells):
+    assert read(*cells * 9)[0][:2] == [[cell] for cell in cells[:2]]
+
+
 def test_labels_that_are_seldom_joined_are_seen():
     draw = random.Random(11)
     gold = [draw.sample(SINGLE, 2 if number % 20 == 0 else 1) for number in range(400)]

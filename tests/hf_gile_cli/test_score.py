@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 from tqdm import tqdm
@@ -270,6 +271,17 @@ def test_errors_are_reported_without_a_traceback(run, saved_model, flags, ends, 
 def test_a_missing_model_is_named(run, model, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert message in run("score", model, input="a\n", ends=1).stderr
+
+
+@pytest.mark.parametrize("model", ["runs/first", "runs/first/model", "runs/first/auto/modell"])
+def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for unit in ("auto", "gile"):
+        folder = Path("runs/first", unit, "model")
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    assert "; did you mean runs/first/auto/model" in run("score", model, input="a\n", ends=1).stderr
+    assert "; did you mean runs/first/auto/model" in run("labels", "show", model, ends=1).stderr
 
 
 def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
