@@ -60,7 +60,7 @@ def load(
 
     from hf_gile import GileConfig, GileProcessor
     from hf_gile.models.registration import CLASSES
-    from hf_gile.models.saving_gile import check_folder, load_checked
+    from hf_gile.models.saving_gile import load_checked
 
     silence_libraries()
     try:
@@ -74,19 +74,7 @@ def load(
 
         scorer, processor = general_scorer(texts, documents, labels)
         return scorer.to(device), processor
-    if folder.is_dir():
-        check_folder(folder)
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{model} is not a saved model: it has no config.json{suggest_models(folder)}")
-        _check_weights(folder)
-    if folder.is_file():
-        raise FileNotFoundError(
-            f"{model} is a file, not a model; to score it without a model: hf-gile score general {model}"
-        )
-    if not folder.is_dir() and not is_hub_name(model):
-        raise FileNotFoundError(
-            f"no folder {model} (in {Path.cwd()}); models on the Hub are named user/name{suggest_models(folder.parent)}"
-        )
+    _check_exists(model)
     try:
         config, _ = GileConfig.get_config_dict(model, revision=revision or "main")
     except OSError as error:
@@ -111,6 +99,26 @@ def load(
     # Each checks its files; the names are empty to check only that both are of the same save.
     (loaded, processor), _ = load_checked(model, "processor", load_both, {"revision": revision or "main"}, names=())
     return _with_teacher(loaded.to(device)), processor
+
+
+def _check_exists(model: str) -> None:
+    """Checks a folder of a model, and refuses what cannot be on the Hub."""
+    from hf_gile.models.saving_gile import check_folder
+
+    folder = Path(model)
+    if folder.is_dir():
+        check_folder(folder)
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError(f"{model} is not a saved model: it has no config.json{suggest_models(folder)}")
+        _check_weights(folder)
+    if folder.is_file():
+        raise FileNotFoundError(
+            f"{model} is a file, not a model; to score it without a model: hf-gile score general {model}"
+        )
+    if not folder.is_dir() and not is_hub_name(model):
+        raise FileNotFoundError(
+            f"no folder {model} (in {Path.cwd()}); models on the Hub are named user/name{suggest_models(folder.parent)}"
+        )
 
 
 def suggest_models(folder: Path) -> str:

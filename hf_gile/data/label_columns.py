@@ -274,7 +274,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
         return f"objects, by their {form.key!r}"
     if any(isinstance(cell, list | tuple) for cell in cells):
         return "lists of labels"
-    if are_flags(items):
+    if are_flags(items) and len(set(items)) < 3:
         return "a label a cell, yes or no, whose meaning a model cannot read: name them with --label_file"
     texts = [str(item) for item in items]
     if are_different(texts):

@@ -115,7 +115,7 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     r"""Joins the text columns of a row.
 
     Args:
-        row: Cells by column; missing cells and None are empty texts.
+        row: Cells by column; missing cells and None are empty texts. Numbers, such as the film 1776, are read as text.
         columns: Columns with the text, joined by line breaks.
 
     Raises:
@@ -125,7 +125,12 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         >>> join_columns({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
         'On mice.\nMice ate.'
     """
-    if len(columns) == 1:
-        return clean_text(row.get(columns[0]), columns[0]).strip()
-    texts = [clean_text(row.get(column), column).strip() for column in columns]
-    return "\n".join([text for text in texts if text])
+    texts = []
+    for column in columns:
+        value = row.get(column)
+        if value != value:
+            value = None  # a missing number, as pandas has it
+        elif type(value) in (int, float):
+            value = str(value)
+        texts.append(clean_text(value, column).strip())
+    return "\n".join(filter(None, texts))

@@ -202,11 +202,11 @@ def test_standard_input_may_be_json_lines_or_csv(run, saved_model):
 
 def test_an_invalid_line_is_reported_after_earlier_rows_are_written(run, saved_model, tmp_path):
     path = write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text in TEXTS])
-    path.write_text(path.read_text() + '{"text": 5}\n{"text": "more"}\n')
+    path.write_text(path.read_text() + '{"text": [5]}\n{"text": "more"}\n')
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
     assert [row["text"] for row in lines(result)] == TEXTS
     assert result.stderr == (
-        f"hf-gile score: {path}: line 5: text must be text, got 5; fix it, or skip it with --on-error skip\n"
+        f"hf-gile score: {path}: line 5: text must be text, got [5]; fix it, or skip it with --on-error skip\n"
     )
 
 

@@ -196,10 +196,10 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
         ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: no label 5, only 0 to 4"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [-1]}'}, "line 1: no label -1"),
         ("json", {"trn.json": '{"title": "x", "target_ind": ["0"]}'}, "line 1: no label '0'"),
-        ("json", {"trn.json": '{"title": 7, "target_ind": [0]}'}, "line 1: title must be text, got 7"),
+        ("json", {"trn.json": '{"title": [7], "target_ind": [0]}'}, "line 1: title must be text, got .7"),
         ("json", {"trn.json": '{"uid": [], "title": "x", "target_ind": [0]}'}, "line 1: uid must be text"),
         ("json", {"lbl.json": "{\n" * 5}, r"lbl\.json: line 1: not JSON"),
-        ("json", {"lbl.json": '{"title": 7}\n' * 5}, r"lbl\.json: line 1: title must be text, got 7"),
+        ("json", {"lbl.json": '{"title": [7]}\n' * 5}, r"lbl\.json: line 1: title must be text, got .7"),
         (
             "json",
             {"filter_labels_train.txt": "0\n"},
