@@ -12,8 +12,8 @@ from .files import MAX_RECORD, PACKED, data_suffix
 from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
-from .schema import document_id, join_columns
-from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
+from .schema import clean_text, document_id, join_columns
+from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes, sniff_table
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
@@ -52,7 +52,8 @@ def read_documents(
         id: Column with the ids; by default `id`, if present.
         format: `"text"` (a text per line), `"jsonl"`, `"csv"` or `"tsv"`. By default, files whose suffix is that of a
             table are read as their content says. Others are JSON lines if the first line is a JSON object, a table if
-            they start like one of Markdown, otherwise text; and so is a stream, which is no table.
+            the first line names the columns, `requested` does, or they start like one of Markdown, otherwise text; and
+            so is a stream, which is no table.
         requested: Encoding and layout of CSV; by default as seen in the file, or in the first line of a stream.
         report: Counts texts and decides whether malformed texts raise (the default) or are skipped.
 
@@ -85,12 +86,19 @@ def read_documents(
     return _read_stream(source, text, id, format, requested, report)
 
 
-def document_pieces(path: str, size: int, format: str | None = None, requested: Requested = SEEN) -> list[Piece]:
+def document_pieces(
+    path: str,
+    size: int,
+    names: Sequence[str] = ("text",),
+    format: str | None = None,
+    requested: Requested = SEEN,
+) -> list[Piece]:
     """Cuts a file of texts into pieces that several processes can read independently.
 
     Args:
         path: The file.
         size: Approximate number of bytes of a piece.
+        names: Columns that are read.
         format: As in `read_documents`.
         requested: As in `read_documents`.
 
@@ -102,21 +110,22 @@ def document_pieces(path: str, size: int, format: str | None = None, requested: 
         FileNotFoundError: If the file does not exist.
         ValueError: If the encoding is unknown, or a file of another format is empty.
     """
-    form = _see_file(path, format, requested.check())
+    form = _see_file(path, format, requested.check(), names)
     if form.kind == "empty":
         raise ValueError(f"{path}: empty file, without column names: fix it, or leave it out")
     return file_pieces(Path(path), form, size) if Path(path).stat().st_size else []
 
 
-def _see_file(path: str, format: str | None, requested: Requested, names: Sequence[str] = ()) -> Format:
+def _see_file(path: str, format: str | None, requested: Requested, names: Sequence[str]) -> Format:
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder: pass its files, as in {path}/*.txt")
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     suffix = data_suffix(Path(path))
     kind = format or ""
-    if suffix not in SUFFIXES and not kind and sniff(path, requested).kind not in ("csv", "jsonl"):
-        kind = "text"
+    if suffix not in SUFFIXES and not kind:
+        seen = sniff_table(path, requested, names).kind
+        kind = seen if seen in ("csv", "jsonl") else "text"
     if kind == "tsv":
         kind = "csv"
         requested = requested._replace(delimiter=requested.delimiter or "\t")
@@ -177,21 +186,19 @@ class _Rejoined(io.BufferedIOBase):
 def _read(
     source: Piece | IO[bytes], file: str, text: Sequence[str], id: str | None, form: Format, report: ReadReport
 ) -> Iterator[Document]:
-    if form.kind == "text":  # whose lines have no other column
-        text = text[:1]
-        id = None
     arguments = dict.fromkeys(text, "text") | ({} if id is None else {id: "id"})
     for position, _, row in read_rows(source, report, form, all_columns=True):
         where = f"{file}: {position}"
-        if form.kind == "text":
-            row = {text[0]: row["text"]}
         try:
-            if missing := [column for column in arguments if column not in row]:
-                raise missing_column_error(missing[0], row, where, arguments[missing[0]], form)
-            key = row.get("id" if id is None else id)
-            if key is not None or id is not None:
-                key = document_id(key, id or "id")
-            document = Document(key, join_columns(row, text))
+            if form.kind == "text":  # whose lines have no other column, and no missing cells
+                document = Document(None, clean_text(row["text"], text[0]).strip())
+            else:
+                if missing := [column for column in arguments if column not in row]:
+                    raise missing_column_error(missing[0], row, where, arguments[missing[0]], form)
+                key = row.get("id" if id is None else id)
+                if key is not None or id is not None:
+                    key = document_id(key, id or "id")
+                document = Document(key, join_columns(row, text))
         except ValueError as error:
             message = str(error)
             report.problem("malformed row", message if message.startswith(where) else f"{where}: {message}")

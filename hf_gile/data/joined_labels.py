@@ -110,7 +110,7 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
         )
     sign = joined_by(unknown, known)
     if sign is not None:
-        cell = next(text for text in unknown if sign in text)
+        cell = max(unknown, key=lambda text: len(split(text, sign)))
         parts = " and ".join(map(repr, split(cell, sign)[:2]))
         raise ValueError(
             f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator "

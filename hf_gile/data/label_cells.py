@@ -15,13 +15,18 @@ from .schema import clean_label, clean_text, decode_entities
 
 MISSING = {
     "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL", "undefined", "NA", "N/A", "n/a", "N.A.", "\\N",
-    "#N/A", "#NA", "#VALUE!", "#REF!", "#DIV/0!", "#NAME?", "#NUM!", "#NULL!", "(null)", "(blank)", "(none)", "<none>",
-    "<NA>", "-", "--", "\u2013", "\u2014", ".", "?",
+    "n.a.", "N.A", "Nil", "#N/A", "#NA", "#NV", "#VALUE!", "#WERT!", "#REF!", "#DIV/0!", "#NAME?", "#NUM!", "#NULL!",
+    "(null)", "(blank)", "(none)", "(leer)", "(vide)", "<none>", "<NA>", "-", "--", "\u2013", "\u2014", ".", "?",
 }  # fmt: skip
 """How programs and people write a cell without a value, which may be in brackets. A word such as "none" is a label."""
 
-_YES = {"true": "false", "yes": "no", "y": "n", "t": "f", "x": ""}
-_NO = {no: yes for yes, no in _YES.items() if no}
+_ANSWERS = (
+    ("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("ja", "nein"), ("oui", "non"), ("si", "no"),
+    ("sí", "no"), ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("x", ""), ("\u2713", "\u2717"),
+)  # fmt: skip
+_YES = {yes for yes, _ in _ANSWERS}
+_NO = {no for _, no in _ANSWERS if no}
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
 _WHOLE = re.compile(r"-?\d+\.0*")
 _TAG = re.compile("<([^<>]+)>")
@@ -114,7 +119,7 @@ def parse_list(text: str) -> list[Any] | None:
             except (ValueError, SyntaxError):
                 return None
         else:
-            items += _bare_items(bare.strip(" \t\u2018\u2019\u201c\u201d"), "," in inner)
+            items += _bare_items(bare.strip(" \t\u2018\u2019\u201c\u201d"))
         at = match.end()
     return items
 
@@ -126,13 +131,12 @@ def _literal(text: str) -> Any:
         return None
 
 
-def _bare_items(text: str, has_commas: bool) -> list[Any]:
-    """Returns unquoted items: numbers between white space, or a text between commas."""
-    words = text.split()
-    numbers = [number_of(word) for word in words]
+def _bare_items(text: str) -> list[Any]:
+    """Returns unquoted items: numbers between white space, or a text."""
+    numbers = [number_of(word) for word in text.split()]
     if None not in numbers:
         return numbers
-    return [None if text == "None" else text] if has_commas or len(words) == 1 else list(words)
+    return [None if text == "None" else text]
 
 
 def number_of(word: str) -> int | float | bool | None:
@@ -166,9 +170,8 @@ def has_lists(texts: Sequence[str]) -> bool:
 
 def are_flags(cells: Collection[Any]) -> bool:
     """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
-    words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
-    pairs = {_NO.get(word, word) for word in words if word in _YES or word in _NO}
-    return bool(cells) and len(pairs) <= 1 and all(map(is_flag, cells))
+    words = {cell.strip().lower() for cell in cells if isinstance(cell, str)} & (_YES | _NO)
+    return bool(cells) and any(words <= {*pair} for pair in _ANSWERS) and all(map(is_flag, cells))
 
 
 def is_flag(value: Any) -> bool:
@@ -224,6 +227,5 @@ def are_shares(items: Sequence[Any]) -> bool:
     return (
         len(items) == 1
         and isinstance(items[0], Mapping)
-        and bool(items[0])
         and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
     )

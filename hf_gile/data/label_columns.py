@@ -43,6 +43,10 @@ _KEYS = ("name", "label", "title", "id", "uri", "value", "choices")  # of object
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
+_NOTHING = {
+    "none", "na", "nothing", "no label", "unlabeled", "unlabelled", "unknown", "missing", "not applicable",
+    "keine", "keins", "k.a.", "k. a.", "n.v.", "nicht zutreffend", "unbekannt", "aucun", "aucune", "ninguno",
+}  # fmt: skip
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
 
@@ -191,6 +195,10 @@ def see(
     Raises:
         ValueError: If labels could be read in two ways; the message has the flag that decides.
     """
+    if any(row.get("answer") in ("reject", "ignore") and "_input_hash" in row for row in rows):
+        raise ValueError(
+            "rows whose answer is reject or ignore, as of Prodigy, have other labels: leave these rows out"
+        )
     if separator == "":
         raise ValueError("separator must not be empty; pass None if a string is a single label id")
     positions = tuple(known) if isinstance(known, list | tuple) else ()
@@ -227,13 +235,19 @@ def see(
         if _are_positions(lists, title, names, bool(known)) and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
-    if lists and all(map(are_shares, lists)):
+    if any(map(any, lists)) and all(map(are_shares, lists)):
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     items = [item for listed in lists for item in listed]
     if key := _key(items, known):
         form = form._replace(key=key)
-        items = [item for cell in cells for item in form.items(cell, title) if not form.is_absent(item)]
+        lists = [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
+        items = [item for listed in lists for item in listed]
+        if len(lists) >= _FEW and len(lists[0]) > 1 and all(listed == lists[0] for listed in lists):
+            raise ValueError(
+                f"{title}: all cells have the same labels, {shortened(items[0])} and so on: leave out the objects of "
+                "labels that a document lacks, such as those with a low score"
+            )
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names and (sign := joins_known(pieces, known)):
         form = form._replace(separators=(sign,))
@@ -322,7 +336,7 @@ def _refuse_flags(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], tit
                 f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"
             )
         return
-    are_two = len(seen) == 2 and all(cells == words[0] for cells in words)
+    are_two = len(words) > 1 and len(seen) <= 2 and all(cells == words[0] for cells in words)
     are_numbers = bool(seen) and all(number_of(word.removesuffix("%")) is not None for word in seen)
     if (are_two or are_numbers) and not any(word in known for word in seen):
         raise ValueError(
@@ -393,7 +407,7 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mappin
     cells = [row.get(column) for row in rows for column in form.columns]
     texts = [cell.strip() for cell in cells if isinstance(cell, str)]
     missing = [text for text in texts if text and form.is_absent(text)]
-    none = [text for text in texts if text.lower() == "none" and not form.is_absent(text)]
+    none = [text for text in texts if text.lower() in _NOTHING and not form.is_absent(text)]
     for row in rows:
         try:
             labels = form.read(row)

@@ -115,6 +115,8 @@ def _describe_problem(names: Sequence[str]) -> str:
     """Says why lines are no names of labels; empty if they are."""
     if bullets := [name for name in names if _BULLET.match(name)]:
         return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
+    if not names:
+        return "no line has a label"
     if len(names) == 1:
         signs = [sign for sign in ",;|" if names[0].count(sign) > 1]
         if signs or re.match(r"""[\[({]\s*["'].*[\])}]$""", names[0]):

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import data_suffix, find_files, open_binary
+from .files import find_files
 from .homonyms import LeaveOut, make_labels
 from .label_cells import MISSING, are_lists, is_missing, parse_list
 from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_label, clean_text, decode_entities, document_id, plain_text
-from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
+from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
+from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff_table
 from .table_files import SUFFIXES, missing_column_error, read_rows
 from .tables import as_tuple
 
@@ -81,12 +81,7 @@ def load_labels(
         language,
     )
     requested = Requested(**layout).check()
-    form = sniff(file, requested, chosen.required())
-    form.refuse(file)
-    if data_suffix(file) in (".yaml", ".yml"):
-        raise ValueError(f"{file} is YAML: write its labels as JSON, a list of names or of objects with id and name")
-    if form.kind == "text" and (requested.columns or _is_header(file, form, chosen.required())):
-        form = sniff(file, requested, chosen.required(), "csv")
+    form = sniff_table(file, requested, chosen.required())
     if form.kind == "text":
         return read_names(file, form, report)
     if form.kind == "json" and (labels := read_json_names(file, report)):
@@ -107,13 +102,6 @@ def load_labels(
             _read_markup(cells, chosen)
     chosen, extra = _choose_columns(file, cells, chosen, report)
     return _make_labels(file, rows, (chosen, extra, languages), report)
-
-
-def _is_header(file: Path, form: Format, required: Sequence[str]) -> bool:
-    """Checks whether the first line of a text names the columns of a table."""
-    with open_binary(file) as stream:
-        line = stream.readline(1 << 16).decode(form.encoding, "replace")
-    return set(required) <= {cell.strip().strip("\"'\ufeff") for cell in re.split("[,;|\t]", line)}
 
 
 def _choose_only_column(
@@ -218,7 +206,7 @@ def _make_labels(
         clean = str.strip if _WRITTEN.issubset(row) else clean_label
         names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
         names = list(filter(None, names))
-        if not names and any(isinstance(row.get(column), Mapping) for column in chosen.name):
+        if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
             raise LeaveOut(f"without a name in {' or '.join(languages)}", label_id)
         if not names:
             report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
@@ -308,6 +296,8 @@ def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[s
     texts: list[str] = []
     for column in columns:
         value = row.get(column)
+        if isinstance(value, list):
+            value = _by_language(value)
         if isinstance(value, Mapping) and all(_LANGUAGE.fullmatch(str(key)) for key in value):
             by_language = {key.lower(): text for key, text in value.items()}
             value = next((by_language[tag.lower()] for tag in languages if tag.lower() in by_language), None)
@@ -318,6 +308,17 @@ def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[s
                 part = next((part[key] for key in ("value", "@value") if key in part), part)
             texts.append(clean_text(part, column).strip())
     return list(filter(None, texts))
+
+
+def _by_language(texts: list[Any]) -> Any:
+    """Returns texts by language, if each is an object with its language; otherwise the list as it is."""
+    by_language: dict[str, list[Any]] = {}
+    for text in texts:
+        tag = text.get("@language", text.get("language")) if isinstance(text, Mapping) else None
+        if not isinstance(tag, str):
+            return texts
+        by_language.setdefault(tag, []).append(text)
+    return by_language
 
 
 def split_synonyms(cell: str) -> tuple[str, ...]:
@@ -388,7 +389,7 @@ _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ROUNDED = re.compile(r"\d(\.\d+)?E\+\d+")
-_ERRORS = {word for word in MISSING if word.startswith("#")}  # of spreadsheets
+_ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")

@@ -9,6 +9,9 @@ from html import unescape
 from reprlib import repr as shortened
 from typing import Any
 
+NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
+"""How programs write a cell without a text, which nobody writes as a text or a name."""
+
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
 _BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
@@ -115,7 +118,7 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     r"""Joins the text columns of a row.
 
     Args:
-        row: Cells by column; missing cells and None are empty texts. Numbers, such as the film 1776, are read as text.
+        row: Cells by column; missing cells, None and words of `NO_TEXT` are empty texts. Numbers are read as text.
         columns: Columns with the text, joined by line breaks.
 
     Raises:
@@ -133,4 +136,4 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         elif type(value) in (int, float):
             value = str(value)
         texts.append(clean_text(value, column).strip())
-    return "\n".join(filter(None, texts))
+    return "\n".join([text for text in texts if text and text not in NO_TEXT])

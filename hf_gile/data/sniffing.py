@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from .encodings import resolve_encoding, see_encoding, see_unicode
-from .files import data_suffix, open_binary
+from .files import data_suffix, is_packed, open_binary
 from .json_text import is_json_object
 
 SAMPLE = 1 << 20
@@ -47,6 +47,7 @@ _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 _KINDS = {  # by suffix, if the content does not tell
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".nt": "ntriples", ".nq": "ntriples"},
     **dict.fromkeys((".ttl", ".trig", ".n3"), "turtle"),
+    **dict.fromkeys((".yaml", ".yml"), "yaml"),
 }
 _JSON = re.compile(r"[\[{][\s\[{]*\"")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
@@ -61,7 +62,10 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("fasttext", r"__label__[^\s,;]+\s"),
     ("object", r"\{"),
     ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
-    ("ontology", r"format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)"),
+    (
+        "ontology",
+        r"([\w-]+:.*\n|\s)*\[(Term|Typedef)\]|format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)",
+    ),
     ("csv", _MARKDOWN),
     ("csv", ""),
     ("fasttext", r"[^\n]+\s__label__\S"),
@@ -81,6 +85,8 @@ REFUSED = {
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
     "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
     "(robot convert --input terms.obo --output terms.owl)",
+    "yaml": "is YAML: write a table, or labels as JSON, a list of names or of objects with id and name",
+    "packed": "is a compressed Parquet file: decompress it first",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
     "feather": 'is a Feather or Arrow file: convert it, as in pandas.read_feather(...).to_parquet("table.parquet")',
@@ -203,7 +209,26 @@ def sniff(
             head = stream.read(SAMPLE)
     except EOFError:
         head = b" "  # the reader reports the damage
-    return sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
+    form = sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
+    return Format("packed") if form.kind == "parquet" and is_packed(path) else form
+
+
+def sniff_table(path: str | os.PathLike[str], requested: Requested, names: Collection[str]) -> Format:
+    """Sees how a file is to be read; a text is a table if its first line has all the names, or columns are requested.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If no reader accepts it, with what to do instead.
+    """
+    form = sniff(path, requested, names)
+    form.refuse(path)
+    if form.kind != "text":
+        return form
+    with open_binary(path) as stream:
+        line = stream.readline(_ROW_TEXT).decode(form.encoding, "replace")
+    cells = [cell.strip(" \r\n\"'\ufeff") for cell in re.split("[,;|\t]", line)]
+    is_table = bool(requested.columns) or (len(cells) > 1 and set(names) <= set(cells))
+    return sniff(path, requested, names, "csv") if is_table else form
 
 
 def sniff_bytes(
@@ -307,7 +332,9 @@ def _see_cells(
         skip += title
         notes.append(f"names of columns in line {skip + 1}")
     candidates = [quoting for sign in delimiters for quoting in _quotings(sign, requested.quote, text)]
-    seen, rows, _ = max((_parse(text, is_cut, candidate) for candidate in candidates), key=lambda parsed: parsed[2])
+    parsed = [_parse(text, is_cut, candidate) for candidate in candidates]
+    # Each row of a table with tabs may have a single comma, but hardly the reverse.
+    seen, rows, _ = max(parsed, key=lambda read: (read[2], read[2] > 0 and read[0].delimiter == "\t"))
     if seen.delimiter != usual and requested.delimiter is None:
         notes.append(f"delimiter {seen.delimiter!r}")
     if (seen.quote != '"' or seen.escape) and requested.quote is None:
@@ -317,6 +344,10 @@ def _see_cells(
         columns = ("row", *(cell.strip() for cell in rows[0]))
         skip += 1
         notes.append("the first column, named row, has no name")
+    elif not columns and (merged := _merged_header(rows, names)):
+        columns = merged
+        skip += 2
+        notes.append("names of columns in two lines")
     elif not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
@@ -332,7 +363,8 @@ def _title_lines(text: str, names: Collection[str]) -> int:
         width = sum(map(bool, cells))
         if width > max(1, widest) and not wanted.isdisjoint(cells):
             return number
-        widest = max(width, widest)
+        if not line.startswith("#"):
+            widest = max(width, widest)
     return 0
 
 
@@ -381,11 +413,21 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str
 
 
 def _has_row_names(rows: Sequence[list[str]]) -> bool:
-    """Checks whether each row starts with a number for which the first has no name, as R writes tables."""
+    """Checks whether each row starts with a different word for which the first has no name, as R writes tables."""
     header, *others = rows or [[]]
-    if len(header) < 2 or len(others) < 2:
+    if len(header) < 2 or len(others) < 2 or any(len(row) != len(header) + 1 for row in others):
         return False
-    return all(len(row) == len(header) + 1 and row[0].isdecimal() for row in others)
+    names = {row[0] for row in others if " " not in row[0] and row[1][:1] != " "}
+    return len(names) == len(others) and any(row[-1] for row in others)
+
+
+def _merged_header(rows: Sequence[list[str]], names: Collection[str]) -> tuple[str, ...]:
+    """Returns the names of columns in two rows, such as a category above each option; nothing if they are in one."""
+    above, below = ([cell.strip() for cell in row] for row in (*rows[:2], [], [])[:2])
+    merged = tuple(option or category for category, option in zip(above, below, strict=False))
+    are_two = len(set(above)) < len(above) == len(below) == len(set(merged))
+    wanted = set(names).intersection(above)
+    return merged if are_two and wanted and wanted.issubset(merged) and "" not in merged else ()
 
 
 def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:

@@ -97,7 +97,8 @@ def read_rows(
         unit = "line at byte"
         short = "byte "
     is_ragged = form.kind in ("json", "jsonl")
-    absent = set(columns) if is_ragged else {*columns, *may_lack}
+    absent = {*columns, *may_lack}
+    optional = set(may_lack) if is_ragged else set()
     names: dict[str, None] = {}
     nested: dict[str, str] = {}
     count = 0
@@ -112,9 +113,10 @@ def read_rows(
                 absent.difference_update(row)
                 names.update(dict.fromkeys(row))
                 nested.update({inner: name for name, cell in row.items() if isinstance(cell, dict) for inner in cell})
-                if absent and (not is_ragged or count == _FIRST_ROWS):
+                if absent - optional and (not is_ragged or count == _FIRST_ROWS):
                     break
             yield f"{unit} {number:,}", f"{short}{number}", row
+    absent -= optional - nested.keys()
     if absent and count:
         missing = next(column for column in (*columns, *may_lack) if column in absent)
         error = missing_column_error(missing, names, path, (arguments or {}).get(missing), form)
@@ -252,9 +254,9 @@ def missing_column_error(
         notes.csv: no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
-    near = difflib.get_close_matches(missing, columns, n=1, cutoff=_NEAR)
+    near = difflib.get_close_matches(missing, columns, n=3, cutoff=_NEAR)
     hint = f'; name the column with {argument}="..."' if argument else ""
-    hint = f"; did you mean {shortened(near[0])}?" if near else hint
+    hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?" if near else hint
     if form is not None and form.columns and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
     elif form is not None and form.kind == "csv" and any(len(column.split()) > _WORDS for column in columns):
@@ -278,7 +280,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         The number of a row's first line; and the cells by column, or an error.
 
     Raises:
-        ValueError: If two columns have the same name.
+        ValueError: If the first row is malformed.
     """
     for _ in range(form.skip):
         next(lines, None)
@@ -289,9 +291,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         if isinstance(cells, ValueError):
             raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
         header = list(map(clean_label, cells))
-        for column, count in Counter(header).items():
-            if column and count > 1:
-                raise ValueError(f"two columns are named {shortened(column)}")
+    names = _distinct(header)
     width = len(header)
     for number, cells in rows:
         if isinstance(cells, ValueError):
@@ -299,10 +299,25 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         elif cells == header:
             yield number, ValueError("the row repeats the names of the columns")
         elif len(cells) == width or (len(cells) > width and not any(cells[width:])):
-            yield number, dict(zip(header, cells, strict=False))
+            yield number, dict(zip(names, cells, strict=False))
         elif cells != [_END]:
             counts = f"{len(cells)} cells, but the first line has {width}"
-            yield number, ValueError(f"{counts}; quote cells that contain {form.delimiter!r} or a line break")
+            remedy = f"quote cells that contain {form.delimiter!r} or a line break"
+            if width == 1:
+                remedy += ", or pass --delimiter if another sign separates cells"
+            yield number, ValueError(f"{counts}; {remedy}")
+
+
+def _distinct(header: Sequence[str]) -> list[str]:
+    """Numbers the columns that share a name, so that none is read for another."""
+    totals = Counter(header)
+    numbers: Counter[str] = Counter()
+    names = list(header)
+    for position, column in enumerate(header):
+        numbers[column] += 1
+        if column and totals[column] > 1:
+            names[position] = f"{column}.{numbers[column]}"
+    return names
 
 
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
@@ -334,8 +349,10 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
                 size += len(line) + _LINE_BYTES
                 if size > MAX_RECORD:
                     raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
-            yield line
+            yield null.sub(r"\1", line) if form.escape else line
 
+    sign = re.escape(form.delimiter)
+    null = re.compile(rf"(^|{sign})\\N(?=\s*$|{sign})")  # of MySQL, whose backslash is no escape
     may_have_rules = form.delimiter == "|"
     reader = csv_reader(feed(), form)
     while True:
@@ -381,7 +398,9 @@ def _parse_object(line: str) -> object:
         check_parts(line)
         return json.loads(line)
     except json.JSONDecodeError as error:
-        return ValueError(f"not JSON: {error.msg}, got {line[error.pos : error.pos + 40].rstrip()!r}")
+        got = line[error.pos : error.pos + 40].rstrip()
+        hint = "" if got else "; if it goes on in the next line, write each object on a line, as with jq -c ."
+        return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
     except RecursionError:
         return ValueError("not JSON that can be read: it is nested too deeply")
     except ValueError as error:  # a number of many digits

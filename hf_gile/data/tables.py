@@ -372,6 +372,8 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
     rows = rows.group_by("id").aggregate([("row", "min"), ("row", "count")])
     for repeated in rows.filter(pc.field("row_count") > 1).to_pylist():
         for _ in range(repeated["row_count"] - 1):
-            report.problem("repeated id", f"{repeated['row_count']:,} documents have the id {repeated['id']!r}")
+            hint = 'if each row has a label of a document, join them, in pandas with groupby("id")["label"].agg(list)'
+            problem = f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; {hint}"
+            report.problem("repeated id", problem)
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))

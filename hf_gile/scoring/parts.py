@@ -223,7 +223,8 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
     parts = {}
     for number, path in enumerate(paths):
         stem = re.sub(r"[^\w.-]", "_", path.name)[:80]
-        for piece in document_pieces(str(path), reading.part_bytes, reading.format, reading.requested):
+        names = [*reading.text, *filter(None, [reading.id])]
+        for piece in document_pieces(str(path), reading.part_bytes, names, reading.format, reading.requested):
             parts[f"{number:05}-{stem}-{piece.start:012}"] = piece
     states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     expected: dict[str, Any] = {**_fingerprint(scorer), "reading": asdict(reading), "files": states}

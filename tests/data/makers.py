@@ -222,6 +222,37 @@ def r_write_table(folder):
     return rows, "a.txt", []
 
 
+def r_row_names(folder):
+    rows = documents(low=1, high=1)
+    lines = [f'"doc_{row}"\t"{text}"\t"{labels[0]}"\n' for row, (text, labels) in enumerate(rows, 1)]
+    (folder / "a.txt").write_text("".join(['"text"\t"labels"\n', *lines]))
+    return rows, "a.txt", []
+
+
+def german_survey(folder):
+    rows = documents()
+    one_hot(rows, "ja", "nein").to_csv(folder / "a.csv", sep=";", index=False)
+    return rows, "a.csv", []
+
+
+def merged_cells(folder):
+    rows = documents()
+    table = one_hot(rows, 1, 0).to_csv(index=False, header=False)
+    (folder / "a.csv").write_text(f"text,topic{',' * (len(LABELS) - 1)}\n,{','.join(LABELS)}\n{table}")
+    return rows, "a.csv", []
+
+
+def mysql(folder):
+    rows = [(f'{text} "so"', labels) for text, labels in documents(high=1)]
+    lines = ['"text","labels"\n']
+    for text, labels in rows:
+        quoted = text.replace('"', '\\"')
+        label = f'"{labels[0]}"' if labels else "\\N"
+        lines.append(f'"{quoted}",{label}\n')
+    (folder / "a.csv").write_text("".join(lines))
+    return rows, "a.csv", []
+
+
 MAKERS = {
     function.__name__: function
     for function in (
@@ -246,6 +277,10 @@ MAKERS = {
         kaggle_arxiv,
         libreoffice_decimals,
         r_write_table,
+        r_row_names,
+        german_survey,
+        merged_cells,
+        mysql,
     )
 }
 

@@ -6,7 +6,7 @@ from io import BytesIO
 
 import pytest
 
-from hf_gile.data import Document, ReadReport, read_documents
+from hf_gile.data import Document, ReadReport, document_pieces, read_documents
 from hf_gile.data.sniffing import Requested
 
 
@@ -79,7 +79,7 @@ def test_excel_tables_are_read_from_files_and_streams(tmp_path):
         ('{"text": "a", "key": null}', {"id": "key"}, "line 1: key must not be empty"),
         ('{"text": "\\ud800"}', {}, "line 1: text contains a lone surrogate"),
         ("id,text\n1\n", {"format": "csv"}, "line 2: 1 cells, but the first line has 2"),
-        ("text\ttext\n", {"format": "tsv"}, "damaged after 0 records: two columns are named 'text'"),
+        ("text\ttext\na\tb\n", {"format": "tsv"}, "line 2: no column .text., only text.1, text.2; did you mean"),
     ],
 )
 def test_a_malformed_line_is_reported_or_skipped(source, options, message):
@@ -150,3 +150,28 @@ def test_tables_of_markdown_and_json_lines_are_no_lines_of_text(tmp_path, conten
     (tmp_path / "a.md").write_text(content)
     assert [document.text for document in read_documents(tmp_path / "a.md")] == ["On mice."]
     assert len(list(read_documents(tmp_path / "a.md", format="text"))) == content.count("\n")
+
+
+def test_a_text_whose_first_line_names_the_columns_is_a_table(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("tag\ttext\na\tOn mice.\n")
+    assert list(read_documents(path)) == [Document(None, "On mice.")]
+    assert [piece.stop for piece in document_pieces(str(path), 4)] == [None]
+    assert [document.text for document in read_documents(path, format="text")] == ["tag\ttext", "a\tOn mice."]
+    path.write_text("ham\tOn, mice.\nspam\tOn, rats.\n")
+    requested = Requested(columns=("tag,text",))
+    assert [document.text for document in read_documents(path, requested=requested)] == ["On, mice.", "On, rats."]
+
+
+def test_lines_may_be_words_that_programs_write_without_a_text():
+    assert texts("NULL\nnan\n") == ["NULL", "nan"]
+    assert texts("text\nNULL\n", format="csv") == [""]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.yaml", "- On mice."), ("a", "version https://git-lfs.github.com/spec/")]
+)
+def test_what_is_no_text_is_not_read_by_line(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} is (YAML|a pointer of Git LFS)"):
+        list(read_documents(tmp_path / name))

@@ -330,7 +330,19 @@ def test_zeros_and_ones_joined_in_a_cell_need_names(sign):
 
 
 @pytest.mark.parametrize(
-    ("yes", "no"), [(1, 0), ("1", "0"), (1.0, 0.0), ("1.0", "0.0"), (True, False), ("True", "False")]
+    ("yes", "no"),
+    [
+        (1, 0),
+        ("1", "0"),
+        (1.0, 0.0),
+        ("1.0", "0.0"),
+        (True, False),
+        ("True", "False"),
+        ("Ja", "Nein"),
+        ("WAHR", "FALSCH"),
+        ("sí", "no"),
+        ("\u2713", ""),
+    ],
 )
 def test_columns_of_zeros_and_ones_are_labels(yes, no):
     table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": None}, {"rude": yes, "off topic": yes}]
@@ -341,12 +353,12 @@ def test_columns_of_zeros_and_ones_are_labels(yes, no):
         see(table, ["rude", "off topic"]).read({"rude": -1})
 
 
-@pytest.mark.parametrize(("yes", "no"), [(1, -1), (3, 0), (80, 10), ("ja", "nein"), ("VERDADERO", "FALSO")])
+@pytest.mark.parametrize(("yes", "no"), [(1, -1), (3, 0), (80, 10), ("on", "off"), ("ja", "no"), ("*", "")])
 def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": yes}, {"rude": no, "off topic": no}]
     with pytest.raises(ValueError, match="write 1 in the columns of a document's labels and 0 in others, or pass"):
         read(*table, columns=["rude", "off topic"])
-    assert read(*table, columns=["rude", "off topic"], separator="none")[0][2] == [str(no)]
+    assert read(*table, columns=["rude", "off topic"], separator="none")[0][2] == [str(no)] * (no != "")
 
 
 def test_lists_among_labels_are_lists():
@@ -359,6 +371,41 @@ def test_numbers_by_label_are_read():
     cells = [{"rude": 0.9, "off topic": 0.0}, {"rude": 0, "off topic": 0}, {"rude": True, "off topic": True}]
     expected = [["rude"], [], ["rude", "off topic"]]
     assert read(*cells)[0] == read(*map(str, cells))[0] == read(*map(json.dumps, cells))[0] == expected
+
+
+def test_numbers_may_be_absent_for_labels_that_a_document_lacks():
+    assert read({"rude": 1}, {}, {"off topic": True})[0] == [["rude"], [], ["off topic"]]
+
+
+def test_objects_for_all_labels_are_refused():
+    cells = [[{"label": "rude", "score": row / 10}, {"label": "threat", "score": 1 - row / 10}] for row in range(10)]
+    with pytest.raises(ValueError, match="all cells have the same labels, 'rude' and so on: leave out the objects of"):
+        read(*cells)
+    assert read(*cells[1:])[0] == [["rude", "threat"]] * 9
+
+
+def test_rejected_answers_of_prodigy_are_no_labels():
+    answers = ["accept", "reject", "ignore"]
+    table = [{"tags": "rude", "answer": answer, "_input_hash": 3} for answer in answers]
+    with pytest.raises(ValueError, match="rows whose answer is reject or ignore, as of Prodigy, have other labels"):
+        see(table, ["tags"])
+    assert see(table[:1], ["tags"]).read(table[0]) == ["rude"]
+    assert see([{"tags": "rude", "answer": "reject"}], ["tags"]).form == "plain"
+
+
+def test_words_without_quotes_and_commas_in_brackets_are_a_label():
+    assert read("[broken item]", "[broken item, spam]", "{praise}")[0] == [
+        ["broken item"],
+        ["broken item", "spam"],
+        ["praise"],
+    ]
+
+
+@pytest.mark.parametrize("word", ["none", "unknown", "K.A.", "nicht zutreffend"])
+def test_words_that_may_stand_for_no_label_are_mentioned(word):
+    labels, note = read("mice", word, "rats")
+    assert labels[1] == [word]
+    assert f"{word!r} is a label: leave cells empty where a document has none" in note
 
 
 def test_shares_above_a_half_are_labels():

@@ -1,6 +1,7 @@
 """Tables of labels: every format gives the same result, and errors name file and line."""
 
 import gzip
+import json
 
 import pytest
 
@@ -126,9 +127,41 @@ def test_texts_may_be_objects_with_a_value(write):
     assert labels == LabelSet([Label("Q3", "Mice", synonyms=("mouse", "m")), Label("Q5", "Rats")])
 
 
+def test_texts_may_be_objects_with_their_language(write):
+    names = [{"@language": "de", "@value": "Mäuse"}, {"@language": "en", "@value": "Mice"}]
+    labels = [{"id": "m", "name": names}, {"id": "r", "name": names[:1]}]
+    path = write("a.jsonl", "".join(json.dumps(label) + "\n" for label in labels))
+    report = ReadReport()
+    assert load_labels(path, report=report).names == ["Mice"]
+    assert report.left_out == {"without a name in en": 1}
+    assert load_labels(path, languages=["de"]).names == ["Mäuse", "Mäuse"]
+
+
+@pytest.mark.parametrize("word", ["NULL", "nan", "\\N"])
+def test_cells_that_programs_write_without_a_name_are_no_names(write, word):
+    path = write("a.csv", f"id,name,description\n1,mice,{word}\n2,{word},rodents\n")
+    with pytest.raises(ValueError, match="line 3: the label '2' has no name"):
+        load_labels(path)
+    assert load_labels(path, report=ReadReport("skip")).texts == ["mice"]
+
+
+@pytest.mark.parametrize("content", ["\n\n", "# a comment\n"])
+def test_a_text_without_a_label_is_refused(write, content):
+    with pytest.raises(ValueError, match="no line has a label"):
+        load_labels(write("a.txt", content))
+
+
+def test_columns_of_the_same_name_may_be_left_unread(write):
+    path = write("a.csv", "id,name,note,note\n1,mice,a,b\n2,rats,a,b\n")
+    assert load_labels(path).names == ["mice", "rats"]
+    path = write("b.csv", "id,name,name\n1,mice,Mäuse\n")
+    with pytest.raises(ValueError, match=r"no column 'name', only id, name\.1, name\.2"):
+        load_labels(path)
+
+
 @pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
 def test_yaml_is_no_text_of_labels(write, content):
-    with pytest.raises(ValueError, match=r"labels\.yml is YAML: write its labels as JSON"):
+    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as JSON, a list of names"):
         load_labels(write("labels.yml", content))
 
 

@@ -80,6 +80,32 @@ def test_names_of_rows_without_a_name_of_their_column_are_seen():
     assert sniff_bytes(b"text\n1, mice\n2, rats\n3, cats\n", ".csv").columns == ()
 
 
+def test_names_of_rows_may_be_words():
+    rows = "".join(f"doc_{row}\tOn mice, no. {row}\t{'ab'[row % 2]}\n" for row in range(9))
+    assert sniff_bytes(f"text\ttag\n{rows}".encode(), ".tsv").columns == ("row", "text", "tag")
+    assert sniff_bytes(b"text,tag\nmice,rats,a\nmice,dogs,b\n", ".csv").columns == ()
+
+
+@pytest.mark.parametrize(
+    "header", ["text,topic,,\n,rude,threat,spam\n", "text,topic,topic,topic\ntext,rude,threat,spam\n"]
+)
+def test_names_of_columns_in_two_lines_are_read(header):
+    form = sniff_bytes(f"{header}x,0,1,0\ny,1,0,0\n".encode(), ".csv", names=["text", "labels"])
+    assert (form.columns, form.skip) == (("text", "rude", "threat", "spam"), 2)
+    assert sniff_bytes(b"text,labels,,\nx,a,b,c\n", ".csv", names=["text", "labels"]).columns == ()
+
+
+def test_comments_before_the_names_of_columns_may_have_delimiters():
+    data = b"# made in 2024\n# by: us, and others, too\ntext,tag\nOn mice,a\n"
+    assert sniff_bytes(data, ".csv", names=["text", "tag"]).skip == 2
+
+
+def test_tabs_are_delimiters_even_if_each_row_has_a_comma():
+    data = b"ham\tgo, until\nspam\tfree, entry\n"
+    assert sniff_bytes(data, "", Requested(columns=("tag", "text")), kind="csv").delimiter == "\t"
+    assert sniff_bytes(b"name\nmice\nrats\n", ".csv").note == ""
+
+
 def test_other_alphabets_are_not_read_as_western_europes():
     text = "text,tags\n" + "Мыши бегали по старому дому возле реки,мыши\n" * 7
     assert text.encode("cp1251").decode(sniff_bytes(text.encode("cp1251"), ".csv").encoding) == text
@@ -115,6 +141,8 @@ def test_a_table_without_a_header_is_seen_by_its_first_row():
         ('<?xml version="1.0"?><!DOCTYPE html><html xmlns="x">', ".csv", "html"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:3\n", ".csv", "lfs"),
         ("a text\n", ".txt", "text"),
+        ("- a\n", ".yaml", "yaml"),
+        ("ontology: x\n\n[Term]\nid: A:1\n", ".obo", "ontology"),
         ("", ".csv", "empty"),
     ],
 )

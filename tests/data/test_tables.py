@@ -404,9 +404,37 @@ def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
         assert report.left_out == {"damaged file": 1}
 
 
-def test_duplicate_column_names_are_refused(write, stream):
-    with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: two columns are named 'text'"):
-        stream(write("a.csv", "text,labels,text\nx,m,y\n"))
+def test_columns_of_the_same_name_are_numbered(write, stream):
+    path = write("a.csv", "text,labels,note,note,labels\nx,m,7,8,r\n")
+    with pytest.raises(ValueError, match=r"no column 'labels', .*did you mean 'labels\.1', 'labels\.2'\?"):
+        stream(path)
+    assert stream(path, labels=["labels.1", "labels.2"])[0][0]["labels"] == ["m", "r"]
+
+
+def test_cells_that_programs_write_without_a_text_are_no_texts(write, stream):
+    table = [{"title": "NULL", "note": "nan", "labels": "m"}, {"title": "None", "note": "\\N", "labels": "r"}]
+    for name in ("a.csv", "a.jsonl"):
+        rows, report = stream(write(name, content(name, table)), text=["title", "note"])
+        assert [row["text"] for row in rows] == ["None"]
+        assert report.left_out == {"without text": 1}
+
+
+def test_nulls_of_mysql_are_cells_without_a_label(write, stream):
+    path = write("a.csv", 'text,labels\n"On \\"mice\\".","m"\n"On rats.",\\N\n\\N,\\N\n')
+    rows, report = stream(path)
+    assert [(row["text"], row["labels"]) for row in rows] == [('On "mice".', ["m"]), ("On rats.", [])]
+    assert report.left_out == {"without text": 1}
+
+
+def test_an_object_over_several_lines_says_how_to_write_it(write, stream):
+    with pytest.raises(ValueError, match=r"line 1: not JSON: .*write each object on a line, as with jq -c \."):
+        stream(write("a.jsonl", json.dumps({"text": "x", "labels": "m"}, indent=1)))
+
+
+def test_rows_for_each_label_of_a_document_say_how_to_join_them(write, load):
+    path = write("a.csv", "id,text,labels\n3,x,m\n3,x,r\n")
+    with pytest.raises(ValueError, match=r"2 documents have the id '3'; if each row has a label of a document, join"):
+        load(path, id="id")
 
 
 def test_other_delimiters_and_literal_quotes_are_supported(write, stream):
@@ -469,11 +497,13 @@ def test_empty_files_and_tables_without_rows_are_refused(write, stream, load):
 
 def test_damaged_parquet_is_named_or_skipped(write, stream):
     data = content("a.parquet", [{"text": f"row {number}", "labels": "m"} for number in range(5000)])
-    for damaged in (b"PAR1", data[:-100], b"text,labels", data[:2000] + bytes(500) + data[2500:], gzip.compress(data)):
+    for damaged in (b"PAR1", data[:-100], b"text,labels", data[:2000] + bytes(500) + data[2500:]):
         path = write("a.parquet", damaged)
         with pytest.raises(ValueError, match=r"a\.parquet: damaged after 0 records: "):
             stream(path)
         assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
+    with pytest.raises(ValueError, match=r"a\.parquet\.gz is a compressed Parquet file: decompress it first"):
+        stream(write("a.parquet.gz", gzip.compress(data)))
 
 
 def test_parquet_columns_of_other_types_are_read(write, stream):
