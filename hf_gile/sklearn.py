@@ -164,13 +164,15 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             table = y
         elif not _are_lists(y):
             table = np.asarray(y)
-        if table is not None:
+        is_matrix = table is not None and table.ndim == 2 and table.shape[1] != 1
+        if table is not None and not is_matrix:
             if table.ndim == 1:
-                _refuse_missing(table)
+                for row in np.flatnonzero(pandas.isna(table) | (table == ""))[:1]:
+                    raise ValueError(f"y[{row}] is missing: leave out texts without a label, or pass lists of labels")
             check_classification_targets(table)
-            if table.ndim == 2 and table.shape[1] == 1:
+            if table.ndim == 2:
                 table = column_or_1d(table, warn=True)
-        if table is not None and table.ndim == 2:
+        if is_matrix:
             names = [str(column) for column in getattr(y, "columns", range(table.shape[1]))]
             if label_map and not label_map.keys() >= set(names):
                 names = list(label_map)
@@ -178,7 +180,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"y has {table.shape[1]} columns, but labels has {len(names)}: name the label of each column"
                 )
-            rows = csr_matrix(table)
+            rows = _read_flags(table)
             gold = [[names[column] for column in rows[row].indices] for row in range(rows.shape[0])]
             classes: list[Any] = names
             self._form = "sparse" if issparse(y) else "table"
@@ -374,16 +376,24 @@ def _are_lists(y: Targets) -> bool:
     return bool(rows) and not others and not _is_table(rows)
 
 
-def _refuse_missing(cells: Iterable[Any]) -> None:
-    for row, cell in enumerate(cells):
-        if pandas.isna(cell) or cell == "":
-            raise ValueError(f"y[{row}] is missing: leave out texts without a label, or pass lists of labels")
-
-
 def _is_table(rows: Sequence[Any]) -> bool:
     is_even = len({len(row) for row in rows}) == 1
     cells = [value for row in rows for value in row]
     return is_even and bool(cells) and all(isinstance(cell, int | np.integer) and cell in (0, 1) for cell in cells)
+
+
+def _read_flags(table: Any) -> Any:
+    """Returns a table of zeros and ones as a sparse matrix, whose indices are the ones."""
+    try:
+        rows = csr_matrix(table if issparse(table) else table.astype(float))
+    except (TypeError, ValueError):
+        raise ValueError(
+            "y: a table must have zeros and ones, got cells of other types: pass lists of labels"
+        ) from None
+    rows.eliminate_zeros()
+    for number in rows.data[rows.data != 1][:1]:
+        raise ValueError(f"y: a table must have zeros and ones, got {number}: pass y > 0.5, or lists of labels")
+    return rows
 
 
 def _check_texts(X: Sequence[str]) -> list[str]:

@@ -3,14 +3,12 @@
 import runpy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from .options import Device, LabelColumns, LabelFile, Language, Model, Revision
 from .running import add_command, check_new_folder, counted, note
-
-DTYPES = ("float16", "bfloat16", "float32")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,7 +25,7 @@ class Index(LabelColumns):
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; an existing index is replaced.")]
     label_file: LabelFile = None
     dtype: Annotated[
-        str, typer.Option(metavar="|".join(DTYPES), help="Data type of the codes; 16 bits halve the size.")
+        Literal["float16", "bfloat16", "float32"], typer.Option(help="Data type of the codes; 16 bits halve the size.")
     ] = "float16"
     language: Language = None
     device: Device = None
@@ -40,9 +38,6 @@ def index(options: Index) -> None:
     hf-gile index MODEL runs/index --label-file desc2024.xml --label-description scope_note
     hf-gile score MODEL notes.txt --index runs/index
     """
-    dtype = options.dtype
-    if dtype not in DTYPES:
-        raise typer.BadParameter(f"must be one of {', '.join(DTYPES)}, got {dtype!r}", param_hint="--dtype")
     import torch
 
     from hf_gile import LabelIndex
@@ -53,9 +48,11 @@ def index(options: Index) -> None:
     loaded, processor = load(options.model, options.revision, options.device)
     if labels is not None:
         note_unknown_labels(loaded, processor, labels, options.language)
-    label_index = LabelIndex.build(loaded, processor, labels, language=options.language, dtype=getattr(torch, dtype))
+    dtype = getattr(torch, options.dtype)
+    label_index = LabelIndex.build(loaded, processor, labels, language=options.language, dtype=dtype)
     label_index.save_pretrained(options.out)
-    note(f"{counted(len(label_index), 'label')}, {label_index.codes.shape[1]} {dtype} numbers each: {options.out}")
+    size = f"{label_index.codes.shape[1]} {options.dtype} numbers each"
+    note(f"{counted(len(label_index), 'label')}, {size}: {options.out}")
 
 
 def convert(

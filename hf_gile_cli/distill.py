@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .measure import Documents
-from .options import Model, check_on_error
+from .options import Model
 from .running import add_command, counted, note
 
 
@@ -79,7 +79,7 @@ def _sample_texts(options: Distillation, most: int) -> list[str]:
     """Returns the texts of all files, or a random sample of many; takes the same memory whatever their number."""
     from hf_gile.data import ReadReport, read_documents
 
-    report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
+    report = ReadReport(options.on_error)
     chance = random.Random(0)
     texts: list[str] = []
     number = 0

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,7 +21,6 @@ from .options import (
     OnError,
     Revision,
     TextColumns,
-    check_on_error,
 )
 from .running import add_command, counted, note, visible
 
@@ -90,8 +89,8 @@ class LabelledDocuments(Layout):
         ),
     ] = None
     unlabelled: Annotated[
-        str,
-        typer.Option(metavar="negative|drop", help="What documents without labels are: without any, or left out."),
+        Literal["negative", "drop"],
+        typer.Option(help="What documents without labels are: without any, or left out."),
     ] = "negative"
     id: IdColumn = None
     on_error: OnError = "raise"
@@ -108,8 +107,6 @@ class LabelledDocuments(Layout):
 
         logging.set_verbosity_error()
         _quiet_datasets()
-        if self.unlabelled not in ("negative", "drop"):
-            raise typer.BadParameter(f"must be negative or drop, got {self.unlabelled!r}", param_hint="--unlabelled")
         rows, report = load_table(
             self.files,
             text=self.text or ["text"],
@@ -117,8 +114,8 @@ class LabelledDocuments(Layout):
             id=self.id,
             separator=self.separator,
             known=set() if label_set is None else set(label_set.ids),
-            unlabelled=self.unlabelled,  # type: ignore[arg-type]
-            on_error=check_on_error(self.on_error),  # type: ignore[arg-type]
+            unlabelled=self.unlabelled,
+            on_error=self.on_error,
             **self.requested()._asdict(),
         )
         note("\n".join([str(report), *report.notes]))
@@ -137,7 +134,7 @@ class Documents(LabelledDocuments, _OfModel):
     """Options of commands that read documents with known labels of a model."""
 
     on_unknown_label: Annotated[
-        str, typer.Option(metavar="raise|drop", help="What to do with label ids unknown to the model.")
+        Literal["raise", "drop"], typer.Option(help="What to do with label ids unknown to the model.")
     ] = "raise"
     language: Language = None
     batch_size: BatchSize = 32
@@ -154,13 +151,9 @@ class Documents(LabelledDocuments, _OfModel):
         Raises:
             ValueError: If the model stores no labels, or documents have unknown labels.
         """
-        from hf_gile.data.joined_labels import separator_hint
         from hf_gile.data.table_source import describe_near_forms
 
         model = self.model
-        action = self.on_unknown_label
-        if action not in ("raise", "drop"):
-            raise typer.BadParameter(f"must be raise or drop, got {action!r}", param_hint="--on-unknown-label")
         if label_set is None:
             raise ValueError(f"{model} stores no labels with ids (labels.jsonl) to compare with those of the documents")
         gold = rows["labels"]
@@ -168,9 +161,9 @@ class Documents(LabelledDocuments, _OfModel):
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
-        hint = describe_near_forms(list(unknown), label_set) or separator_hint(unknown, set(label_set.ids))
+        hint = describe_near_forms(list(unknown), label_set)
         problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
-        if action == "raise":
+        if self.on_unknown_label == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")
         note(f"{problem}: they are dropped")
         known_ids = [[label_id for label_id in ids if label_id not in unknown] for ids in gold]

@@ -1,7 +1,7 @@
 """Defines arguments and options shared by several commands."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,7 +29,7 @@ TextColumns = Annotated[
     typer.Option("--text", metavar="COLUMN", help="Column with the text; repeat to join several.  [default: text]"),
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column with the ids.")]
-OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do with malformed lines.")]
+OnError = Annotated[Literal["raise", "skip"], typer.Option(help="What to do with malformed lines.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row, instead of a table.")]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of texts scored together.")]
@@ -128,17 +128,3 @@ class LabelColumns(Layout):
         if report.left_out or report.notes:
             note("\n".join([f"{path}: {report}", *report.notes]))
         return labels
-
-
-def check_on_error(value: str) -> str:
-    """Checks `--on-error`.
-
-    Args:
-        value: Value of the option.
-
-    Raises:
-        BadParameter: If it is neither raise nor skip.
-    """
-    if value not in ("raise", "skip"):
-        raise typer.BadParameter(f"must be raise or skip, got {value!r}", param_hint="--on-error")
-    return value

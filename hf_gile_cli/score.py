@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from queue import Empty, Queue
-from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -26,7 +26,6 @@ from .options import (
     OnError,
     Revision,
     TextColumns,
-    check_on_error,
 )
 from .running import add_command, counted, note, visible
 from .saved_model import GENERAL, is_general
@@ -107,7 +106,7 @@ class Scoring(FolderOptions, LabelColumns):
         ),
     ] = None
     long_texts: Annotated[
-        str, typer.Option(metavar="cut|max|mean", help="Truncate long texts, or combine the scores of their parts.")
+        Literal["cut", "max", "mean"], typer.Option(help="Truncate long texts, or combine the scores of their parts.")
     ] = "cut"
     evidence: Annotated[
         bool, typer.Option("--evidence", help="Add the words without which each label is less probable.")
@@ -124,10 +123,8 @@ class Scoring(FolderOptions, LabelColumns):
     text: TextColumns = None
     id: IdColumn = None
     format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="text|jsonl|csv|tsv", help="Format of standard input, or of files without a known suffix."
-        ),
+        Literal["text", "jsonl", "csv"] | None,
+        typer.Option(help="Format of standard input, or of files without a known suffix."),
     ] = None
     with_text: Annotated[
         bool | None,
@@ -148,8 +145,6 @@ class Scoring(FolderOptions, LabelColumns):
             raise typer.BadParameter(
                 f"must be a number or stored, got {threshold!r}", param_hint="--threshold"
             ) from None
-        if self.long_texts not in ("cut", "max", "mean"):
-            raise typer.BadParameter(f"must be cut, max or mean, got {self.long_texts!r}", param_hint="--long-texts")
         return {
             "threshold": min_probability,
             "top_k": 10 if top_k is None and threshold is None else top_k or None,
@@ -263,7 +258,7 @@ def _score_into_lines(options: Scoring) -> None:
     from hf_gile.data import ReadReport, read_documents
 
     sources = options.files or ["-"]
-    report = ReadReport(check_on_error(options.on_error))  # type: ignore[arg-type]
+    report = ReadReport(options.on_error)
     call = options.pipeline_options()
     # Check all arguments before loading the model.
     streams = [_standard_input() if source == "-" else source for source in sources]
@@ -393,21 +388,16 @@ def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size:
 def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
     """Yields batches from a source that does not block. Items before an error are yielded before it is raised."""
     batch: list[T] = []
-    error: Exception | None = None
-    while error is None:
-        try:
-            batch.append(next(items))
-        except StopIteration:
-            break
-        except Exception as raised:
-            error = raised
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-    if error is not None:
-        raise error
+    try:
+        for item in items:
+            batch.append(item)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except Exception:
+        yield from filter(None, [batch])
+        raise
+    yield from filter(None, [batch])
 
 
 def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -213,6 +213,21 @@ def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
         (["a", "b"], ["a", "b"], {"validation": 2}, "validation must be a fraction"),
         (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
         (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, but labels has 2"),
+        (
+            ["a", "b"],
+            np.array([[1, -1], [-1, 1]]),
+            {},
+            r"y: a table must have zeros and ones, got -1\.0: pass y > 0\.5",
+        ),
+        (["a", "b"], csr_matrix([[3, 0], [0, 1]]), {}, "y: a table must have zeros and ones, got 3: pass"),
+        (["a", "b"], np.array([[1, np.nan], [0, 1]]), {}, "zeros and ones, got nan"),
+        (
+            ["a", "b"],
+            pandas.DataFrame({"a": ["yes", "no"], "b": ["no", "no"]}),
+            {},
+            "zeros and ones, got cells of other",
+        ),
+        (["a", "b"], pandas.DataFrame({"a": [True, None], "b": 1}, dtype="boolean"), {}, "got cells of other types"),
         (["a"] * 4, [["a"], ["b"]] * 2, {"settings": {"epochs": 3}}, "hf-gile train has no setting epochs"),
         (["a"] * 4, [["a"], ["b"]] * 2, {"labels": "a, b"}, "got the string 'a, b'"),
     ],
@@ -229,6 +244,11 @@ def test_the_columns_of_a_data_frame_are_labels(labels):
     gold, known = classifier._read_labels(frame)
     assert gold == [["mice"], ["mice", "rats"]]
     assert [*known] == classifier.classes_.tolist() == ["mice", "rats", *(labels or [])[2:]]
+
+
+def test_stored_zeros_are_no_labels():
+    stored = csr_matrix((np.array([1, 0, 1]), ([0, 0, 1], [0, 1, 1])))
+    assert GileClassifier()._read_labels(stored)[0] == [["0"], ["1"]]
 
 
 def test_a_column_of_lists_from_parquet_has_labels():

@@ -140,7 +140,7 @@ def load_annif_vocabulary(
         ValueError: If no subject has a name, or the language is missing; also if a subject is malformed or repeated,
             unless the report says to skip.
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     file, *more = find_files(path, (".tsv", ".csv"))
     if more:
         raise ValueError(f"{path}: expected a single file of subjects, got {len(more) + 1}")

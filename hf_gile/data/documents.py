@@ -16,7 +16,7 @@ from .schema import clean_text, document_id, join_columns
 from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes, sniff_table
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
-FORMATS = ("text", "jsonl", "csv", "tsv")
+FORMATS = ("text", "jsonl", "csv")
 """Formats of streams, and of files with any suffix."""
 
 _WITHOUT_HEADER = ("text", "jsonl")
@@ -50,7 +50,7 @@ def read_documents(
         source: A file, compressed or not, a piece of it from `document_pieces`, or a stream of bytes.
         text: Columns with the text of a table; several are joined by line breaks.
         id: Column with the ids; by default `id`, if present.
-        format: `"text"` (a text per line), `"jsonl"`, `"csv"` or `"tsv"`. By default, files whose suffix is that of a
+        format: `"text"` (a text per line), `"jsonl"` or `"csv"`. By default, files whose suffix is that of a
             table are read as their content says. Others are JSON lines if the first line is a JSON object, a table if
             the first line names the columns, `requested` does, or they start like one of Markdown, otherwise text; and
             so is a stream, which is no table.
@@ -72,7 +72,7 @@ def read_documents(
         >>> list(read_documents(BytesIO(b'{"id": 7, "title": "On mice."}'), text=["title"]))
         [Document(id='7', text='On mice.')]
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     requested = requested.check()
     if format is not None and format not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
@@ -119,16 +119,11 @@ def document_pieces(
 def _see_file(path: str, format: str | None, requested: Requested, names: Sequence[str]) -> Format:
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder: pass its files, as in {path}/*.txt")
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     suffix = data_suffix(Path(path))
     kind = format or ""
     if suffix not in SUFFIXES and not kind:
         seen = sniff_table(path, requested, names).kind
         kind = seen if seen in ("csv", "jsonl") else "text"
-    if kind == "tsv":
-        kind = "csv"
-        requested = requested._replace(delimiter=requested.delimiter or "\t")
     form = sniff(path, requested, names, kind)
     form.refuse(path)
     lines = format or {".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, kind)
@@ -151,11 +146,7 @@ def _read_stream(
     cells = re.split(r"\s*[,;|\t]\s*", line)
     if kind == "text" and len(cells) > 1 and not set(text).isdisjoint(cells):
         report.note(f"the first line, {line!r:.80}, was scored as a text: if it names columns, pass --format csv")
-    suffix = ""
-    if kind == "tsv":
-        kind = "csv"
-        suffix = ".tsv"
-    form = sniff_bytes(first or b"\n" * (kind != "csv"), suffix, requested, text, kind)
+    form = sniff_bytes(first or b"\n" * (kind != "csv"), "", requested, text, kind)
     form.refuse("standard input")
     if not form.encoding.startswith("utf") and requested.encoding is None:
         form = form._replace(encoding="utf-8")  # a line is too little to see another encoding

@@ -212,20 +212,17 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     """
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: object, index: object) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                event = self.peek_event()
-                line = event.start_mark.line + 1
-                raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
-            return super().compose_node(parent, index)
-
     with Path(path).open("rb") as stream:
         data = stream.read(_MAX_YAML_BYTES + 1)
     if len(data) > _MAX_YAML_BYTES:
         raise ValueError(f"{path} is longer than {_MAX_YAML_BYTES:,} bytes, too long for a settings file")
     try:
-        return yaml.load(data.decode("utf-8-sig"), Loader)
+        text = data.decode("utf-8-sig")
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1
+                raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
+        return yaml.safe_load(text)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start + 1:,} is not UTF-8"
     except RecursionError:
@@ -327,9 +324,6 @@ class _LimitedStream(io.BufferedIOBase):
         self.damage: EOFError | None = None
 
     def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:

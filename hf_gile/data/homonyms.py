@@ -110,7 +110,10 @@ def distinguish(
         for positions in homonyms:
             if turn == 0 and report is not None:
                 report.homonyms += len(positions)
-            texts = [_select_hint(labels[position].id, hints, turn, rounds) for position in positions]
+            ids = [labels[position].id for position in positions]
+            texts = [
+                label_id if turn == rounds else "".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids
+            ]
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):
                     labels[position] = replace(
@@ -165,10 +168,3 @@ def check_choices(describe: str | Iterable[str], choices: Sequence[str]) -> tupl
     if not set(requested).issubset(choices) or len(set(requested)) < len(requested):
         raise ValueError(f"describe must be distinct parts of {', '.join(choices)}, in any order, got {describe!r}")
     return requested
-
-
-def _select_hint(label_id: str, hints: Mapping[str, Sequence[str]], turn: int, rounds: int) -> str:
-    if turn == rounds:
-        return label_id
-    label_hints = hints.get(label_id, ())
-    return label_hints[turn] if turn < len(label_hints) else ""

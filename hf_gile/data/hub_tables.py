@@ -67,7 +67,7 @@ def table_of(
         >>> label_set.ids
         ['mice', 'rats']
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     if isinstance(dataset, dict):
         raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
     if dataset.features is None:

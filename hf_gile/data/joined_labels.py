@@ -148,9 +148,9 @@ def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
         " (did you mean --separator ';'?)"
     """
     for sign in (*_USUAL, " "):
-        parts = {part for label_id in ids if sign in label_id for part in split(label_id, sign)}
-        # Many names contain commas and spaces, so a part must be known; few contain the first separators.
-        if parts and (sign in ";|" or any(part in known for part in parts)):
+        joined = [split(label_id, sign) for label_id in ids if sign in label_id]
+        # Many names contain commas and spaces, so all parts must be known; few contain the first separators.
+        if joined and (sign in ";|" or any(all(part in known for part in parts) for parts in joined)):
             return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
     return ""
 

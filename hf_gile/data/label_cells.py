@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
@@ -97,15 +98,14 @@ def parse_list(text: str) -> list[Any] | None:
         text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"
     if len(text) < 2 or text[0] not in _OPEN or text[-1] != _CLOSE[_OPEN.index(text[0])]:
         return None
-    try:
+    value: Any = None
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         value = json.loads(text)
-        return value if isinstance(value, list) else [value]
-    except (ValueError, RecursionError):
-        pass
-    if ":" in text and "{" in text and len(text) <= _LONGEST_OBJECTS:  # objects, as Python writes them
-        value = _literal(text)
-        if isinstance(value, list | tuple | dict):
-            return [value] if isinstance(value, dict) else list(value)
+    if value is None and ":" in text and "{" in text and len(text) <= _LONGEST_OBJECTS:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = ast.literal_eval(text)  # objects, as Python writes them
+    if isinstance(value, list | tuple | dict):
+        return [value] if isinstance(value, dict) else list(value)
     inner, items, at = text[1:-1].strip(), [], 0
     while at < len(inner):
         match = _ITEM.match(inner, at)
@@ -119,24 +119,11 @@ def parse_list(text: str) -> list[Any] | None:
             except (ValueError, SyntaxError):
                 return None
         else:
-            items += _bare_items(bare.strip(" \t\u2018\u2019\u201c\u201d"))
+            bare = bare.strip(" \t\u2018\u2019\u201c\u201d")
+            numbers = [number_of(word) for word in bare.split()]  # between white space
+            items += [None if bare == "None" else bare] if None in numbers else numbers
         at = match.end()
     return items
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
-def _bare_items(text: str) -> list[Any]:
-    """Returns unquoted items: numbers between white space, or a text."""
-    numbers = [number_of(word) for word in text.split()]
-    if None not in numbers:
-        return numbers
-    return [None if text == "None" else text]
 
 
 def number_of(word: str) -> int | float | bool | None:

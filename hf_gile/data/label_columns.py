@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from numbers import Real
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
@@ -85,14 +86,13 @@ class LabelColumn(NamedTuple):
             return [column for column in self.columns if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
         are_texts = not (self.whole or self.names or self.form == "shares")
-        label_of = _texts(self.literal).__getitem__
         for number, column in enumerate(self.columns):
             value = row.get(column)
             if value is None:
                 continue
             items = self.items(value, column)
             try:
-                read = dict.fromkeys(map(label_of, items)) if are_texts else None
+                read = dict.fromkeys(map(_label_of, items, repeat(self.literal))) if are_texts else None
             except (TypeError, ValueError):  # of an item that is no text
                 read = None
             if read is None:
@@ -157,23 +157,13 @@ class LabelColumn(NamedTuple):
         return text.split(usual)
 
 
-class _Texts(dict[str, str]):
-    """Labels by text, since they recur; empty for a text that stands for none."""
-
-    def __init__(self, literal: tuple[str, ...]) -> None:
-        self.literal = literal
-
-    def __missing__(self, text: str) -> str:
-        if type(text) is not str:
-            raise TypeError
-        if len(self) >= _MOST_TEXTS:
-            self.clear()
-        is_absent = is_missing(text) and text.strip() not in self.literal
-        label = self[text] = "" if is_absent else clean_id(text)
-        return label
-
-
-_texts = lru_cache(maxsize=8)(_Texts)
+@lru_cache(_MOST_TEXTS)
+def _label_of(text: str, literal: tuple[str, ...]) -> str:
+    """Returns the label of a text, since texts recur; empty for a text that stands for none."""
+    if type(text) is not str:
+        raise TypeError
+    is_absent = is_missing(text) and text.strip() not in literal
+    return "" if is_absent else clean_id(text)
 
 
 def see(
@@ -195,10 +185,6 @@ def see(
     Raises:
         ValueError: If labels could be read in two ways; the message has the flag that decides.
     """
-    if any(row.get("answer") in ("reject", "ignore") and "_input_hash" in row for row in rows):
-        raise ValueError(
-            "rows whose answer is reject or ignore, as of Prodigy, have other labels: leave these rows out"
-        )
     if separator == "":
         raise ValueError("separator must not be empty; pass None if a string is a single label id")
     positions = tuple(known) if isinstance(known, list | tuple) else ()
@@ -215,21 +201,19 @@ def see(
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
-        _refuse_flags(rows, columns, title, known)
+        _refuse_rows(rows, columns, title, known)
     cells = [decode_entities(cell) if isinstance(cell, str) else cell for cell in cells]
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        lists = [cell for cell in parsed if isinstance(cell, list)]
-        has_objects = any(isinstance(item, Mapping) for cell in lists for item in cell)
+        has_objects = any(isinstance(item, Mapping) for cell in parsed if isinstance(cell, list) for item in cell)
         is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
-        cells = [value if value is not None else cell for value, cell in zip(parsed, cells, strict=True)]
-        if not is_mixed:
-            cells = [cell for cell in cells if not isinstance(cell, str)]
-    lists = [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
+        both = zip(parsed, cells, strict=True)
+        cells = [cell if value is None else value for value, cell in both if is_mixed or value is not None]
+    lists = _present(form, cells)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions
         if _are_positions(lists, title, names, bool(known)) and len(lists[0]) == len(positions) and not form.names:
@@ -238,16 +222,14 @@ def see(
     if any(map(any, lists)) and all(map(are_shares, lists)):
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
-    items = [item for listed in lists for item in listed]
-    if key := _key(items, known):
-        form = form._replace(key=key)
-        lists = [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
-        items = [item for listed in lists for item in listed]
-        if len(lists) >= _FEW and len(lists[0]) > 1 and all(listed == lists[0] for listed in lists):
-            raise ValueError(
-                f"{title}: all cells have the same labels, {shortened(items[0])} and so on: leave out the objects of "
-                "labels that a document lacks, such as those with a low score"
-            )
+    form = form._replace(key=_key([*chain.from_iterable(lists)], known))
+    lists = _present(form, cells)
+    if form.key and len(lists) >= _FEW and len(lists[0]) > 1 and all(listed == lists[0] for listed in lists):
+        raise ValueError(
+            f"{title}: all cells have the same labels, {shortened(lists[0][0])} and so on: leave out the objects of "
+            "labels that a document lacks, such as those with a low score"
+        )
+    items = [*chain.from_iterable(lists)]
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names and (sign := joins_known(pieces, known)):
         form = form._replace(separators=(sign,))
@@ -264,6 +246,11 @@ def see(
         piece = next(piece for piece in pieces if sign in piece)
         description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
     return _noted(form, description, "--separator", rows)
+
+
+def _present(form: LabelColumn, cells: Sequence[Any]) -> list[list[Any]]:
+    """Returns the items of each cell that have a value."""
+    return [[item for item in form.items(cell, "cells") if not form.is_absent(item)] for cell in cells]
 
 
 def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -321,8 +308,10 @@ def _ones(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [column for column in names if all(as_number(row.get(column)) == 1 for row in rows)]
 
 
-def _refuse_flags(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, known: Container[str]) -> None:
-    """Refuses a lone column of zeros and ones beside others, and several columns whose cells only look like these."""
+def _refuse_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, known: Container[str]) -> None:
+    """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
+    if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
+        raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
     words = [
         {str(row[column]).strip().lower() for row in rows if not is_missing(row.get(column))} for column in columns
     ]

@@ -63,8 +63,6 @@ def read_label_file(
         ImportError: If the format needs an extra that is not installed.
         ValueError: If the file is malformed; the message names file and row.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no label file at {path} (in {Path.cwd()})")
     describe = [] if describe is not None and list(describe) == ["none"] else describe
     parts: dict[str, Any] = {} if describe is None else {"describe": describe}
     names_columns = id != "id" or tuple(name) != ("name",) or bool(synonyms)

@@ -69,7 +69,7 @@ def load_labels(
         ValueError: If a column is missing, or there are no labels; also if a row is malformed, has no id or name, or
             repeats an id, unless the report says to skip.
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     file, *more = find_files(path, (*SUFFIXES, ".txt"), any_name=True)
     if more:
         raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
@@ -202,8 +202,8 @@ def _make_labels(
     chosen, extra, languages = selection
 
     def read(row: Mapping[str, Any]) -> tuple[Label, list[str]]:
-        label_id = document_id(row.get(chosen.id), chosen.id)
         clean = str.strip if _WRITTEN.issubset(row) else clean_label
+        label_id = clean(document_id(row.get(chosen.id), chosen.id))
         names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
         names = list(filter(None, names))
         if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
@@ -347,7 +347,7 @@ def _parse_ids(value: object) -> tuple[str, ...]:
     for item in value if isinstance(value, list | tuple) else [value]:
         if isinstance(item, Mapping):
             item = next((item[key] for key in _ID_KEYS if item.get(key) is not None), None)
-        ids.append(document_id(item, "broader"))
+        ids.append(clean_label(document_id(item, "broader")))
     return tuple(ids)
 
 

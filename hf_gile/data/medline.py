@@ -90,7 +90,7 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
         ImportError: If lxml is not installed.
         ValueError: If the file or a citation is malformed, unless the report says to skip.
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     for where, element in read_elements(path, report):
         if element.tag != "DeleteCitation":
             yield from read_citation(element, where, report)
@@ -131,9 +131,7 @@ def _check_content(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[
     stream.seek(0)
     form = sniff_bytes(head)
     form.refuse(path)
-    if form.kind == "empty":
-        raise ValueError("empty file")
-    if form.kind in ("json", "jsonl", "text"):
+    if form.kind in ("empty", "json", "jsonl", "text"):
         raise ValueError(f"expected XML, got {head.decode(form.encoding, 'replace')!r}")
     yield from elements(stream)
 

@@ -49,7 +49,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
@@ -117,9 +116,7 @@ def read_mesh(
         ImportError: If the file is XML and lxml is not installed.
         ValueError: If the file is not MeSH, or a descriptor is malformed or repeated, unless the report says to skip.
     """
-    report = ReadReport() if report is None else report
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
+    report = report or ReadReport()
     form = sniff(path, Requested(encoding=encoding).check())
     first: dict[str, str] = {}
     for where, parse in _iterate_records(path, form, report):
@@ -162,7 +159,7 @@ def load_mesh(
         ValueError: If `describe` is invalid or the file has no descriptors; unless the report says to skip, if a tree
             number is repeated. Also raises what `read_mesh` raises.
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     requested = check_choices(describe, DESCRIPTIONS)
     descriptors = list(read_mesh(path, report, encoding=encoding))
     if not descriptors:
@@ -206,8 +203,6 @@ def _iterate_records(path: str | os.PathLike[str], form: Format, report: ReadRep
 
 def _iterate_others(path: str | os.PathLike[str], form: Format) -> Iterator[tuple[int, _Parse]]:
     form.refuse(path)
-    if form.kind == "empty":
-        raise ValueError("empty file")
     with open_binary(path) as stream:
         start = stream.read(1 << 12).decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
     if start.startswith("*NEWRECORD"):

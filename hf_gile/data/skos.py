@@ -88,7 +88,7 @@ def load_skos(
         ValueError: If a folder has no file of a known format, `describe` is invalid, or no concept is usable; also if a
             file is malformed, unless the report says to skip, which keeps everything before the damage.
     """
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     requested = check_choices(describe, DESCRIPTIONS)
     statements = _Statements([language] if isinstance(language, str) else list(language))
     first, *more = find_files(paths, SUFFIXES, any_name=True)

@@ -30,7 +30,7 @@ _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
-_RULE = re.compile(r"(?s:(?=.*---))[\s|+:=-]+")
+_RULE = re.compile(r"(?s:(?=.*---))[\s|+:=-]+|\(\d+ rows?\)")  # and the number of rows below a table
 _MARKDOWN = r"(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*---)[ |:-]+\r?\n"
 _BINARY = {
     "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
@@ -198,9 +198,11 @@ def sniff(
         kind: The kind, if it is known; by default content and suffix determine it.
 
     Raises:
-        OSError: If the file cannot be read.
+        OSError: If the file does not exist, or cannot be read.
         ValueError: If it is compressed and damaged in its first bytes, or an archive of several files.
     """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     with Path(path).open("rb") as raw:
         if not kind and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
             return Format("xlsx")
@@ -213,8 +215,16 @@ def sniff(
     return Format("packed") if form.kind == "parquet" and is_packed(path) else form
 
 
-def sniff_table(path: str | os.PathLike[str], requested: Requested, names: Collection[str]) -> Format:
+def sniff_table(
+    path: str | os.PathLike[str], requested: Requested, names: Collection[str], is_table: bool = False
+) -> Format:
     """Sees how a file is to be read; a text is a table if its first line has all the names, or columns are requested.
+
+    Args:
+        path: The file, compressed or not.
+        requested: What the user requests.
+        names: Names of columns that are read.
+        is_table: Whether a text is a table in any case.
 
     Raises:
         OSError: If the file cannot be read.
@@ -227,7 +237,7 @@ def sniff_table(path: str | os.PathLike[str], requested: Requested, names: Colle
     with open_binary(path) as stream:
         line = stream.readline(_ROW_TEXT).decode(form.encoding, "replace")
     cells = [cell.strip(" \r\n\"'\ufeff") for cell in re.split("[,;|\t]", line)]
-    is_table = bool(requested.columns) or (len(cells) > 1 and set(names) <= set(cells))
+    is_table |= bool(requested.columns) or (len(cells) > 1 and set(names) <= set(cells))
     return sniff(path, requested, names, "csv") if is_table else form
 
 
@@ -327,7 +337,7 @@ def _see_cells(
         delimiters = [" "]
     if requested.delimiter is not None:
         delimiters = [requested.delimiter]
-    if title := 0 if requested.columns else _title_lines(text, names):
+    if not requested.columns and (title := _title_lines(text, names)):
         text = text.split("\n", title)[-1]
         skip += title
         notes.append(f"names of columns in line {skip + 1}")

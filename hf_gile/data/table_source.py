@@ -14,12 +14,11 @@ from .files import data_suffix
 from .homonyms import note_case
 from .hub_tables import table_of
 from .joined_labels import separator_hint
-from .label_cells import clean_id
 from .label_columns import SAMPLE
 from .label_files import read_label_file
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
-from .schema import plain_text
+from .schema import clean_label, plain_text
 from .sniffing import Requested
 from .table_files import SUFFIXES
 from .tables import Unlabelled, load_table
@@ -188,8 +187,6 @@ class TableSource:
         say: Callable[..., None],
     ) -> LabelSet:
         """Collects the labels, those of training documents first."""
-        if self.label_file is not None and labels is not None:
-            _match_forms(parts, labels)
         counts_by_part = {part: Counter(chain.from_iterable(rows["labels"])) for part, rows in parts.items()}
         used = sum(counts_by_part.values(), Counter[str]())
         if labels is None:
@@ -220,8 +217,6 @@ class TableSource:
             if ids[0] in gold
         )
         hint = describe_near_forms(ids, labels)
-        if not hint and self.format == "table":
-            hint = separator_hint(ids, set(labels.ids))
         number = f"{len(ids):,} label ids" if len(ids) > 1 else "1 label id"
         shown = (
             f"{number} of the documents, such as {', '.join(map(repr, ids[:3]))}{hint}, first in document {document!r}"
@@ -288,19 +283,19 @@ def join_file_names(files: Sequence[str]) -> str:
 
 
 def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
-    """Returns a note on label ids that are written otherwise than known ids, or are names of labels."""
+    """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels."""
     by_form = {_form(label_id): label_id for label_id in labels.ids}
     for label_id in missing:
         if near := by_form.get(_form(label_id)):
             return f" (the labels have {near!r}, which differs in case, spaces or entities only: write it so)"
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
-    return ""
+    return separator_hint(missing, set(labels.ids))
 
 
 def _form(label_id: str) -> str:
     """Returns what label ids share that differ in case, spaces, signs for spaces, or entities of HTML."""
-    return re.sub(r"[\s_-]+", "", plain_text(label_id)).casefold()
+    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold()
 
 
 def note_pairs(rows: "Dataset") -> str:
@@ -325,16 +320,3 @@ def _say_report(say: Callable[..., None], part: str, report: ReadReport) -> None
     say(f"{part}: {report}")
     for line in report.notes:
         say(f"  {line}")
-
-
-def _match_forms(parts: "dict[str, Dataset]", labels: LabelSet) -> None:
-    """Replaces label ids that differ from known ids only in how the same letters and spaces are encoded."""
-    known = {form: known for known in labels.ids if (form := clean_id(known)) != known}
-    if not known:
-        return
-
-    def replace(gold: list[str]) -> dict[str, list[str]]:
-        return {"labels": [known.get(label_id, label_id) for label_id in gold]}
-
-    for part, rows in parts.items():
-        parts[part] = rows.map(replace, input_columns="labels")

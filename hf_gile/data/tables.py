@@ -33,14 +33,14 @@ from .label_columns import SAMPLE, LabelColumn, flag_columns, see
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import document_id, join_columns
-from .sniffing import Format, Layout, Requested, sniff
+from .sniffing import Format, Layout, Requested, sniff_table
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 6
+_VERSION = 7
 LABELS = "labels"
 """Column of labels, unless another is named."""
 
@@ -226,11 +226,8 @@ def _see_forms(
     files: Sequence[Path], requested: Requested, names: Sequence[str], report: ReadReport
 ) -> dict[str, Format]:
     """Sees the format of each file, and notes what is unusual."""
-    forms = {str(file): sniff(file, requested, names) for file in files}
+    forms = {str(file): sniff_table(file, requested, names, is_table=True) for file in files}
     for file, form in forms.items():
-        if form.kind == "text":
-            form = forms[file] = sniff(file, requested, names, "csv")
-        form.refuse(file)
         if form.note:
             report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
     if len(files) == 1 and report.on_error == "raise" and forms[str(files[0])].kind == "empty":
@@ -343,11 +340,8 @@ def documents_of(
         except ValueError as error:
             report.problem("malformed row", f"{path}{where}: {error}")
             continue
-        if document["text"] and document["labels"]:
-            report.records += 1
-        elif not is_useful(document, path + where, report, columns.unlabelled, columns.labels is not None):
-            continue
-        yield document
+        if is_useful(document, path + where, report, columns.unlabelled, columns.labels is not None):
+            yield document
 
 
 def check_documents(report: ReadReport, labels: LabelColumn | None, source: str) -> None:

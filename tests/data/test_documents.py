@@ -79,7 +79,7 @@ def test_excel_tables_are_read_from_files_and_streams(tmp_path):
         ('{"text": "a", "key": null}', {"id": "key"}, "line 1: key must not be empty"),
         ('{"text": "\\ud800"}', {}, "line 1: text contains a lone surrogate"),
         ("id,text\n1\n", {"format": "csv"}, "line 2: 1 cells, but the first line has 2"),
-        ("text\ttext\na\tb\n", {"format": "tsv"}, "line 2: no column .text., only text.1, text.2; did you mean"),
+        ("text\ttext\na\tb\n", {"format": "csv"}, "line 2: no column .text., only text.1, text.2; did you mean"),
     ],
 )
 def test_a_malformed_line_is_reported_or_skipped(source, options, message):
@@ -103,7 +103,7 @@ def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
 def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file at .*absent.txt"):
         read_documents(tmp_path / "absent.txt")
-    with pytest.raises(ValueError, match="format must be one of text, jsonl, csv, tsv, got 'xml'"):
+    with pytest.raises(ValueError, match="format must be one of text, jsonl, csv, got 'xml'"):
         read_documents(BytesIO(), format="xml")
     with pytest.raises(ValueError, match="encoding must be known to Python"):
         read_documents(BytesIO(), requested=Requested(encoding="utf-7000"))

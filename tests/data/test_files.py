@@ -91,7 +91,7 @@ def test_yaml_aliases_are_refused_with_their_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[" * 10_000, "nested too deeply"),
+        (b"[" * 10_000 + b"]" * 10_000, "nested too deeply"),
         (b"a: " + "ä".encode("cp1252"), "byte 4 is not UTF-8"),
         (b"when: 2001-99-99", "is not YAML: month must be in 1..12"),
         (b"{[1]: 2}", "is not YAML: .*unhashable"),

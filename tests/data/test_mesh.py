@@ -325,7 +325,7 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "damaged after 0 records: empty file"),
+        ("", "damaged after 0 records: expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
         (b"\xef\xbb\xbf \n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
         ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts 'id,name"),
         ("[{}]", "record 1: expected an object with the keys ui and name, got {}"),

@@ -21,7 +21,7 @@ def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
 
 def test_an_unknown_dtype_is_a_usage_error(run, saved_model, tmp_path):
     result = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
-    assert "must be one of float16, bfloat16, float32, got 'int8'" in result.stderr
+    assert "'int8' is not one of 'float16', 'bfloat16', 'float32'" in result.stderr
 
 
 def test_a_published_checkpoint_is_converted(run, shared_data, tmp_path):

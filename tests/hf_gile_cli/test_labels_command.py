@@ -342,7 +342,7 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
         (["show", "model/labels.csv"], 1, "no file or folder model/labels.csv"),
         (["show", "modell"], 1, "did you mean model?"),
         (["show", "."], 1, ". is not a saved model with labels: it has no labels.jsonl"),
-        (["show", "model", "--sort", "size"], 2, "must be one of column, count, name, id, got 'size'"),
+        (["show", "model", "--sort", "size"], 2, "'size' is not one of 'column', 'count', 'name', 'id'"),
         (["add", "user/model", "a", "A"], 1, "to change a model on the Hub, change a copy: hf download user/model"),
         (
             ["add", "model", "Iron", "Rats"],
@@ -354,7 +354,7 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
         (["rename", "model", "Iron", " "], 1, "the name is empty"),
         (["retire", "model"], 2, "Missing argument"),
-        (["import", "model", "absent.csv"], 1, "no label file at absent.csv"),
+        (["import", "model", "absent.csv"], 1, "no file at absent.csv"),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, saved_model, monkeypatch, arguments, ends, message):

@@ -219,7 +219,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
         (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "model is a folder: name a file in it"),
         (["calibrate", "user/model", "rows.jsonl"], 1, "to calibrate a model on the Hub, download a copy"),
         (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
-        (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "must be raise or skip"),
+        (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "'no' is not one of 'raise', 'skip'"),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, saved_model, table, monkeypatch, arguments, ends, message):
