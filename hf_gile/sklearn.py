@@ -167,7 +167,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         is_matrix = table is not None and table.ndim == 2 and table.shape[1] != 1
         if table is not None and not is_matrix:
             if table.ndim == 1:
-                for row in np.flatnonzero(pandas.isna(table) | (table == ""))[:1]:
+                for row in np.flatnonzero([pandas.isna(cell) or cell == "" for cell in table])[:1]:
                     raise ValueError(f"y[{row}] is missing: leave out texts without a label, or pass lists of labels")
             check_classification_targets(table)
             if table.ndim == 2:

@@ -111,9 +111,9 @@ def distinguish(
             if turn == 0 and report is not None:
                 report.homonyms += len(positions)
             ids = [labels[position].id for position in positions]
-            texts = [
-                label_id if turn == rounds else "".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids
-            ]
+            texts = ["".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids]
+            if turn == rounds:
+                texts = ids
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):
                     labels[position] = replace(

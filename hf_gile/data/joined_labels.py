@@ -133,7 +133,7 @@ def are_different(texts: Sequence[str]) -> bool:
     return len(texts) >= _FEW and len(set(texts)) > 0.9 * len(texts)
 
 
-def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
+def separator_hint(ids: Iterable[str], known: set[str]) -> str:
     """Suggests a separator if unknown label ids look like several ids in a text.
 
     Args:
@@ -150,7 +150,7 @@ def separator_hint(ids: Iterable[str], known: Container[str]) -> str:
     for sign in (*_USUAL, " "):
         joined = [split(label_id, sign) for label_id in ids if sign in label_id]
         # Many names contain commas and spaces, so all parts must be known; few contain the first separators.
-        if joined and (sign in ";|" or any(all(part in known for part in parts) for parts in joined)):
+        if joined and (sign in ";|" or any(map(known.issuperset, joined))):
             return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
     return ""
 

@@ -15,15 +15,21 @@ from typing import Any
 from .schema import clean_label, clean_text, decode_entities
 
 MISSING = {
-    "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL", "undefined", "NA", "N/A", "n/a", "N.A.", "\\N",
-    "n.a.", "N.A", "Nil", "#N/A", "#NA", "#NV", "#VALUE!", "#WERT!", "#REF!", "#DIV/0!", "#NAME?", "#NUM!", "#NULL!",
-    "(null)", "(blank)", "(none)", "(leer)", "(vide)", "<none>", "<NA>", "-", "--", "\u2013", "\u2014", ".", "?",
+    "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL",
+    "undefined", "NA", "N/A", "n/a", "N.A.", "\\N", "n.a.", "N.A",
+    "Nil", "#N/A", "#NA", "#NV", "#VALUE!", "#WERT!", "#REF!",
+    "#DIV/0!", "#NAME?", "#NUM!", "#NULL!", "(null)", "(blank)",
+    "(none)", "(leer)", "(vide)", "<none>", "<NA>", "-", "--", "\u2013",
+    "\u2014", ".", "?",
 }  # fmt: skip
 """How programs and people write a cell without a value, which may be in brackets. A word such as "none" is a label."""
 
 _ANSWERS = (
-    ("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("ja", "nein"), ("oui", "non"), ("si", "no"),
-    ("sí", "no"), ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("true", "false"), ("t", "f"),
+    ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("yes", "no"), ("y", "n"),
+    ("ja", "nein"), ("oui", "non"),
+    ("si", "no"), ("sí", "no"),
     ("x", ""), ("\u2713", "\u2717"),
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}

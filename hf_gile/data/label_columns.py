@@ -45,8 +45,10 @@ _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
 _NOTHING = {
-    "none", "na", "nothing", "no label", "unlabeled", "unlabelled", "unknown", "missing", "not applicable",
-    "keine", "keins", "k.a.", "k. a.", "n.v.", "nicht zutreffend", "unbekannt", "aucun", "aucune", "ninguno",
+    "none", "na", "nothing", "no label", "unlabeled", "unlabelled",
+    "unknown", "missing", "not applicable",
+    "keine", "keins", "k.a.", "k. a.", "n.v.", "nicht zutreffend", "unbekannt",
+    "aucun", "aucune", "ninguno",
 }  # fmt: skip
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
@@ -86,13 +88,14 @@ class LabelColumn(NamedTuple):
             return [column for column in self.columns if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
         are_texts = not (self.whole or self.names or self.form == "shares")
+        literal = repeat(self.literal)
         for number, column in enumerate(self.columns):
             value = row.get(column)
             if value is None:
                 continue
             items = self.items(value, column)
             try:
-                read = dict.fromkeys(map(_label_of, items, repeat(self.literal))) if are_texts else None
+                read = dict.fromkeys(map(_label_of, items, literal)) if are_texts else None
             except (TypeError, ValueError):  # of an item that is no text
                 read = None
             if read is None:
@@ -208,12 +211,16 @@ def see(
         form = form._replace(separators=_signs(str(separator), texts))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        has_objects = any(isinstance(item, Mapping) for cell in parsed if isinstance(cell, list) for item in cell)
+        listed = chain.from_iterable(cell for cell in parsed if isinstance(cell, list))
+        has_objects = any(isinstance(item, Mapping) for item in listed)
         is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
-        both = zip(parsed, cells, strict=True)
-        cells = [cell if value is None else value for value, cell in both if is_mixed or value is not None]
-    lists = _present(form, cells)
+        cells = [
+            cell if value is None else value
+            for value, cell in zip(parsed, cells, strict=True)
+            if is_mixed or value is not None
+        ]
+    lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions
         if _are_positions(lists, title, names, bool(known)) and len(lists[0]) == len(positions) and not form.names:
@@ -222,14 +229,8 @@ def see(
     if any(map(any, lists)) and all(map(are_shares, lists)):
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
-    form = form._replace(key=_key([*chain.from_iterable(lists)], known))
-    lists = _present(form, cells)
-    if form.key and len(lists) >= _FEW and len(lists[0]) > 1 and all(listed == lists[0] for listed in lists):
-        raise ValueError(
-            f"{title}: all cells have the same labels, {shortened(lists[0][0])} and so on: leave out the objects of "
-            "labels that a document lacks, such as those with a low score"
-        )
-    items = [*chain.from_iterable(lists)]
+    form = form._replace(key=_key(lists, title, known))
+    items = [*chain.from_iterable(_present(form, cells, title))]
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names and (sign := joins_known(pieces, known)):
         form = form._replace(separators=(sign,))
@@ -248,9 +249,9 @@ def see(
     return _noted(form, description, "--separator", rows)
 
 
-def _present(form: LabelColumn, cells: Sequence[Any]) -> list[list[Any]]:
+def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[Any]]:
     """Returns the items of each cell that have a value."""
-    return [[item for item in form.items(cell, "cells") if not form.is_absent(item)] for cell in cells]
+    return [[item for item in form.items(cell, title) if not form.is_absent(item)] for cell in cells]
 
 
 def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -312,10 +313,10 @@ def _refuse_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], titl
     """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
     if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
         raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
-    words = [
+    columns_of_words = (
         {str(row[column]).strip().lower() for row in rows if not is_missing(row.get(column))} for column in columns
-    ]
-    words = [cells for cells in words if cells]
+    )
+    words = list(filter(None, columns_of_words))
     seen = sorted(set().union(*words))
     if len(columns) == 1:
         flags = flag_columns(rows, ())
@@ -378,8 +379,9 @@ def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[s
     return True
 
 
-def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
-    objects = [item for item in items if isinstance(item, Mapping)]
+def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> str | None:
+    """Returns the key of labels in objects, if there are any; refuses objects for all labels in each cell."""
+    objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping)]
     if not objects:
         return None
     keys = [key for key in _KEYS if all(not is_missing(item.get(key)) for item in objects)]
@@ -387,7 +389,14 @@ def _key(items: Sequence[Any], known: Collection[str]) -> str | None:
     named = [key for key in keys if ids and sum(str(item[key]) in ids for item in objects) > 0.5 * len(objects)]
     if not keys:
         raise ValueError(f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id")
-    return (named or keys)[0]
+    key = (named or keys)[0]
+    labels = [[item[key] for item in listed if isinstance(item, Mapping)] for listed in lists]
+    if len(labels) >= _FEW and len(labels[0]) > 1 and labels.count(labels[0]) == len(labels):
+        raise ValueError(
+            f"{title}: all cells have the same labels, such as {shortened(labels[0][0])}: "
+            "leave out those that a document lacks, such as those with a low score"
+        )
+    return key
 
 
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mapping[str, Any]]) -> LabelColumn:

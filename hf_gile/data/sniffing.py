@@ -64,7 +64,8 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
     (
         "ontology",
-        r"([\w-]+:.*\n|\s)*\[(Term|Typedef)\]|format-version:\s*1|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)",
+        r"([\w-]+:.*\n|\s)*\[(Term|Typedef)\]|format-version:\s*1"
+        r"|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)",
     ),
     ("csv", _MARKDOWN),
     ("csv", ""),
@@ -85,7 +86,7 @@ REFUSED = {
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
     "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
     "(robot convert --input terms.obo --output terms.owl)",
-    "yaml": "is YAML: write a table, or labels as JSON, a list of names or of objects with id and name",
+    "yaml": "is YAML: write a table, or labels as a JSON list of names",
     "packed": "is a compressed Parquet file: decompress it first",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
@@ -201,7 +202,7 @@ def sniff(
         OSError: If the file does not exist, or cannot be read.
         ValueError: If it is compressed and damaged in its first bytes, or an archive of several files.
     """
-    if not Path(path).exists():
+    if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     with Path(path).open("rb") as raw:
         if not kind and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
@@ -423,7 +424,7 @@ def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str
 
 
 def _has_row_names(rows: Sequence[list[str]]) -> bool:
-    """Checks whether each row starts with a different word for which the first has no name, as R writes tables."""
+    """Checks whether each row starts with another word, and the first has no name for it, as R writes tables."""
     header, *others = rows or [[]]
     if len(header) < 2 or len(others) < 2 or any(len(row) != len(header) + 1 for row in others):
         return False

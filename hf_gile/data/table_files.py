@@ -399,7 +399,7 @@ def _parse_object(line: str) -> object:
         return json.loads(line)
     except json.JSONDecodeError as error:
         got = line[error.pos : error.pos + 40].rstrip()
-        hint = "" if got else "; if it goes on in the next line, write each object on a line, as with jq -c ."
+        hint = "" if got else "; write each object on a line, as with jq -c ."
         return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
     except RecursionError:
         return ValueError("not JSON that can be read: it is nested too deeply")

@@ -45,6 +45,7 @@ LABELS = "labels"
 """Column of labels, unless another is named."""
 
 _LABEL = "label"  # read if there is no column `labels`
+_JOIN = 'if each has a label of a document, join them, in pandas with groupby("id")["label"].agg(list)'
 _SAMPLE_SIZE = 1 << 22  # characters and elements of lists
 
 Unlabelled = Literal["negative", "drop"]
@@ -272,8 +273,7 @@ def class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str
     """Returns the names of classes by number, for the columns that have them."""
     classes: dict[str, Sequence[str]] = {}
     for column in columns:
-        feature = features.get(column)
-        feature = getattr(feature, "feature", feature)  # of a list
+        feature = getattr(features.get(column), "feature", features.get(column))  # of a list
         if names := getattr(feature, "names", None):
             classes[column] = tuple(names)
     return classes
@@ -366,8 +366,7 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
     rows = rows.group_by("id").aggregate([("row", "min"), ("row", "count")])
     for repeated in rows.filter(pc.field("row_count") > 1).to_pylist():
         for _ in range(repeated["row_count"] - 1):
-            hint = 'if each row has a label of a document, join them, in pandas with groupby("id")["label"].agg(list)'
-            problem = f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; {hint}"
-            report.problem("repeated id", problem)
+            problem = f"{repeated['row_count']:,} documents have the id {repeated['id']!r}"
+            report.problem("repeated id", f"{problem}; {_JOIN}")
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))

@@ -379,7 +379,9 @@ def test_numbers_may_be_absent_for_labels_that_a_document_lacks():
 
 def test_objects_for_all_labels_are_refused():
     cells = [[{"label": "rude", "score": row / 10}, {"label": "threat", "score": 1 - row / 10}] for row in range(10)]
-    with pytest.raises(ValueError, match="all cells have the same labels, 'rude' and so on: leave out the objects of"):
+    with pytest.raises(
+        ValueError, match="all cells have the same labels, such as 'rude': leave out those that a document"
+    ):
         read(*cells)
     assert read(*cells[1:])[0] == [["rude", "threat"]] * 9
 

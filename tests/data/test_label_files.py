@@ -192,5 +192,5 @@ def test_an_apostrophe_in_a_table_of_others_is_kept(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no label file at .*absent.ttl"):
+    with pytest.raises(FileNotFoundError, match=r"no file at .*absent.ttl"):
         read_label_file(tmp_path / "absent.ttl")

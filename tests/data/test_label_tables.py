@@ -161,7 +161,7 @@ def test_columns_of_the_same_name_may_be_left_unread(write):
 
 @pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
 def test_yaml_is_no_text_of_labels(write, content):
-    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as JSON, a list of names"):
+    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
         load_labels(write("labels.yml", content))
 
 

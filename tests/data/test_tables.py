@@ -433,7 +433,7 @@ def test_an_object_over_several_lines_says_how_to_write_it(write, stream):
 
 def test_rows_for_each_label_of_a_document_say_how_to_join_them(write, load):
     path = write("a.csv", "id,text,labels\n3,x,m\n3,x,r\n")
-    with pytest.raises(ValueError, match=r"2 documents have the id '3'; if each row has a label of a document, join"):
+    with pytest.raises(ValueError, match=r"2 documents have the id '3'; if each has a label of a document, join"):
         load(path, id="id")
 
 
