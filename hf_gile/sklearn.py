@@ -382,7 +382,7 @@ def _is_table(rows: Sequence[Any]) -> bool:
     return is_even and bool(cells) and all(isinstance(cell, int | np.integer) and cell in (0, 1) for cell in cells)
 
 
-def _read_flags(table: Any) -> Any:
+def _read_flags(table: NDArray[Any] | csr_matrix) -> csr_matrix:
     """Returns a table of zeros and ones as a sparse matrix, whose indices are the ones."""
     try:
         rows = csr_matrix(table if issparse(table) else table.astype(float))
