@@ -131,9 +131,7 @@ def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
     texts = []
     for column in columns:
         value = row.get(column)
-        if value != value:
-            value = None  # a missing number, as pandas has it
-        elif type(value) in (int, float):
-            value = str(value)
+        if type(value) in (int, float):
+            value = str(value)  # a missing number is "nan"
         texts.append(clean_text(value, column).strip())
     return "\n".join([text for text in texts if text and text not in NO_TEXT])

@@ -71,7 +71,7 @@ def test_excel_tables_are_read_from_files_and_streams(tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ('{"text": 5}', {}, "standard input: line 1: text must be text, got 5"),
+        ('{"text": [5]}', {}, r"standard input: line 1: text must be text, got \[5\]"),
         ('{"text": "a"}\n{"tex": "b"}', {}, "line 2: no column 'text', only tex; did you mean 'tex'"),
         ('{"text": "a"}\n{', {}, "line 2: not JSON"),
         ('{"text": "a"}\n[]', {}, r"line 2: expected an object, got \[\]"),
