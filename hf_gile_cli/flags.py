@@ -150,6 +150,8 @@ class FlagParser(HfArgumentParser):
         self.recipe = recipe
         descriptions = documented_arguments(recipe)
         for action in self._actions:
+            if action.nargs in ("+", "*"):
+                action.__class__ = _Collect
             if action.dest in recipe.__dataclass_fields__:
                 action.choices = None  # checked by `Settings`, for flags and files
                 action.help = action.help or descriptions.get(action.dest, "").replace("%", "%%")
@@ -250,6 +252,18 @@ class FlagParser(HfArgumentParser):
             "\n".join(lines).strip()
             + "\n\nDescriptions ending in ... are truncated: --help-all shows them completely.\n"
         )
+
+
+class _Collect(argparse.Action):
+    """Collects the values of a flag that is repeated, as the other commands do."""
+
+    def __call__(
+        self, parser: object, namespace: object, values: str | Sequence[Any] | None, option_string: str | None = None
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        if before is self.default:
+            before = []
+        setattr(namespace, self.dest, [*before, *(values or ())])
 
 
 def documented_arguments(source: type) -> dict[str, str]:

@@ -67,6 +67,14 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
     assert (recipe.label_file, args.learning_rate) == ("a.csv", 0.5)
 
 
+def test_values_of_a_repeated_flag_are_collected(parse, tmp_path):
+    recipe, _ = parse("--text", "title", "--labels", "tags", "--text=abstract", "--train_files", "a.csv")
+    assert (recipe.text, recipe.train_files) == (["title", "abstract"], ["a.csv"])
+    (tmp_path / "mine.yaml").write_text("text: body\ntrain_files: [b.csv, c.csv]\n")
+    recipe, _ = parse("--config", tmp_path / "mine.yaml", "--text", "title", "--text", "abstract")
+    assert (recipe.text, recipe.train_files) == (["title", "abstract"], ["b.csv", "c.csv"])
+
+
 def test_the_help_of_a_negated_flag_says_what_it_switches_off():
     help = {flag: action.help for flag, action in FlagParser(train_table.Recipe)._option_string_actions.items()}
     assert help["--no_baselines"] == "Do not evaluate TF-IDF baselines."
