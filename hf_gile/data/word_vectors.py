@@ -109,7 +109,7 @@ class WordVectors:
         Raises:
             ValueError: If no word is left.
         """
-        report = report or ReadReport()
+        report = ReadReport() if report is None else report
         normalizer, splitter = normalizer_and_splitter()
         rows: dict[str, int] = {}
         for row, word in enumerate(self.words):
@@ -153,7 +153,7 @@ def load_word_vectors(
             has a wrong number of words. The message gives the line in a text file, from 1, or else the word, from 0.
     """
     path = Path(path)
-    report = report or ReadReport()
+    report = ReadReport() if report is None else report
     if path.name.lower().endswith((".bin", ".bin.gz")):
         raise ValueError(f"{path} is binary: convert it to .npz with recipes/convert_vectors.py")
     if not path.name.lower().endswith(READERS):
