@@ -160,7 +160,7 @@ def stamp(chosen: Iterable[Table], options: argparse.Namespace, every: list[Tabl
     for name in [name for name in groups if name.startswith("speed: ")]:
         print(f"{name}: its figures are times, which only a new run can measure")
         del groups[name]
-    cheapest = {name: min(records, key=lambda record: record["cpu_seconds"]) for name, records in groups.items()}
+    cheapest = {name: min(records, key=lambda record: runs[record["run"]].price) for name, records in groups.items()}
     jobs = {Job(runs[record["run"]], record["seed"]): name for name, record in cheapest.items()}
     check_data(jobs, options.data)
     folder = options.runs / "stamping"
@@ -177,7 +177,7 @@ def stamp(chosen: Iterable[Table], options: argparse.Namespace, every: list[Tabl
         print(f"{name}: {job.run.name}, seed {job.seed}: {'; '.join(differing) or 'the same figures'}", flush=True)
         for record in [] if differing else groups[name]:
             record["code"], record["stamped"] = again["code"], source["commit"]
-    write(every, results)
+        write(every, results)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
