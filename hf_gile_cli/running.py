@@ -207,7 +207,18 @@ def explain_error(error: BaseException) -> str:
         message = message.replace(words, flag)
     if len(message) > _LONGEST:  # may quote a value of any size from a file
         message = f"{message[:_LONGEST]}..."
+    if isinstance(error, FileNotFoundError):
+        message += _suggest_repetition(message)
     return masked(message) or type(error).__name__
+
+
+def _suggest_repetition(message: str) -> str:
+    """Suggests to repeat a flag if the missing file is a further value of it, as in `--text title abstract`."""
+    for flag, value, name in zip(sys.argv, sys.argv[1:], sys.argv[2:], strict=False):
+        is_value = flag.startswith("--") and "=" not in flag and not value.startswith("-")
+        if is_value and name in message.split() and not Path(name).suffix:
+            return f"; to pass several values, repeat the flag: {flag} {value} {flag} {name}"
+    return ""
 
 
 def note(text: str) -> None:

@@ -284,6 +284,17 @@ def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, monk
     assert "; did you mean runs/first/auto/model" in run("labels", "show", model, ends=1).stderr
 
 
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+@pytest.mark.parametrize(("name", "says"), [("body", True), ("b.csv", False)])
+def test_a_flag_that_must_be_repeated_is_said_to_be(run, saved_model, tmp_path, monkeypatch, command, name, says):
+    path = tmp_path / "a.csv"
+    path.write_text("title,body,labels\nmilk,iron,m\n")
+    words = [command, str(saved_model), str(path), "--text", "title", name]
+    monkeypatch.setattr("sys.argv", ["hf-gile", *words])
+    message = run(*words, ends=1).stderr
+    assert ("; to pass several values, repeat the flag: --text title --text body\n" in message) is says
+
+
 def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
     result = run("score", save_text_encoder(), input="a\n", ends=1)
     assert "is a model of type 'bert', not a GILE model" in result.stderr
