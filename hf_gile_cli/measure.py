@@ -236,6 +236,8 @@ def evaluate(options: Evaluation) -> None:
     if output is not None:
         report.save(output)
         note(f"{counted(report.documents, 'document')}: {output}")
+    elif sys.stdout.isatty():  # thousands of lines would hide the table
+        note("for the figures of each label, as JSON: --output FILE")
     else:
         sys.stdout.write(visible(report.to_json()))
 

@@ -1,4 +1,6 @@
+import io
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,6 +49,20 @@ def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, colu
 
     check_shown("micro-F1", "micro_f1", "seen_micro_f1", "unseen_micro_f1")
     check_shown("average precision", "average_precision", None, "unseen_average_precision")  # a single label is seen
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_only_gets_the_table(run, saved_model, table, columns, monkeypatch):
+    streams = SimpleNamespace(argv=[], stdout=Terminal(), stderr=io.StringIO())
+    monkeypatch.setattr("hf_gile_cli.measure.sys", streams)
+    result = run("evaluate", saved_model, table, *columns)
+    assert streams.stdout.getvalue() == ""
+    assert "average precision" in result.stderr
+    assert "as JSON: --output FILE" in result.stderr
 
 
 def test_the_report_is_written_where_the_card_reads_it(run, saved_model, table, columns):
