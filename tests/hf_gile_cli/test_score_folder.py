@@ -86,7 +86,7 @@ def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_
 
 def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "Rats."}\n{"text": 3}\n')
+    path.write_text('{"text": "Rats."}\n{"text": [3]}\n')
     result = run("score", saved_model, path, "--output", tmp_path / "scored")
     assert f"1 text scored, 1 of 1 part done; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in result.stderr
 

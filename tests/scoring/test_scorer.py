@@ -55,10 +55,10 @@ def test_text_columns_are_joined(saved, pipe):
 
 
 def test_an_invalid_row_gets_a_note_and_affects_no_other_row(saved, pipe):
-    columns = GileScorer(saved)({"text": ["Rats.", 7, "half a \ud83d pair", None]})
+    columns = GileScorer(saved)({"text": ["Rats.", [7], "half a \ud83d pair", None]})
     assert [labels is None for labels in columns["labels"]] == [False, True, True, False]
     assert columns["scores"][1:3] == [None, None]
-    assert "got 7" in columns["note"][1]
+    assert "got [7]" in columns["note"][1]
     assert columns["note"][2]
     check({name: column[:1] for name, column in columns.items()}, pipe(["Rats."], top_k=10))
 
