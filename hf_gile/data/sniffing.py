@@ -207,12 +207,7 @@ def sniff(
     with Path(path).open("rb") as raw:
         if not kind and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
             return Format("xlsx")
-    try:
-        with open_binary(path) as stream:
-            head = stream.read(SAMPLE)
-    except EOFError:
-        head = b" "  # the reader reports the damage
-    form = sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
+    form = sniff_bytes(_read_start(path, SAMPLE), data_suffix(Path(path)), requested, names, kind)
     return Format("packed") if form.kind == "parquet" and is_packed(path) else form
 
 
@@ -235,11 +230,19 @@ def sniff_table(
     form.refuse(path)
     if form.kind != "text":
         return form
-    with open_binary(path) as stream:
-        line = stream.readline(_ROW_TEXT).decode(form.encoding, "replace")
+    line = _read_start(path, _ROW_TEXT).decode(form.encoding, "replace").partition("\n")[0]
     cells = [cell.strip(" \r\n\"'\ufeff") for cell in re.split("[,;|\t]", line)]
     is_table |= bool(requested.columns) or (len(cells) > 1 and set(names) <= set(cells))
     return sniff(path, requested, names, "csv") if is_table else form
+
+
+def _read_start(path: str | os.PathLike[str], size: int) -> bytes:
+    """Returns the first bytes of a file, decompressed; a space if they are damaged, as the reader will report."""
+    try:
+        with open_binary(path) as stream:
+            return stream.read(size)
+    except EOFError:
+        return b" "
 
 
 def sniff_bytes(

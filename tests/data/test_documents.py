@@ -90,6 +90,14 @@ def test_a_malformed_line_is_reported_or_skipped(source, options, message):
     assert (len(readable), sum(report.left_out.values())) == (report.records, 1)
 
 
+def test_a_file_whose_first_line_is_damaged_is_named(tmp_path):
+    packed = bytearray(gzip.compress(b"text,id\nOn mice.,1\n" * 99, mtime=0))
+    packed[14:20] = b"\xff" * 6
+    (tmp_path / "a.txt.gz").write_bytes(packed)
+    with pytest.raises(ValueError, match=r"a\.txt\.gz: damaged after 0 records"):
+        list(read_documents(str(tmp_path / "a.txt.gz")))
+
+
 def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress(b"one\n" * 50_000)[:-20])
