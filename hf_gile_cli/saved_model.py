@@ -127,8 +127,10 @@ def suggest_models(folder: Path) -> str:
     Args:
         folder: A folder, which need not exist. The current one is not searched.
     """
+    if folder == Path():
+        return ""
     models = [str(file.parent) for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]
-    if not models or folder == Path():
+    if not models:
         return ""
     return f"; did you mean {' or '.join(models[:3])}?"
 
