@@ -124,7 +124,7 @@ def store(model: GileForSequenceClassification, processor: GileProcessor, folder
             weight.copy_(weight.half())
     if keeps_label_embeds(model.gile):
         embed_stored_labels(model)
-    halved = {key: weight.half() if weight.is_floating_point() else weight for key, weight in weights.items()}
+    halved = {key: weight.half() if weight.is_floating_point() else weight.int() for key, weight in weights.items()}
     model.save_pretrained(folder, state_dict=halved)
     processor.save_pretrained(folder)
     embeds = LabelEmbeds.load(folder / EMBEDS_FILE) if (folder / EMBEDS_FILE).is_file() else None
