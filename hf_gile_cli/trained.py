@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hf_gile.publishing.card_files import read_card_fields
-from hf_gile.publishing.card_info import CardInfo
+from hf_gile.publishing.card import CardInfo, read_card_fields
 
 
 def card_info(path: str | None, **defaults: Any) -> CardInfo:

@@ -24,7 +24,7 @@ from papers.units import UNITS
 from transformers import BatchFeature, TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileProcessor, GileTextConfig
-from hf_gile.publishing.card_files import write_card
+from hf_gile.publishing.card import write_card
 from hf_gile.publishing.report import REPORT_FILE, make_report
 from hf_gile.training.experiment import calibrate_on, save_model, train
 from hf_gile.training.options import ReportOptions
