@@ -31,8 +31,7 @@ from hf_gile.training.options import ReportOptions
 from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
 from hf_gile.training.settings import check_choice, check_files
 from hf_gile.training.task import problem_type_of
-from hf_gile_cli.flags import parse_settings
-from hf_gile_cli.trained import card_info
+from hf_gile_cli.flags import card_info, parse_settings
 
 
 @dataclass(kw_only=True)

@@ -22,7 +22,7 @@ from ..masking import masked_in
 from ..models import GileForSequenceClassification, unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
-from ..writing import whole_file
+from ..writing import write_text
 from . import card_sections as sections
 from .contents import UNKNOWN_REPOSITORY
 from .markdown import escaped, python_text
@@ -343,12 +343,8 @@ def write_card(
         raise ValueError(
             f"{folder / 'figures'} is a link to another folder, whose files would be replaced: remove the link"
         )
-    text = str(make_card(model, info or CardInfo(), report, folder))
-    with whole_file(folder / "README.md") as staged:
-        staged.write_text(text, encoding="utf-8")
+    write_text(folder / "README.md", str(make_card(model, info or CardInfo(), report, folder)))
     if info is not None:
         defaults = asdict(CardInfo())
         content = {name: value for name, value in asdict(replace(info)).items() if value != defaults[name]}
-        text = yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120)
-        with whole_file(folder / CARD_FILE) as staged:
-            staged.write_text(text, encoding="utf-8")
+        write_text(folder / CARD_FILE, yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120))

@@ -26,7 +26,7 @@ from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
 from ..models.search_gile import calibrated
 from ..models.texts_gile import pad_rows
-from ..writing import whole_file
+from ..writing import write_text
 
 REPORT_FILE = "results.json"
 """File name of the report in a saved model."""
@@ -77,9 +77,7 @@ class Report:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Saves the report as JSON; an existing file is replaced once the new one is complete."""
-        text = self.to_json()
-        with whole_file(path) as staged:
-            staged.write_text(text, encoding="utf-8")
+        write_text(path, self.to_json())
 
     def to_json(self) -> str:
         """Returns the JSON text that `save` writes."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..extras import needs_extra
 from ..models.labels_gile import LabelSet
 from ..scoring.evidence import find_evidence
-from ..writing import whole_file
+from ..writing import write_text
 from .plots import calibration_points
 from .report import Report
 
@@ -154,8 +154,7 @@ def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistake
             most_characters=_MOST_CHARACTERS,
         )
     )
-    with whole_file(folder / PAGE_FILE) as staged:
-        staged.write_text(page, encoding="utf-8")
+    write_text(folder / PAGE_FILE, page)
 
 
 def _polyline(points: Sequence[tuple[float, float]]) -> str:
