@@ -8,12 +8,7 @@ from typing import Any
 
 
 def import_on_demand(package: str, modules: Sequence[str]) -> None:
-    """Lets a package import its modules when a name of its `__all__` is first read.
-
-    Args:
-        package: Name of the package.
-        modules: Its modules, in the order of search; they are imported up to that with the name.
-    """
+    """Lets a package import its modules, in order up to that with the name, when a name of its `__all__` is read."""
     names = vars(sys.modules[package])["__all__"]
 
     def get(name: str) -> Any:
@@ -28,14 +23,7 @@ def import_on_demand(package: str, modules: Sequence[str]) -> None:
 
 @contextmanager
 def needs_extra(name: str, what: str) -> Iterator[None]:
-    """Raises an error that names the missing extra if an import in the context fails.
-
-    Args:
-        name: Name of the extra in pyproject.toml.
-        what: Subject of the message: the feature that needs the extra.
-
-    Raises:
-        ImportError: If the import fails; the message says what to install.
+    """Raises an ImportError that names the extra, and what needs it, if an import in the context fails.
 
     Example:
         >>> with needs_extra("train", "a card"):
@@ -48,11 +36,7 @@ def needs_extra(name: str, what: str) -> Iterator[None]:
 
 
 def missing_extra(name: str, what: str) -> str:
-    """Returns a message that says how to install an extra.
-
-    Args:
-        name: Name of the extra in pyproject.toml.
-        what: Subject of the message: the feature that needs the extra.
+    """Returns a message that says what needs an extra, and how to install it.
 
     Example:
         >>> missing_extra("train", "a card")

@@ -54,10 +54,7 @@ _PATTERNS = [
 
 
 def is_secret(name: str) -> bool:
-    """Checks whether a flag, setting or environment variable of this name is secret.
-
-    Args:
-        name: The name, without leading dashes.
+    """Checks whether a flag, setting or environment variable of this name, without dashes, is secret.
 
     Example:
         >>> [is_secret(name) for name in ("hub_token", "WANDB_API_KEY", "max_tokens", "average_tokens")]
@@ -71,13 +68,7 @@ def masked(text: str) -> str:
 
     Secrets are the values of flags, settings and environment variables with names such as `hub_token` or
     `WANDB_API_KEY`, their values in this process, credentials in URLs and headers, private keys, and tokens with the
-    form of those of the Hub, GitHub, GitLab, Slack, AWS and others.
-
-    Args:
-        text: Command line, message or setting.
-
-    Returns:
-        The text with `<secret>` in place of each secret.
+    form of those of the Hub, GitHub, GitLab, Slack, AWS and others. Each becomes `<secret>`.
 
     Example:
         >>> masked("train.py --hub_token hf_abc --learning_rate 1e-3")
@@ -93,13 +84,7 @@ def masked(text: str) -> str:
 
 
 def masked_in(value: object) -> Any:
-    """Masks the secrets in all texts of a nested value.
-
-    Args:
-        value: A text, or lists, tuples and dictionaries of any values.
-
-    Returns:
-        A copy; other values are unchanged.
+    """Returns a copy of nested lists, tuples and dictionaries with the secrets in all texts masked.
 
     Example:
         >>> masked_in({"tags": ["news", "glpat-aB3dE6gH9aB3dE6gH9"], "hub_token": "abc", "epochs": 3})

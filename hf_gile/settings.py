@@ -13,14 +13,9 @@ PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def only_read(**fields: Any) -> dict[str, Any]:
-    """Drops fields that have no effect, which a configuration would refuse.
+    """Drops fields of `GileConfig` and `GileTextConfig` that have no effect, which a configuration would refuse.
 
-    Args:
-        fields: Fields of `GileConfig` and `GileTextConfig`; for a pretrained encoder, those of
-            `hf_gile.training.model_from_text_encoder`, with its defaults.
-
-    Returns:
-        The fields that have an effect.
+    For a pretrained encoder, defaults are those of `hf_gile.training.model_from_text_encoder`.
 
     Example:
         >>> only_read(text_encoder_type="nn", hidden_size=50, embedding_size=30)

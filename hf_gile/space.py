@@ -19,9 +19,6 @@ SHOWN = 20
 def read_labels(typed: str) -> LabelSet | None:
     r"""Reads typed or pasted labels: one per line, with a description after a tab, or after a colon and a space.
 
-    Args:
-        typed: The lines.
-
     Returns:
         The labels, with their names as ids; None if nothing is typed.
 
@@ -50,7 +47,7 @@ def score_text(
         labels: The labels of the page; None for those stored with the model.
         text: The text.
         typed: Typed labels, see `read_labels`.
-        language: Language of the text, for a multilingual model.
+        language: Language of the text.
 
     Returns:
         Probabilities by name, best first, and the note of the pipeline, if any.

@@ -95,9 +95,6 @@ def _name_destination(folder: Path) -> Iterator[None]:
 def complete(folder: Path) -> bool:
     """Completes a save of this user that was interrupted, or removes its files if it had not begun to move them.
 
-    Args:
-        folder: Folder of a saved model.
-
     Returns:
         Whether there was such a save.
 
@@ -112,14 +109,7 @@ def complete(folder: Path) -> bool:
 
 
 def check_files(folder: Path) -> None:
-    """Checks the files of a saved model against its manifests.
-
-    Args:
-        folder: Folder of the model.
-
-    Raises:
-        ValueError: If a save was interrupted, or a file has changed since it was saved.
-    """
+    """Raises a ValueError if a save of a model was interrupted, or a file has changed since."""
     for part in MANIFESTS:
         if problem := find_problem(folder, part):
             raise ValueError(f"{folder}: {problem}")
@@ -169,8 +159,7 @@ def _record_save(staging: Path, names: Collection[str], stale: Collection[str]) 
     files = {name: compute_digest(staging / name) for name in names}
     content = json.dumps({"staging": staging.name, "files": files, "stale": list(stale)})
     try:
-        with whole_file(_record(staging.parent)) as written:
-            written.write_text(content, encoding="utf-8")
+        write_text(_record(staging.parent), content)
     except OSError:  # without a cache folder, an interrupted save is refused, but cannot be completed
         _forget(staging.parent)
 
@@ -252,14 +241,16 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     sync_to_disk(path.parent)
 
 
-def remove_abandoned(folder: Path, name: str = "*") -> None:
-    """Removes the temporary folders of `whole_file` that killed processes of this machine left.
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text as UTF-8; an existing file is replaced once the new one is complete, see `whole_file`."""
+    with whole_file(path) as written:
+        written.write_text(text, encoding="utf-8")
 
-    Args:
-        folder: Folder of the files.
-        name: Name of the file; by default any.
-    """
-    for scratch in folder.glob(f".{glob.escape(name) if name != '*' else name}.writing-{_machine()}-????????"):
+
+def remove_abandoned(folder: Path, name: str = "*") -> None:
+    """Removes the temporary folders for a file, or any, that killed processes of this machine left."""
+    pattern = name if name == "*" else glob.escape(name)
+    for scratch in folder.glob(f".{pattern}.writing-{_machine()}-????????"):
         if fcntl is None or not _is_folder(scratch):
             continue
         with suppress(OSError):  # locked by its process, or just removed
@@ -304,25 +295,13 @@ def _is_folder(path: Path) -> bool:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Iterable[Iterable[object]], encoding: str = "utf-8") -> None:
-    """Writes CSV in which no cell is a formula; an existing file is replaced once the new one is complete.
-
-    Args:
-        path: The file.
-        rows: The rows, with the heading; texts are escaped by `escape_formula`.
-        encoding: Encoding of the file.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Writes CSV whose texts are escaped by `escape_formula`; an existing file is replaced once it is complete."""
     with whole_file(path) as staged, staged.open("w", encoding=encoding, newline="") as file:
         csv.writer(file).writerows(map(escape_formula, row) for row in rows)
 
 
 def escape_formula(cell: object) -> object:
     """Puts an apostrophe before a text that a spreadsheet would execute, but not before a number.
-
-    Args:
-        cell: The cell.
 
     Example:
         >>> [escape_formula(cell) for cell in ("=1+1", "-2.5", "'Ewa", "'=x", 7)]
@@ -339,9 +318,6 @@ def escape_formula(cell: object) -> object:
 
 def unescape_formula(cell: object) -> object:
     """Reverses `escape_formula`.
-
-    Args:
-        cell: The cell.
 
     Example:
         >>> [unescape_formula(cell) for cell in ("'=1+1", "-2.5", "'Ewa", "''=x", 7)]

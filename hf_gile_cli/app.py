@@ -1,14 +1,16 @@
 """Defines the command-line application."""
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from . import audit, convert, describe, distill, export, labels, measure, publish, score, serve, space, train
-from .running import debug_errors, new_group
+from .running import add_command, debug_errors, new_group
 
 app = new_group(
+    "",
     """Score texts against labels by the texts of the labels. Train, evaluate and publish such models.
 
         hf-gile demo                                      train a small model on real text and score with it
@@ -41,5 +43,19 @@ def _settings(
     debug_errors(debug)
 
 
-for module in (train, distill, score, serve, space, labels, describe, measure, audit, convert, export, publish):
-    module.add_to(app)
+def _add_group(name: str, about: str, commands: list[Callable[..., None]]) -> None:
+    group = new_group(name, about)
+    for command in commands:
+        add_command(group, command)
+    app.add_typer(group, name=name)
+
+
+add_command(app, train.demo)
+add_command(app, train.train, **train.SETTINGS)
+for command in (
+    *(distill.distill, score.score, serve.serve, space.space, describe.describe, measure.evaluate, measure.calibrate),
+    *(audit.audit, convert.index, convert.convert, publish.card, publish.push, publish.verify, publish.repair),
+):
+    add_command(app, command)
+_add_group("labels", labels.ABOUT, [labels.show, labels.add, labels.rename, labels.retire, labels.import_])
+_add_group("export", export.ABOUT, [export.sentence_transformers, export.onnx, export.vectors])

@@ -9,12 +9,8 @@ import typer
 
 from .measure import Documents
 from .options import Json, Revision
-from .running import add_command, counted, note, write_json
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    add_command(app, "audit", audit)
+from .running import counted, note, write_json
+from .saved_model import load
 
 
 @dataclass(kw_only=True)
@@ -52,8 +48,6 @@ def audit(options: Auditing) -> None:
     from hf_gile.audit import audit as run_audit
     from hf_gile.audit import drift, write_audit
     from hf_gile.audit.findings import MOST
-
-    from .saved_model import load
 
     if options.output.exists() and not options.output.is_dir():
         raise typer.BadParameter(f"{options.output} is not a folder", param_hint="--output")

@@ -8,13 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from .options import Device, LabelColumns, LabelFile, Language, Model, Revision
-from .running import add_command, check_new_folder, counted, note
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
-    add_command(app, "index", index)
-    add_command(app, "convert", convert)
+from .running import check_new_folder, counted, note
+from .saved_model import load, note_unknown_labels
 
 
 @dataclass(kw_only=True)
@@ -41,8 +36,6 @@ def index(options: Index) -> None:
     import torch
 
     from hf_gile import LabelIndex
-
-    from .saved_model import load, note_unknown_labels
 
     labels = options.read(options.label_file)
     loaded, processor = load(options.model, options.revision, options.device)

@@ -11,18 +11,13 @@ import typer
 
 from .measure import LabelledDocuments
 from .options import Json
-from .running import add_command, note, visible, write_json
+from .running import note, visible, write_json
 
 _MOST = 10
 """Number of labels listed by name."""
 
 _GROUPS = {"1": 1, "2-9": 2, "10-99": 10, "100+": 100}
 """Groups of labels by their number of documents: name and smallest number."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    add_command(app, "describe", describe)
 
 
 @dataclass(kw_only=True)

@@ -9,12 +9,8 @@ import typer
 
 from .measure import Documents
 from .options import Model
-from .running import add_command, counted, note
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    add_command(app, "distill", distill)
+from .running import counted, note
+from .saved_model import load
 
 
 @dataclass(kw_only=True)
@@ -43,8 +39,6 @@ def distill(options: Distillation) -> None:
     from hf_gile.training import distill as learn
     from hf_gile.training import fit_labels, teach
     from hf_gile.training.distillation import MOST_TEXTS, can_fit_labels
-
-    from .saved_model import load
 
     folder = options.output_dir
     if folder.exists() and not options.overwrite and (folder.is_file() or any(folder.iterdir())):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .options import LabelColumns, LabelFile, Model, Revision
-from .running import add_command, check_new_folder, counted, new_group, note
+from .running import check_new_folder, counted, note
+from .saved_model import load
 
 if TYPE_CHECKING:
     from hf_gile import GileForSequenceClassification
@@ -18,24 +19,17 @@ WithoutWords = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the group."""
-    group = new_group(
-        """Export a model, or label vectors, to other tools.
+ABOUT = """
+Export a model, or label vectors, to other tools.
 
-            hf-gile export sentence-transformers MODEL OUT --without-words
-            hf-gile export onnx MODEL OUT --int8 --without-words
-            hf-gile export vectors MODEL labels.parquet --without-words
+    hf-gile export sentence-transformers MODEL OUT --without-words
+    hf-gile export onnx MODEL OUT --int8 --without-words
+    hf-gile export vectors MODEL labels.parquet --without-words
 
-        Exports give the same scores as the model, except for the words that --without-words leaves out. If a format
-        cannot represent a model, the command explains why.
-        """
-    )
-    app.add_typer(group, name="export")
-    group.info.name = "export"
-    add_command(group, "sentence-transformers", sentence_transformers)
-    add_command(group, "onnx", onnx)
-    add_command(group, "vectors", vectors)
+Exports give the same scores as the model, except for the words that --without-words leaves out. If a format
+cannot represent a model, the command explains why.
+"""
+"""Help of the group."""
 
 
 def sentence_transformers(
@@ -47,8 +41,6 @@ def sentence_transformers(
     """
     check_new_folder(out)
     from hf_gile.exports import export_sentence_transformers
-
-    from .saved_model import load
 
     loaded, processor = load(model, revision, "cpu")
     _check_words(loaded, without_words)
@@ -69,8 +61,6 @@ def onnx(
     """
     check_new_folder(out)
     from hf_gile.exports import export_onnx
-
-    from .saved_model import load
 
     loaded, processor = load(model, revision, "cpu")
     _check_words(loaded, without_words)
@@ -120,8 +110,6 @@ def vectors(options: Vectors) -> None:
     from hf_gile import LabelIndex
     from hf_gile.exports import export_vectors
     from hf_gile.exports.codes import dense_layer
-
-    from .saved_model import load
 
     labels = options.read(options.label_file)
     loaded, processor = load(options.model, options.revision, "cpu")

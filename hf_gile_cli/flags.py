@@ -6,6 +6,7 @@ import errno
 import inspect
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from hf_gile.data.files import read_yaml
 from hf_gile.masking import masked, masked_in
+from hf_gile.publishing import CardInfo, read_card_fields
 from hf_gile.training.checkpoints import resumes
 from hf_gile.training.options import STEPS
 from hf_gile.training.reporting import SETTINGS_FILE
@@ -138,12 +140,7 @@ def parse_settings(
 
 
 class FlagParser(HfArgumentParser):
-    """Parses the flags of a recipe and of `TrainingArguments`.
-
-    Args:
-        recipe: A dataclass of settings, each with help.
-        arguments: The class of the training arguments.
-    """
+    """Parses the flags of a recipe, a dataclass of settings with help, and of `TrainingArguments`."""
 
     def __init__(self, recipe: type[Any], arguments: type[TrainingArguments] = TrainingArguments) -> None:
         super().__init__((recipe, arguments), add_help=False, allow_abbrev=False)
@@ -176,14 +173,7 @@ class FlagParser(HfArgumentParser):
         sys.exit(2)
 
     def canonical(self, words: Sequence[str]) -> list[str]:
-        """Normalizes the spelling of flags: dashes within a name can replace underscores.
-
-        Args:
-            words: A command line.
-
-        Raises:
-            SystemExit: If a flag does not exist.
-        """
+        """Normalizes the flags of a command line, with dashes or underscores; exits if a flag does not exist."""
         spelled = []
         for word in words:
             flag, equals, value = word.partition("=")
@@ -197,17 +187,7 @@ class FlagParser(HfArgumentParser):
         return spelled
 
     def parse(self, words: Sequence[str]) -> tuple[Any, TrainingArguments]:
-        """Reads the settings of a run.
-
-        Args:
-            words: A command line, normalized by `canonical`.
-
-        Returns:
-            The settings of the recipe, and the training arguments.
-
-        Raises:
-            SystemExit: If a value is wrong or missing, or a word does not belong to a flag.
-        """
+        """Reads settings and training arguments from a normalized command line; exits if a value is wrong."""
         try:
             settings, args, others, remaining = self.parse_args_into_dataclasses(
                 list(words), return_remaining_strings=True, look_for_args_file=False
@@ -267,11 +247,7 @@ class _Collect(argparse.Action):
 
 
 def documented_arguments(source: type) -> dict[str, str]:
-    """Returns the descriptions of arguments in the docstrings of a class and of its bases.
-
-    Args:
-        source: The class.
-    """
+    """Returns the descriptions of arguments in the docstrings of a class and of its bases."""
     descriptions: dict[str, str] = {}
     for kind in reversed(source.__mro__):
         section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
@@ -281,16 +257,9 @@ def documented_arguments(source: type) -> dict[str, str]:
 
 
 def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list[str]:
-    """Returns names similar to an unknown name, most similar first.
+    """Returns at most three candidates similar to an unknown name, most similar first.
 
-    Args:
-        name: The unknown name.
-        common: Names of the recipe, and other common names.
-        candidates: All names.
-
-    Returns:
-        At most three names that contain all words of `name`, or else are spelled similarly; only names in `common`,
-        if any.
+    They contain all words of the name, or else are spelled similarly. If any of them is `common`, others are left out.
 
     Example:
         >>> nearest("labels_file", ["labels", "label_file"], ["labels", "label_file", "seed"])
@@ -328,12 +297,7 @@ def _first_sentence(text: str) -> str:
 
 def _format_flag(action: argparse.Action, width: int) -> str:
     default = action.default
-    if action.type is int:
-        value = " N"
-    elif action.type is float:
-        value = " X"
-    else:
-        value = " TEXT"
+    value = {int: " N", float: " X"}.get(action.type, " TEXT")  # type: ignore[arg-type]
     if action.nargs == "?":
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
@@ -395,6 +359,25 @@ def _mask_texts(args: TrainingArguments) -> None:
             safe = masked_in(value)
             if safe != value:
                 setattr(args, field.name, safe)
+
+
+def card_info(path: str | None, **defaults: Any) -> CardInfo:
+    """Reads the content of a card from a YAML file with fields of `CardInfo`, if any, with defaults of the recipe."""
+    fields_of_card = {} if path is None else read_card_fields(path)
+    return CardInfo(**{"training_command": _command(), **defaults, **fields_of_card})
+
+
+def _command() -> str:
+    """Returns the command line of this run, without local paths of the script and the output."""
+    script = Path(sys.argv[0]).resolve()
+    words = iter(sys.argv[1:])
+    flags = []
+    for word in words:
+        if word == "--output_dir":
+            next(words, None)
+        elif not word.startswith(("--output_dir=", "--overwrite_output_dir", "--overwrite-output-dir")):
+            flags.append(word)
+    return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])
 
 
 def _check_output_dir(folder: Path, overwrites: bool, resumes: bool) -> None:

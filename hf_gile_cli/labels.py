@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .options import DryRun, Json, LabelColumns, LabelSynonyms, OnError, Revision
-from .running import add_command, counted, new_group, note, visible, write_json
-from .saved_model import is_hub_name, suggest_models
+from .running import counted, note, visible, write_json
+from .saved_model import (
+    explained,
+    is_hub_name,
+    load,
+    lock_for_change,
+    note_old_card,
+    note_unknown_labels,
+    save_changes,
+    suggest_models,
+)
 
 if TYPE_CHECKING:
     from hf_gile import LabelSet
@@ -23,29 +32,20 @@ Target = Annotated[
 _MAX_WIDTH = 60
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the group."""
-    group = new_group(
-        """Show and change labels, in a label file or in a saved model.
+ABOUT = """
+Show and change labels, in a label file or in a saved model.
 
-            hf-gile labels show MODEL --search heart
-            hf-gile labels add MODEL D000086382 COVID-19 --description "disease by SARS-CoV-2"
-            hf-gile labels rename MODEL D007501 "Iron, Dietary"
-            hf-gile labels retire MODEL D009369 D014680
-            hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
+    hf-gile labels show MODEL --search heart
+    hf-gile labels add MODEL D000086382 COVID-19 --description "disease by SARS-CoV-2"
+    hf-gile labels rename MODEL D007501 "Iron, Dietary"
+    hf-gile labels retire MODEL D009369 D014680
+    hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
 
-        In a saved model, a change updates the stored labels, their tokens and the codes in index/. Labels keep their
-        learned weights by id. Changes are printed: + added, - removed, ~ changed. They are atomic: everything is
-        written, or nothing if a step fails. README.md stays as it is; `hf-gile card` writes a new one.
-        """
-    )
-    app.add_typer(group, name="labels")
-    group.info.name = "labels"
-    add_command(group, "show", show)
-    add_command(group, "add", add)
-    add_command(group, "rename", rename)
-    add_command(group, "retire", retire)
-    add_command(group, "import", import_)
+In a saved model, a change updates the stored labels, their tokens and the codes in index/. Labels keep their
+learned weights by id. Changes are printed: + added, - removed, ~ changed. They are atomic: everything is
+written, or nothing if a step fails. README.md stays as it is; `hf-gile card` writes a new one.
+"""
+"""Help of the group."""
 
 
 @dataclass(kw_only=True)
@@ -257,15 +257,8 @@ def _read_labels(target: str, revision: str | None = None) -> Any:
         raise FileNotFoundError(f"no file or folder {target} (in {Path.cwd()}){hint}")
     from transformers.utils.hub import cached_file
 
-    try:
+    with explained(target):
         file = cached_file(target, LABELS_FILE, revision=revision)
-    except OSError as error:
-        from hf_gile.publishing.hub_errors import explain_read_error
-
-        raise FileNotFoundError(
-            f"{target} is not a local file or folder, and cannot be read from the Hub: {explain_read_error(error)}"
-            f"{suggest_models(path.parent)}"
-        ) from error
     return LabelSet.load(file)
 
 
@@ -297,8 +290,6 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
             f"{path}: changes are written to .jsonl and .csv files: hf-gile labels import labels.jsonl {path}"
         )
     from hf_gile.data import save_labels
-
-    from .saved_model import load, lock_for_change, note_old_card, note_unknown_labels, save_changes
 
     suffix = ""
     if may_be_new and not dry_run:

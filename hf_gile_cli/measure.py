@@ -22,7 +22,8 @@ from .options import (
     Revision,
     TextColumns,
 )
-from .running import add_command, counted, note, visible
+from .running import counted, note, visible
+from .saved_model import load, lock_for_change, note_old_card, save_changes
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -57,12 +58,6 @@ _FEW = 30
 """Number of documents below which a calibration says little about others."""
 
 _GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
-    add_command(app, "evaluate", evaluate)
-    add_command(app, "calibrate", calibrate)
 
 
 @dataclass(kw_only=True)
@@ -209,8 +204,6 @@ def evaluate(options: Evaluation) -> None:
     """
     from hf_gile.publishing import make_report
 
-    from .saved_model import load
-
     output = options.output
     if output is not None and output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
@@ -288,8 +281,6 @@ def calibrate(options: Calibration) -> None:
 
     from hf_gile.training import GileDataCollator, encode_dataset
     from hf_gile.training.calibration import calibrate as fit
-
-    from .saved_model import load, lock_for_change, note_old_card, save_changes
 
     folder = Path(options.model)
     if not folder.is_dir():

@@ -8,17 +8,10 @@ from typing import Annotated
 import typer
 
 from .options import DryRun, Json, Model, Revision
-from .running import add_command, counted, note, write_row
+from .running import counted, note, write_row
+from .saved_model import load
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
-    add_command(app, "card", card)
-    add_command(app, "push", push)
-    add_command(app, "verify", verify)
-    add_command(app, "repair", repair)
 
 
 @dataclass(kw_only=True)
@@ -56,9 +49,7 @@ def card(options: Card) -> None:
     hf-gile card MODEL --info card.yaml
     """
     from hf_gile.publishing import CardInfo, Report, read_card_fields, write_card
-    from hf_gile.publishing.card_files import CARD_FILE
-
-    from .saved_model import load
+    from hf_gile.publishing.card import CARD_FILE
 
     folder = options.folder
     info = options.info
@@ -150,7 +141,7 @@ def verify(model: Model, as_json: Json = False, revision: Revision = None) -> No
         hf-gile verify user/gile-mesh
         hf-gile verify user/gile-mesh --revision v2
     """
-    from hf_gile.publishing.verify import verify_code
+    from hf_gile.publishing.contents import verify_code
 
     check = verify_code(model, revision)
     for name, (digest, status) in check.files.items():

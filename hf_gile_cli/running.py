@@ -69,34 +69,22 @@ class Command(TyperCommand):
 
 
 def check_new_folder(folder: Path) -> None:
-    """Checks that an output folder is new or empty.
-
-    Raises:
-        FileExistsError: If it exists and is not an empty folder.
-    """
+    """Raises an error if an output folder exists and is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} already exists and is not empty: choose another folder")
 
 
 def debug_errors(enabled: bool) -> None:
-    """Sets whether errors show a traceback.
-
-    Args:
-        enabled: Whether to show a traceback.
-    """
+    """Sets whether errors show a traceback."""
     global _debug
     _debug = enabled
 
 
-def new_group(text: str, completion: bool = False) -> typer.Typer:
-    """Creates a group of commands.
-
-    Args:
-        text: Help text of the group.
-        completion: Whether it has options that install completion for a shell.
-    """
+def new_group(name: str, text: str, completion: bool = False) -> typer.Typer:
+    """Creates a group of commands, with options that install completion for a shell if requested."""
     # Plain help starts faster than rich help and prints examples unchanged at any terminal width.
     return typer.Typer(
+        name=name,
         help=help_text(text),
         add_completion=completion,
         no_args_is_help=True,
@@ -110,19 +98,18 @@ def new_group(text: str, completion: bool = False) -> typer.Typer:
     )
 
 
-def add_command(group: typer.Typer, name: str, function: Callable[..., None], **settings: Any) -> None:
+def add_command(group: typer.Typer, function: Callable[..., None], **settings: Any) -> None:
     """Adds a command that reports an error as a sentence on standard error.
 
     Args:
         group: Group to add to.
-        name: Name of the command.
-        function: Implementation. Its docstring is the help text. Its parameters, or the fields of its single dataclass
-            parameter, are the arguments and options.
+        function: Implementation. Its name is that of the command, and its docstring the help text. Its parameters, or
+            the fields of its single dataclass parameter, are the arguments and options.
         settings: Further arguments of `typer.Typer.command`.
     """
-    parameters = signature(function).parameters.values()
-    first = next(iter(parameters), None)
-    options: Any = first.annotation if first is not None and is_dataclass(first.annotation) else None
+    name = function.__name__.rstrip("_").replace("_", "-")
+    kinds = [parameter.annotation for parameter in signature(function).parameters.values()]
+    options: Any = next(filter(is_dataclass, kinds), None)
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -132,7 +119,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             else:
                 function(*args, **kwargs)
             sys.stdout.flush()
-        except (typer.Exit, typer.BadParameter):
+        except (typer.Exit, typer.BadParameter, SystemExit, GeneratorExit):
             raise
         except BrokenPipeError:  # the reader closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -140,8 +127,6 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             note(str(error) or "interrupted")
             raise typer.Exit(130) from None
         except BaseException as error:  # a panic of a Rust library is no Exception
-            if isinstance(error, SystemExit | GeneratorExit):
-                raise
             if _debug:
                 from hf_gile.masking import masked
 
@@ -162,9 +147,6 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
 def help_text(text: str) -> str:
     r"""Converts a docstring to help text in which typer does not reflow blocks of example commands.
 
-    Args:
-        text: The docstring.
-
     Example:
         >>> help_text("Do it.\n\n    hf-gile do\n    echo yes | hf-gile do\n")
         'Do it.\n\n\x08\nhf-gile do\necho yes | hf-gile do'
@@ -179,9 +161,6 @@ def help_text(text: str) -> str:
 
 def explain_error(error: BaseException) -> str:
     """Returns the message of an error for users.
-
-    Args:
-        error: The error.
 
     Example:
         >>> explain_error(ValueError("no labels"))
@@ -222,28 +201,17 @@ def _suggest_repetition(message: str) -> str:
 
 
 def note(text: str) -> None:
-    """Prints a message to standard error.
-
-    Args:
-        text: Message; it may contain untrusted text.
-    """
+    """Prints a message, which may contain untrusted text, to standard error."""
     typer.echo(visible(text), err=True)
 
 
 def write_json(row: Mapping[str, Any]) -> None:
-    """Writes a line of JSON to standard output, for `--json`.
-
-    Args:
-        row: A row of a table; it may contain untrusted text.
-    """
+    """Writes a row, which may contain untrusted text, as a line of JSON to standard output."""
     sys.stdout.write(visible(json.dumps(row, ensure_ascii=False)) + "\n")
 
 
 def visible(text: str) -> str:
-    r"""Escapes control characters that would affect a terminal, as JSON does.
-
-    Args:
-        text: Any text, or a line of JSON, whose meaning does not change.
+    r"""Escapes control characters that would affect a terminal, as JSON does; a line of JSON keeps its meaning.
 
     Example:
         >>> print(visible("Heart\x1b[2J \u202eeruliaF"))
@@ -253,13 +221,7 @@ def visible(text: str) -> str:
 
 
 def write_row(row: Mapping[str, Any], line: str, as_json: bool) -> None:
-    """Writes a row of a table to standard output.
-
-    Args:
-        row: The row; it may contain untrusted text.
-        line: The row as text.
-        as_json: Whether to write JSON instead.
-    """
+    """Writes a row of a table, which may contain untrusted text, to standard output: `line`, or JSON."""
     if as_json:
         write_json(row)
     else:
@@ -308,10 +270,6 @@ def silence_libraries() -> None:
 
 def counted(number: int, noun: str) -> str:
     """Formats a number with its noun.
-
-    Args:
-        number: Count.
-        noun: Noun in the singular.
 
     Example:
         >>> counted(1, "label"), counted(1200, "label")

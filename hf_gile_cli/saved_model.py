@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,7 @@ GENERAL = "general"
 
 
 def is_general(model: str) -> bool:
-    """Checks whether a name stands for the general scorer, and not for a folder of this name.
-
-    Args:
-        model: Name of the model.
-    """
+    """Checks whether a name stands for the general scorer, and not for a folder of this name."""
     return model == GENERAL and not Path(GENERAL).is_dir()
 
 
@@ -67,38 +64,48 @@ def load(
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"this machine has no device {device!r}: {str(error).splitlines()[0]}") from None
-    folder = Path(model)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     if is_general(model):
         from hf_gile.training.general import general_scorer
 
         scorer, processor = general_scorer(texts, documents, labels)
         return scorer.to(device), processor
     _check_exists(model)
-    try:
-        config, _ = GileConfig.get_config_dict(model, revision=revision or "main")
-    except OSError as error:
-        if folder.is_dir():
-            raise
-        from hf_gile.publishing.hub_errors import explain_read_error
-
-        raise FileNotFoundError(
-            f"{model} is not a local folder, and cannot be read from the Hub: {explain_read_error(error)}"
-            f"{suggest_models(folder.parent)}"
-        ) from error
+    arguments: Any = {"revision": revision or "main"}
+    with explained(model):
+        config, _ = GileConfig.get_config_dict(model, **arguments)
     model_type = config.get("model_type")
     if model_type not in [known.model_type for known, _, _ in CLASSES]:
         raise ValueError(f"{model} is a model of type {model_type!r:.100}, not a GILE model")
 
     def load_both() -> tuple[Any, Any]:
         # Without the flag, Transformers would prompt on standard input, which may contain the texts to score.
-        arguments = {"revision": revision or "main"}
         loaded = AutoModelForSequenceClassification.from_pretrained(model, **arguments, trust_remote_code=False)
         return loaded.eval(), GileProcessor.from_pretrained(model, **arguments, trust_remote_code=False)
 
     # Each checks its files; the names are empty to check only that both are of the same save.
-    (loaded, processor), _ = load_checked(model, "processor", load_both, {"revision": revision or "main"}, names=())
-    return _with_teacher(loaded.to(device)), processor
+    (loaded, processor), _ = load_checked(model, "processor", load_both, arguments, names=())
+    if loaded.config.text_config.text_encoder_type == "static":
+        loaded.gile.text_encoder.read_other_labels = partial(_read_other_labels, loaded)
+    return loaded.to(device), processor
+
+
+@contextmanager
+def explained(model: str) -> Iterator[None]:
+    """Explains errors of files of a model that is not a folder: why they cannot be read from the Hub."""
+    try:
+        yield
+    except OSError as error:
+        if Path(model).is_dir():
+            raise
+        from hf_gile.publishing.hub import explain
+
+        _, reason = explain(error, "it")
+        raise FileNotFoundError(
+            f"{model} is no local file or folder, and cannot be read from the Hub: {reason}"
+            f"{suggest_models(Path(model).parent)}"
+        ) from error
 
 
 def _check_exists(model: str) -> None:
@@ -122,11 +129,7 @@ def _check_exists(model: str) -> None:
 
 
 def suggest_models(folder: Path) -> str:
-    """Returns a question with the saved models in a folder, such as that of a run, to append to a message.
-
-    Args:
-        folder: A folder, which need not exist. The current one is not searched.
-    """
+    """Returns a question with the saved models in a folder, to append to a message; empty for the current folder."""
     if folder == Path():
         return ""
     models = [str(file.parent) for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/config.json"))]
@@ -135,17 +138,11 @@ def suggest_models(folder: Path) -> str:
     return f"; did you mean {' or '.join(models[:3])}?"
 
 
-def _with_teacher(model: "GileForSequenceClassification") -> "GileForSequenceClassification":
-    """Lets a static model read new labels, without importing what it needs for that until it does."""
+def _read_other_labels(model: "GileForSequenceClassification", input_ids: "Tensor") -> Any:
+    """Reads new labels of a static model, and imports what it needs for that."""
+    from hf_gile.training import attach_teacher
 
-    def read(input_ids: "Tensor") -> Any:
-        from hf_gile.training import attach_teacher
-
-        return attach_teacher(model).gile.text_encoder.read_other_labels(input_ids)
-
-    if model.config.text_config.text_encoder_type == "static":
-        model.gile.text_encoder.read_other_labels = read
-    return model
+    return attach_teacher(model).gile.text_encoder.read_other_labels(input_ids)
 
 
 def _check_weights(folder: Path) -> None:
@@ -165,9 +162,6 @@ def _check_weights(folder: Path) -> None:
 def is_hub_name(model: str) -> bool:
     """Checks whether a name may refer to a model on the Hub.
 
-    Args:
-        model: Name of the model.
-
     Example:
         >>> [is_hub_name(name) for name in ("user/gile", "gile", "./runs/gile", "runs/mesh/gile")]
         [True, False, False, False]
@@ -183,11 +177,7 @@ def note_unknown_labels(
 ) -> None:
     """Warns about new labels that consist of unknown words only, which all get the same score.
 
-    Args:
-        model: The `GileForSequenceClassification`.
-        processor: The processor of the model.
-        labels: `Label`s. Stored labels with learned weights are not affected.
-        language: Language of labels without a language.
+    Stored labels with learned weights are not affected. `language` is that of labels without a language.
     """
     config = model.config
     labels = list(labels)
@@ -214,18 +204,9 @@ def note_unknown_labels(
 def unknown_labels(
     processor: "GileProcessor", texts: Sequence[str], languages: Sequence[str | None] | None = None
 ) -> list[int]:
-    """Finds labels that consist of unknown words only, which a word model cannot distinguish.
+    """Returns the positions of labels of unknown words only, which a word model cannot distinguish.
 
-    Args:
-        processor: Processor of a word model.
-        texts: Texts of the labels.
-        languages: Language of each label, for a multilingual model.
-
-    Returns:
-        Positions of these labels in `texts`.
-
-    Raises:
-        ValueError: If a language is unknown.
+    A multilingual model needs the language of each label, and raises a ValueError for an unknown language.
     """
     unknown: list[int] = []
     for start in range(0, len(texts), _CHUNK_SIZE):
@@ -237,12 +218,7 @@ def unknown_labels(
 
 @contextmanager
 def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
-    """Locks a model or a label file against concurrent changes by other commands, waiting if necessary.
-
-    Args:
-        path: Folder of the model, or label file, which need not exist.
-        dry_run: If true, nothing will be written and no lock is taken.
-    """
+    """Locks a model or a label file, which need not exist, against changes by other commands; waits if necessary."""
     from hf_gile.writing import complete, exclusive_lock
 
     if dry_run:
@@ -257,21 +233,12 @@ def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
 def save_changes(
     folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", label_set: "LabelSet"
 ) -> str:
-    """Saves a changed model over its old version, and encodes the labels of its `index` again.
+    """Saves a changed model with new labels over its old version, and encodes the labels of its `index` again.
 
     The card and all other files stay unchanged. The change is atomic.
 
-    Args:
-        folder: Folder that the model was loaded from.
-        model: The model.
-        processor: The processor of the model.
-        label_set: New labels of the model.
-
     Returns:
         That the index was rebuilt, as the end of a message; empty without an index.
-
-    Raises:
-        ValueError: If the labels do not fit the model.
     """
     from hf_gile.publishing import save
 
@@ -281,12 +248,8 @@ def save_changes(
 
 
 def note_old_card(folder: Path) -> None:
-    """Reports that the card of a changed model is outdated, and how to write a new one.
-
-    Args:
-        folder: The folder of the model.
-    """
-    from hf_gile.publishing.card_files import CARD_FILE
+    """Reports that the card of a changed model is outdated, and how to write a new one."""
+    from hf_gile.publishing.card import CARD_FILE
 
     if not (folder / "README.md").is_file():
         return

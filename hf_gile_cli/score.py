@@ -27,8 +27,8 @@ from .options import (
     Revision,
     TextColumns,
 )
-from .running import add_command, counted, note, visible
-from .saved_model import GENERAL, is_general
+from .running import counted, note, visible
+from .saved_model import GENERAL, is_general, load, note_unknown_labels
 from .score_folder import FolderOptions, parse_shard, show_folder, write_folder
 
 if TYPE_CHECKING:
@@ -42,11 +42,6 @@ _MOST_EVIDENCE = 5
 
 _SAMPLE = 100
 """Number of texts from which the general scorer detects the language for `--output`."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    add_command(app, "score", score)
 
 
 @dataclass(kw_only=True)
@@ -165,8 +160,6 @@ class Scoring(FolderOptions, LabelColumns):
         """
         from hf_gile.data import read_documents
 
-        from .saved_model import load
-
         label_set = self.read_labels()
         names = self.labels or (label_set.names if label_set else [])
         if self.model == GENERAL and not names and self.index is None:
@@ -194,8 +187,6 @@ class Scoring(FolderOptions, LabelColumns):
     ) -> Any:
         """Returns the labels to score: from a file, an index or the command line, or None for stored labels."""
         from hf_gile import LabelIndex, LabelSet
-
-        from .saved_model import note_unknown_labels
 
         if self.index is not None:
             return LabelIndex.from_pretrained(self.index, model).to(model.device)

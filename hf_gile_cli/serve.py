@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from .options import BatchSize, Device, Model, Revision
-from .running import add_command, note
+from .running import note
+from .saved_model import load
 
 TOKEN = "HF_GILE_TOKEN"
 FORWARDED = "FORWARDED_ALLOW_IPS"  # of uvicorn: addresses of proxies whose X-Forwarded-For is true
@@ -20,11 +21,6 @@ LearnFolder = Annotated[
     Path | None,
     typer.Option(file_okay=False, metavar="FOLDER", help="Learn from /learn, and keep the corrections in this folder."),
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    add_command(app, "serve", serve)
 
 
 def serve(
@@ -74,8 +70,6 @@ def serve(
 
         from hf_gile.serving import Connection, Learner, Limits, Suggester, describe, make_app
     from hf_gile import LabelScoringPipeline
-
-    from .saved_model import load
 
     loaded, processor = load(model, revision, device)
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)

@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import Device, LabelColumns, LabelFile, ModelOrGeneral, Revision
-from .running import add_command, check_new_folder, note
-from .saved_model import GENERAL, is_general, is_hub_name
+from .running import check_new_folder, note
+from .saved_model import GENERAL, is_general, is_hub_name, load
 
 if TYPE_CHECKING:
     from gradio import Interface
 
     from hf_gile import LabelSet
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    add_command(app, "space", space)
 
 
 @dataclass(kw_only=True)
@@ -57,8 +52,6 @@ def space(options: Space) -> None:
     from hf_gile.default_pipeline import DefaultPipeline
     from hf_gile.extras import needs_extra
     from hf_gile.space import make_space
-
-    from .saved_model import load
 
     with needs_extra("space", "hf-gile space"):
         gradio = version("gradio")

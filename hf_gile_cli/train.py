@@ -4,11 +4,11 @@ import runpy
 import sys
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .running import add_command, note
+from .running import note
 
 RECIPES = {
     "table": "a table of texts and labels, with descriptions of the labels if available",
@@ -19,17 +19,12 @@ RECIPES = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
-    add_command(app, "demo", demo)
-    add_command(
-        app,
-        "train",
-        train,
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-        options_metavar="[--recipe NAME] [RECIPE OPTIONS]...",
-    )
+SETTINGS: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    "options_metavar": "[--recipe NAME] [RECIPE OPTIONS]...",
+}
+"""Settings of the command `train`, which passes unknown options on."""
 
 
 def demo(

@@ -7,8 +7,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from hf_gile.publishing.card import FIGURE
-from hf_gile.publishing.label_table import LABEL_TABLE
+from hf_gile.publishing.card import FIGURE, LABEL_TABLE
 
 SUMS = "SHA256SUMS"
 """File with the hashes of a model, which recipes/models_to_try.py writes."""

@@ -24,7 +24,7 @@ from hf_gile.data.table_source import TableSource
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE, LabelEmbeds, embed_stored_labels, keeps_label_embeds
 from hf_gile.models.saving_gile import MANIFESTS, compute_digest, read_manifest
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
-from hf_gile.publishing.card_files import CARD_FILE
+from hf_gile.publishing.card import CARD_FILE
 from hf_gile.publishing.report import REPORT_FILE
 from hf_gile.training.general import general_scorer
 from hf_gile_cli.saved_model import load

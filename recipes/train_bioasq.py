@@ -43,8 +43,7 @@ from hf_gile.training.reporting import printer, reading, table_of_results
 from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
-from hf_gile_cli.flags import parse_settings
-from hf_gile_cli.trained import card_info
+from hf_gile_cli.flags import card_info, parse_settings
 
 ROWS = {**UNITS, **BASELINES}
 """The rows of the paper's Table 2."""

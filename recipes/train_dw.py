@@ -24,15 +24,14 @@ from papers.units import UNITS
 from transformers import BatchFeature, TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileProcessor, GileTextConfig
-from hf_gile.publishing.card_files import write_card
+from hf_gile.publishing.card import write_card
 from hf_gile.publishing.report import REPORT_FILE, make_report
 from hf_gile.training.experiment import calibrate_on, save_model, train
 from hf_gile.training.options import ReportOptions
 from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
 from hf_gile.training.settings import check_choice, check_files
 from hf_gile.training.task import problem_type_of
-from hf_gile_cli.flags import parse_settings
-from hf_gile_cli.trained import card_info
+from hf_gile_cli.flags import card_info, parse_settings
 
 
 @dataclass(kw_only=True)

@@ -30,8 +30,7 @@ from hf_gile.training.options import AUTO
 from hf_gile.training.reporting import printer, reading
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
-from hf_gile_cli.flags import parse_settings
-from hf_gile_cli.trained import card_info
+from hf_gile_cli.flags import card_info, parse_settings
 
 
 @dataclass(kw_only=True)

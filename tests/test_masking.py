@@ -6,7 +6,7 @@ import pytest
 
 from hf_gile.masking import masked
 from hf_gile.publishing import CardInfo, Report
-from hf_gile.publishing.card_files import write_card
+from hf_gile.publishing.card import write_card
 from hf_gile_cli.running import explain_error
 
 TOKEN = "mellon-und-tritt-ein"

@@ -18,17 +18,9 @@ def test_resource_returns_the_path_of_a_recipe(name):
     assert resource(name) == ROOT / name
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("recipes/absent.py", "no file 'recipes/absent.py' in .*; it has .*recipes/train_table.py"),
-        ("docs/data.md", "'docs/data.md' is not a resource: resources are in recipes/, model_cards/"),
-        ("recipes", "'recipes' is not a resource"),
-        ("../etc/passwd", "is not a resource"),
-    ],
-)
-def test_a_missing_resource_is_named(name, message):
-    with pytest.raises(FileNotFoundError, match=message):
+@pytest.mark.parametrize("name", ["recipes/absent.py", "docs/data.md", "recipes", "../etc/passwd"])
+def test_a_missing_resource_is_named(name):
+    with pytest.raises(FileNotFoundError, match=f"no file '{name}' in recipes or model_cards"):
         resource(name)
 
 

@@ -1,8 +1,6 @@
 """Publishes models: evaluation reports, model cards, saving with all parts, and upload to the Hub."""
 
-from .card import make_card
-from .card_files import read_card_fields, write_card
-from .card_info import CardInfo
+from .card import CardInfo, make_card, read_card_fields, write_card
 from .folder import save
 from .hub import PlannedFile, Publication, push_folder
 from .report import Report, make_report

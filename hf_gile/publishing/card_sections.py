@@ -1,15 +1,16 @@
-"""Computes the values for the template of model cards: texts and table rows of its sections.
+"""Computes the values for the template of model cards: texts and table rows of its sections; and the label table.
 
 A report may be empty. `figures` are the results of labels and `thresholds` those in use, by the id of a label.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, count
+from os import PathLike
 from typing import Any
 
-from ..models import GileConfig, GileForSequenceClassification
+from ..models import GileForSequenceClassification
 from ..models.labels_gile import Label, LabelSet
-from .card_info import CardInfo
-from .label_table import shown_labels
+from ..writing import write_csv
 from .markdown import escaped, python_text
 from .report import Report
 
@@ -37,6 +38,8 @@ _CALIBRATION_ERRORS = {
 }
 _SINGLE_LABEL_METRICS = ("accuracy", "macro_f1", "average_precision")
 _GROUPS = {"seen": "seen_", "unseen": "unseen_", "all": ""}
+_LABEL_FIELDS = ("id", "name", "description", "language", "seen", "count")
+_REPORT_FIELDS = ("threshold", "support", "precision", "recall", "f1")
 _DESCRIPTION = 80
 _NAME = 60
 
@@ -51,9 +54,11 @@ def overview(model: GileForSequenceClassification, labels: LabelSet) -> dict[str
     language = list(config.language_labels)[-1] if config.language_labels else None
     about = [label for label in shown if language is None or label.language == language] or shown
     call_language = language or next(iter(config.languages), None)
+    ids = set(labels.ids)
+    new_ids = chain(["my-id"], (f"my-id-{number}" for number in count(2)))
     return {
         "num_labels": f"{len(labels):,}",
-        "new_id": python_text(_new_id(labels)),
+        "new_id": python_text(next(label_id for label_id in new_ids if label_id not in ids)),
         "num_seen": sum(labels.seen),
         "num_unseen": len(labels) - sum(labels.seen),
         "names_all": len(named) == len(labels),
@@ -65,12 +70,6 @@ def overview(model: GileForSequenceClassification, labels: LabelSet) -> dict[str
     }
 
 
-def _new_id(labels: LabelSet) -> str:
-    ids = ("my-id", *(f"my-id-{number}" for number in range(2, len(labels) + 2)))
-    existing = set(labels.ids)
-    return next(label_id for label_id in ids if label_id not in existing)
-
-
 def label_tables(
     labels: LabelSet, figures: Mapping[str, Mapping[str, Any]], thresholds: Mapping[str, float | None]
 ) -> dict[str, Any]:
@@ -78,28 +77,39 @@ def label_tables(
     supports = {label_id: row["support"] for label_id, row in figures.items()}
     groups = shown_labels(labels, supports)
     shown = [label for _, group in groups for label in group]
-    columns: list[tuple[str, str, Callable[[Label], str]]] = []
-    if any(label.id != label.name for label in shown):
-        columns.append(("id", ":--", lambda label: escaped(label.id)))
-    columns.append(("label", ":--", lambda label: escaped(label.name, _NAME)))
-    if len({label.language for label in shown}) > 1:
-        columns.append(("language", ":--", lambda label: escaped(label.language or "")))
-    if any(label.description for label in shown):
-        columns.append(("description", ":--", lambda label: escaped(label.description, _DESCRIPTION)))
-    if any(label.count for label in shown):
-        columns.append(("trained on", "--:", lambda label: f"{label.count:,}"))
-    if len({thresholds[label.id] for label in shown}) > 1:
-        columns.append(("threshold", "--:", lambda label: _number(thresholds[label.id])))
-    if figures:
-        columns.append(("tested on", "--:", lambda label: f"{supports.get(label.id, 0):,}"))
-        columns.append(("F1", "--:", lambda label: _percent(figures.get(label.id, {}).get("f1"))))
+    columns: list[tuple[str, str, bool, Callable[[Label], str]]] = [
+        ("id", ":--", any(label.id != label.name for label in shown), lambda label: escaped(label.id)),
+        ("label", ":--", True, lambda label: escaped(label.name, _NAME)),
+        (
+            "language",
+            ":--",
+            len({label.language for label in shown}) > 1,
+            lambda label: escaped(label.language or ""),
+        ),
+        (
+            "description",
+            ":--",
+            any(label.description for label in shown),
+            lambda label: escaped(label.description, _DESCRIPTION),
+        ),
+        ("trained on", "--:", any(label.count for label in shown), lambda label: f"{label.count:,}"),
+        (
+            "threshold",
+            "--:",
+            len({thresholds[label.id] for label in shown}) > 1,
+            lambda label: _number(thresholds[label.id]),
+        ),
+        ("tested on", "--:", bool(figures), lambda label: f"{supports.get(label.id, 0):,}"),
+        ("F1", "--:", bool(figures), lambda label: percent(figures.get(label.id, {}).get("f1"))),
+    ]
+    columns = [column for column in columns if column[2]]
     rows = []
     for heading, group in groups:
         if heading:
-            rows.append([f"**{heading}**" if name == "label" else "" for name, _, _ in columns])
-        rows += [[cell(label) for _, _, cell in columns] for label in group]
+            rows.append([f"**{heading}**" if name == "label" else "" for name, *_ in columns])
+        rows += [[cell(label) for *_, cell in columns] for label in group]
     return {
-        "label_columns": [(name, rule) for name, rule, _ in columns],
+        "label_columns": [(name, rule) for name, rule, *_ in columns],
         "label_rows": rows,
         "shows_all_labels": len(shown) == len(labels),
     }
@@ -116,7 +126,7 @@ def results(report: Report, labels: LabelSet) -> dict[str, Any]:
     for name in shown:
         values = [metrics.get(_GROUPS[group] + name) for group in groups]
         if any(value is not None for value in values):
-            rows.append([RESULTS[name], *map(_percent, values)])
+            rows.append([RESULTS[name], *map(percent, values)])
     counts = {row["id"]: row["count"] for row in report.labels}
     # A label without a count in the report was unseen when it was measured, if a later fit counted documents.
     measured = [label for label in labels if label.id in counts]
@@ -176,82 +186,77 @@ def _calibration_rows(report: Report) -> list[list[str]]:
                 continue
             before = report.metrics.get(f"uncalibrated_{prefix}{name}")
             errors = [after] if before is None else [before, after]
-            row = [f"{group} labels, {cells}", *(_percent(error, 2) for error in errors)]
+            row = [f"{group} labels, {cells}", *(percent(error, 2) for error in errors)]
             # With five labels, the five best are all labels.
             if not rows or rows[-1][1:] != row[1:]:
                 rows.append(row)
     return rows
 
 
-def limits(model: GileForSequenceClassification, info: CardInfo, report: Report) -> list[str]:
-    """Returns general limitations of a model."""
-    config = model.config
-    is_linear = config.output_layer == "linear"
-    sentences = []
-    languages = [f"`{code}`" for code in info.language if code != "multilingual"]
-    if languages:
-        sentences.append(f"It is for texts in {', '.join(languages)}; its quality in other languages is unknown.")
-    sentences.append(_describe_length(config.text_config))
-    if not config.text_config.reads_pretrained:
-        words = f"It knows {config.text_config.vocab_size:,} words; all others count as the same unknown word."
-        if not is_linear:
-            words += (
-                " Scores of a text without known words are meaningless. Labels without known words all get the same "
-                "score: describe them in other words."
-            )
-        sentences.append(words)
-    if config.neighbours:
-        size = config.neighbours * config.document_size * 4 / 1e6
-        sentences.append(
-            f"It stores the vectors of {config.neighbours:,} training documents with their labels ({size:,.0f} MB), "
-            "but not their texts. What a document was about can be estimated from its vector."
-        )
-    sentences.append(_describe_unseen(is_linear, report.metrics))
-    if not report.labels:
-        return sentences
-    without = sum(row["support"] == 0 for row in report.labels)
-    if without:
-        have = "has" if without == 1 else "have"
-        sentences.append(
-            f"{without:,} of the {len(report.labels):,} labels {have} no document in the test: they were not measured, "
-            "and are left out of macro-F1."
-        )
-    sentences.append("The figures hold for texts like those of the test; on other kinds of text, expect lower figures.")
-    return sentences
-
-
-def _describe_unseen(is_linear: bool, metrics: Mapping[str, float]) -> str:
-    if is_linear:
-        return "It scores only the labels that it was trained on."
-    unseen = metrics.get("unseen_average_precision")
-    seen = metrics.get("seen_average_precision")
-    if unseen is None or seen is None:
-        return "Its ranking of labels without training documents was not measured."
-    return (
-        "It ranks labels without training documents by their names and descriptions alone. Average precision is "
-        f"{_percent(unseen)} among these, {_percent(seen)} among those seen in training."
-    )
-
-
-def _describe_length(config: GileConfig) -> str:
-    kind = config.text_encoder_type
-    if kind == "hierarchical_transformer":
-        size = f"{config.max_sentences} windows of whole sentences, each of up to {config.max_sentence_words} tokens"
-    elif kind in ("transformer", "static"):
-        size = f"{config.max_words} tokens"
-    elif kind in ("nn", "wan"):
-        size = f"{config.max_words} words"
-    else:
-        size = f"{config.max_sentences} sentences, {config.max_sentence_words} words of each,"
-    return (
-        f'It reads the first {size} of a text; with `long_texts="max"` or `"mean"` the pipeline scores longer texts '
-        "in pieces."
-    )
-
-
-def _percent(value: float | None, digits: int = 1) -> str:
+def percent(value: float | None, digits: int = 1) -> str:
+    """Formats a share in percent; empty if it is missing."""
     return "" if value is None else f"{100 * value:.{digits}f}"
 
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def shown_labels(
+    labels: Iterable[Label], supports: Mapping[str, int] | None = None, each: int = 5
+) -> list[tuple[str, list[Label]]]:
+    """Selects the labels for a card: frequent, medium, rare and unseen labels.
+
+    Args:
+        labels: Any labels.
+        supports: Test documents of each label, by id; if enough labels have test documents, only these labels are
+            shown, since other labels have no metrics.
+        each: Number of labels of each kind. A set of up to four times this number is shown completely.
+
+    Returns:
+        Headings and labels, the most frequent first, without duplicates. If the most frequent label has less than three
+        times the documents of the rarest, they are a single group. The heading is empty if all labels are shown, if
+        their frequencies are unknown, or if there is a single group.
+
+    Example:
+        >>> labels = [Label(f"L{n}", f"name {n}", seen=n < 40, count=max(0, 40 - n)) for n in range(50)]
+        >>> [(heading, [label.count for label in group]) for heading, group in shown_labels(labels, each=2)]
+        [('Frequent', [40, 39]), ('In the middle', [21, 20]), ('Rare', [2, 1]), ('Never trained on', [0, 0])]
+    """
+    documents = supports or {}
+    # Ties are sorted by id: the order of a label set should not matter.
+    ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, -documents.get(label.id, 0), label.id))
+    if len(ordered) <= 4 * each:
+        return [("", ordered)]
+    trained = [label for label in ordered if label.count > 0]
+    unseen = [label for label in ordered if not label.seen and label.count == 0]
+    groups = []
+    if trained:
+        measured = [label for label in trained if documents.get(label.id, 0) > 0]
+        if len(measured) >= 3 * each:
+            trained = measured
+        middle = max(0, len(trained) - each) // 2
+        groups = [("Frequent", trained[:each])]
+        if trained[0].count < 3 * trained[-1].count:
+            groups = [("Trained on" if unseen else "", trained[: 3 * each])]
+        elif len(trained) >= 3 * each:
+            groups += [("In the middle", trained[middle : middle + each]), ("Rare", trained[-each:])]
+    if not groups:
+        step = len(ordered) / (4 * each)
+        return [("", [ordered[int(index * step)] for index in range(4 * each)])]
+    return groups + ([("Never trained on", unseen[:each])] if unseen else [])
+
+
+def write_label_table(
+    path: str | PathLike[str],
+    labels: Iterable[Label],
+    thresholds: Mapping[str, float | None],
+    figures: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Writes all labels as CSV, with thresholds and metrics by id, and replaces an existing file."""
+    rows: list[list[object]] = [[*_LABEL_FIELDS, *_REPORT_FIELDS]]
+    for label in labels:
+        row = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
+        cells = [*(getattr(label, name) for name in _LABEL_FIELDS), *(row.get(name) for name in _REPORT_FIELDS)]
+        rows.append([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+    write_csv(path, rows)

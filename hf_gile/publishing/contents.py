@@ -1,19 +1,28 @@
-"""Classifies the files of a published model: required, uploaded, or replaced by a new version."""
+"""Classifies the files of a published model, and compares its code with the installed package, without running it."""
 
+import hashlib
 import re
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from huggingface_hub import HfApi, snapshot_download
 
 from ..label_index import leads_out
 from ..models.checks_gile import read_json_object
 from ..models.labels_gile import LABELS_FILE
+from ..models.saving_gile import LONGEST_JSON, check_folder
 
 UNKNOWN_REPOSITORY = "path/to/this/model"
 """Placeholder for the name of the repository on a card, while it is unknown."""
 
 MODEL_TYPES = ("gile", "gile_published")
 """Values of `model_type` in config.json for GILE models; the second is for converted ones."""
+
+INSTALLED = [Path(__file__).parent.parent / folder for folder in ("models", "language_models")]
+"""Folders of the code files that are saved with models."""
+
+_CONFIG_FILES = ("config.json", "processor_config.json", "tokenizer_config.json")
 
 _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
@@ -59,9 +68,6 @@ def is_loaded(path: str) -> bool:
 def select_files(folder: Path) -> tuple[dict[str, Path], list[str]]:
     """Selects the files of a folder to upload to the Hub: those of a model, by their names.
 
-    Args:
-        folder: A saved model.
-
     Returns:
         The files by their paths in the repository, and the paths left out; a folder includes its content. Both are
         sorted.
@@ -97,71 +103,44 @@ def _refuse_links(path: Path, folder: Path) -> None:
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """Lists the parts that a folder lacks to be a saved GILE model that loads without hf_gile.
-
-    Args:
-        folder: Any folder.
-
-    Returns:
-        Descriptions of the missing parts; empty if complete.
-    """
-    config = _read_json(folder / "config.json")
-    if config is None or config.get("model_type") not in MODEL_TYPES:
+    """Describes the parts that a folder lacks to be a saved GILE model that loads without hf_gile."""
+    if _read_json(folder / "config.json").get("model_type") not in MODEL_TYPES:
         return ["a config.json with model_type 'gile'"]
-    missing = []
-    shards = _read_json(folder / "model.safetensors.index.json")
-    names = set(shards.get("weight_map", {}).values()) if shards else {"model.safetensors"}
-    missing += _list_missing(folder, names, "the weights")
+    shards = _read_json(folder / "model.safetensors.index.json") or {"weight_map": {"all": "model.safetensors"}}
     code = referenced_code(folder)
-    missing += _list_missing(folder, code, "its code") if code else ["its code (config.json has no auto_map)"]
-    missing += _list_missing(
-        folder, ["processor_config.json", "tokenizer_config.json", "tokenizer.json"], "its processor"
-    )
-    missing += _list_missing(folder, [LABELS_FILE], "its labels")
-    return missing
+    parts = {
+        "the weights": set(shards.get("weight_map", {}).values()),
+        "its code": code,
+        "its processor": {"processor_config.json", "tokenizer_config.json", "tokenizer.json"},
+        "its labels": {LABELS_FILE},
+    }
+    absent = {part: sorted(name for name in names if not (folder / name).is_file()) for part, names in parts.items()}
+    if not code:
+        absent["its code"] = ["config.json has no auto_map"]
+    return [f"{part} ({', '.join(names)})" for part, names in absent.items() if names]
 
 
 def code_references(config: Any) -> list[str]:
-    """Lists the code references in `auto_map` and `custom_pipelines`, at any depth of a JSON file of a model.
+    """Lists the code references in `auto_map` and pipelines, at any depth of an untrusted JSON file of a model.
 
-    Args:
-        config: The content of the file, which is untrusted.
-
-    Returns:
-        References such as `modeling_gile.GileModel`; references to another repository begin with `user/name--`.
+    References are such as `modeling_gile.GileModel`; those to another repository begin with `user/name--`.
     """
     references: list[str] = []
-    stack = [config]
+    stack = [(config, False)]
     while stack:
-        value = stack.pop()
+        value, is_code = stack.pop()
         if isinstance(value, dict):
-            references += _strings(value.get("auto_map"))
-            pipelines = value.get("custom_pipelines")
-            for pipeline in pipelines.values() if isinstance(pipelines, dict) else []:
-                references += _strings(pipeline.get("impl") if isinstance(pipeline, dict) else pipeline)
-            stack += value.values()
+            stack += [(item, is_code or name in ("auto_map", "impl")) for name, item in value.items()]
         elif isinstance(value, list):
-            stack += value
+            stack += [(item, is_code) for item in value]
+        elif isinstance(value, str) and is_code:
+            references.append(value)
     return references
 
 
-def _strings(value: Any) -> list[str]:
-    """Returns the strings in a value, including nested lists and dicts."""
-    if isinstance(value, dict | list):
-        return [text for item in (value.values() if isinstance(value, dict) else value) for text in _strings(item)]
-    return [value] if isinstance(value, str) else []
-
-
 def referenced_code(folder: Path) -> set[str]:
-    """Returns the code files that a model's `config.json` refers to, and all files that they import.
-
-    Args:
-        folder: Any folder.
-
-    Returns:
-        The file names; empty if the folder contains no GILE model.
-    """
-    config = _read_json(folder / "config.json") or {}
+    """Returns the names of the code files that a GILE model refers to, and of all that they import."""
+    config = _read_json(folder / "config.json")
     if config.get("model_type") not in MODEL_TYPES:
         return set()
     modules = {reference.split("--")[-1].split(".")[0] for reference in code_references(config)}
@@ -175,13 +154,66 @@ def referenced_code(folder: Path) -> set[str]:
     return {f"{module}.py" for module in visited}
 
 
-def _list_missing(folder: Path, names: Iterable[str], part: str) -> list[str]:
-    missing = sorted(name for name in names if not (folder / name).is_file())
-    return [f"{part} ({', '.join(missing)})"] if missing else []
-
-
-def _read_json(file: Path) -> dict[str, Any] | None:
+def _read_json(file: Path) -> dict[str, Any]:
+    """Returns the content of a JSON file; empty if it is missing or not an object."""
     try:
         return read_json_object(file)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
+        return {}
+
+
+@dataclass(frozen=True)
+class CodeCheck:
+    """Result of `verify_code`.
+
+    Args:
+        commit: The checked commit of a model on the Hub.
+        files: For each code file, by its path: its SHA-256, and whether it is the "same" as the installed file,
+            "differs", is "unknown" to the package, or is "missing" although the configuration refers to it.
+        elsewhere: References to code in other repositories, which `trust_remote_code=True` would run as well.
+    """
+
+    commit: str | None
+    files: dict[str, tuple[str, str]]
+    elsewhere: list[str]
+
+    @property
+    def is_same(self) -> bool:
+        """Returns whether all code files are identical to the installed files."""
+        return bool(self.files) and not self.elsewhere and all(status == "same" for _, status in self.files.values())
+
+
+def verify_code(model: str, revision: str | None = None) -> CodeCheck:
+    """Compares all Python files of a model with the installed package.
+
+    Args:
+        model: Folder of the model, or its name on the Hub.
+        revision: Branch, tag or commit of a model on the Hub.
+
+    Raises:
+        OSError: If the model does not exist or is not accessible.
+        ValueError: If it is not a GILE model.
+    """
+    folder = Path(model)
+    commit = None
+    if not folder.is_dir():
+        commit = str(HfApi().model_info(model, revision=revision).sha)
+        folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_CONFIG_FILES]))
+    check_folder(folder)
+    referenced = referenced_code(folder)
+    if not referenced:
+        raise ValueError(f"{model} is not a saved GILE model: its config.json refers to no code")
+    installed = {path.name: path.read_bytes() for source in INSTALLED for path in source.glob("*.py")}
+    files = dict.fromkeys(sorted(referenced), ("", "missing"))
+    for path in sorted(folder.rglob("*.py")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or path.stat().st_size > LONGEST_JSON:
+            raise ValueError(f"{path} is not a file of code: it is a folder, a device, or too long")
+        data = path.read_bytes()
+        status = "unknown"
+        if name in installed:
+            status = "same" if data == installed[name] else "differs"
+        files[name] = hashlib.sha256(data).hexdigest(), status
+    configs = [read_json_object(folder / name) for name in _CONFIG_FILES if (folder / name).is_file()]
+    elsewhere = {text for config in configs for text in code_references(config) if "--" in text}
+    return CodeCheck(commit, files, sorted(elsewhere))

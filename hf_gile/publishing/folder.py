@@ -1,18 +1,19 @@
 """Saves a model as published on the Hub: weights, code, processor, labels, index, results and card."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub import ModelCard
 
 from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
-from ..models.labels_gile import LabelSet
+from ..models.labels_gile import Label, LabelSet
 from ..writing import new_files
-from .card_info import Card, CardInfo
+from .card import Card, write_card
 from .contents import is_loaded, missing_parts, referenced_code
 from .report import REPORT_FILE, Report
 
@@ -26,7 +27,7 @@ def save(
     processor: GileProcessor,
     label_set: LabelSet | None = None,
     *,
-    index: bool | LabelIndex = True,
+    index: bool = True,
     report: Report | None = None,
     card: Card = None,
 ) -> list[Path]:
@@ -43,7 +44,7 @@ def save(
         processor: The `GileProcessor` of the model.
         label_set: Labels to store; by default those of the model. Different labels are stored in the saved copy, as by
             `set_labels`.
-        index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
+        index: Whether to save the codes of the labels, in 16 bits, as a `LabelIndex`.
         report: Evaluation report from `make_report`, saved as `results.json` and shown on the card.
         card: Information for a card as a `CardInfo`, which is also saved as `card.yaml`; or a card, as a `ModelCard` or
             text. By default, a card without further information. False keeps an existing card.
@@ -53,7 +54,7 @@ def save(
 
     Raises:
         ValueError: If there are no labels, the model is not a classifier or has adapters, labels or processor do not
-            fit it, the index belongs to another model, codes overflow in 16 bits, or an argument has a wrong type.
+            fit it, or codes overflow in 16 bits.
         FileExistsError: If the folder is a file, or contains a folder with the name of a file.
 
     Example:
@@ -71,9 +72,8 @@ def save(
     """
     folder = Path(folder)
     model = unwrapped(model)
-    _check(model, label_set, report, card)
+    _check(model, label_set)
     existed = folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
     try:
         with new_files(folder, find_outdated) as new:
             _write(new, model, processor, label_set, index, report, card)
@@ -85,17 +85,8 @@ def save(
     return written
 
 
-def _check(
-    model: GileForSequenceClassification,
-    label_set: LabelSet | None,
-    report: Report | None,
-    card: Card,
-) -> None:
-    """Checks the arguments of `save` before anything is written.
-
-    Raises:
-        ValueError: If the model is not a classifier, has no labels or has adapters, or an argument has a wrong type.
-    """
+def _check(model: GileForSequenceClassification, label_set: LabelSet | None) -> None:
+    """Checks the arguments of `save` before anything is written."""
     if not hasattr(model, "set_labels"):
         raise ValueError(
             f"a model is published with its labels, which a {type(model).__name__} does not store: save it and pass "
@@ -105,10 +96,6 @@ def _check(
         raise ValueError("the model has no labels stored: pass label_set=, or call model.set_labels first")
     if label_set is not None and not hasattr(label_set, "id2label"):
         raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; use load_labels(file)")
-    if report is not None and not hasattr(report, "reliability"):
-        raise ValueError(f"report must be a Report, got {type(report).__name__}; use make_report(...)")
-    if card is not None and card is not False and not isinstance(card, CardInfo | ModelCard | str):
-        raise ValueError(f"card must be a CardInfo, a ModelCard or the text of a card, got {type(card).__name__}")
     if any(".lora_" in name for name, _ in model.named_parameters()):
         raise ValueError("a model with adapters cannot be published: merge them into its weights first")
 
@@ -118,7 +105,7 @@ def _write(
     model: GileForSequenceClassification,
     processor: GileProcessor,
     label_set: LabelSet | None,
-    index: bool | LabelIndex,
+    index: bool,
     report: Report | None,
     card: Card,
 ) -> None:
@@ -131,8 +118,8 @@ def _write(
     missing = missing_parts(folder)
     if missing:
         raise ValueError(f"the saved model would not load elsewhere: it lacks {'; '.join(missing)}")
-    if index is not False:
-        _write_index(folder / INDEX_FOLDER, model, index)
+    if index:
+        _write_index(folder / INDEX_FOLDER, model)
     if report is not None:
         report.save(folder / REPORT_FILE)
     if card is False:
@@ -140,8 +127,6 @@ def _write(
     if isinstance(card, str | ModelCard):
         (folder / "README.md").write_text(str(card), encoding="utf-8")
     else:
-        from .card_files import write_card  # plotting libraries are not needed to keep an existing card
-
         write_card(folder, model, card, report)
 
 
@@ -153,40 +138,28 @@ def _with_labels(
     if model.config.text_config.text_encoder_type == "static":
         copy.gile.text_encoder.read_other_labels = model.gile.text_encoder.read_other_labels
     words = None
-    if copy.label_set is not None and _texts(copy.label_set) == _texts(label_set):
-        words = copy.label_input_ids  # the texts have not changed, so the stored words stay
+    if _texts(copy.label_set or ()) == _texts(label_set):
+        words = copy.label_input_ids
     copy.set_labels(label_set, processor, words)
     return copy
 
 
-def _texts(label_set: LabelSet) -> list[tuple[str, str, str | None]]:
-    return [(label.id, label.text, label.language) for label in label_set]
+def _texts(labels: Iterable[Label]) -> list[tuple[str, str, str | None]]:
+    return [(label.id, label.text, label.language) for label in labels]
 
 
-def _write_index(folder: Path, model: GileForSequenceClassification, index: Literal[True] | LabelIndex) -> None:
+def _write_index(folder: Path, model: GileForSequenceClassification) -> None:
     languages = model.config.languages
-    if index is not True:
-        index.check_fits(model)
-        index.save_pretrained(folder)
-    elif len(languages) < 2:
+    if len(languages) < 2:
         LabelIndex.build(model, dtype=torch.float16).save_pretrained(folder)
-    else:
-        for language in languages:
-            if not model.config.language_labels or language in model.config.language_labels:
-                built = LabelIndex.build(model, language=language, dtype=torch.float16)
-                built.save_pretrained(folder / language)
+        return
+    for language in model.config.language_labels or languages:
+        LabelIndex.build(model, language=language, dtype=torch.float16).save_pretrained(folder / language)
 
 
 def find_outdated(folder: Path, written: set[str]) -> list[str]:
-    """Returns outdated files of an earlier model, including code that its configuration refers to, not other code.
-
-    Args:
-        folder: Folder of the model.
-        written: Names of the new files.
-    """
-    candidates = [path for path in folder.iterdir() if path.is_file()]
-    if (folder / INDEX_FOLDER).is_dir():
-        candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]
+    """Returns the files of an earlier model that are not `written` again: also its code, but no other code."""
     code = referenced_code(folder)
-    names = (path.relative_to(folder).as_posix() for path in candidates)
+    paths = [*folder.iterdir(), *(folder / INDEX_FOLDER).rglob("*")]
+    names = [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
     return [name for name in names if name not in written and (name in code or name[-3:] != ".py") and is_loaded(name)]

@@ -2,6 +2,8 @@
 
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -14,13 +16,35 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from huggingface_hub.utils.sha import git_hash
 
 from .. import __version__
+from ..masking import masked
 from ..models.labels_gile import LABELS_FILE
 from ..models.saving_gile import check_folder, compute_digest
 from ..writing import check_files
 from .contents import UNKNOWN_REPOSITORY, is_managed, missing_parts, select_files
-from .hub_errors import explain_hub_errors
 
-Status = Literal["new", "changed", "unchanged", "deleted"]
+_CONFLICT = OSError, "somebody else has pushed to {name} meanwhile ({answer}): review the changes and push again"
+_REFUSALS: dict[int, tuple[type[Exception], str]] = {
+    401: (
+        PermissionError,
+        "{name} does not exist, or needs a valid token ({answer}): check the name; log in with `hf auth login`, set "
+        "HF_TOKEN, or pass a token (--token); a push needs write permission",
+    ),
+    403: (
+        PermissionError,
+        "this token has no permission for {name} ({answer}): to read, request access on its page; to push, use a token "
+        "with the write role (https://huggingface.co/settings/tokens), or propose the change with create_pr=True, or "
+        "--create-pr",
+    ),
+    404: (
+        FileNotFoundError,
+        "{name}, or this branch of it, does not exist or is not visible with this token ({answer}): check the names; "
+        "if it is private, log in with `hf auth login` or set HF_TOKEN",
+    ),
+    409: _CONFLICT,
+    412: _CONFLICT,
+    429: (ConnectionError, "the Hub limits the rate of requests ({answer}): try again later"),
+}
+"""Error and message by the status of an answer of the Hub."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +59,7 @@ class PlannedFile:
 
     path: str
     size: int
-    status: Status
+    status: Literal["new", "changed", "unchanged", "deleted"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +133,7 @@ def push_folder(
     _check_target(repo_id, revision, token)
     files, left_out = select_files(folder)
     api = HfApi(token=token)
-    with explain_hub_errors(repo_id), tempfile.TemporaryDirectory() as scratch:
+    with _explained(repo_id), tempfile.TemporaryDirectory() as scratch:
         _name_repository(files, repo_id, Path(scratch))
         head = None
         if not (dry_run and is_offline_mode()):
@@ -125,10 +149,13 @@ def push_folder(
             api.create_branch(repo_id, branch=revision, revision=head, exist_ok=True)
         if not publication.changes:
             return publication
+        changed = [file.path for file in publication.changes]
+        added = [CommitOperationAdd(path, files[path]) for path in changed if path in files]
+        deleted = [CommitOperationDelete(path) for path in changed if path not in files]
         # Not upload_folder, which may split a commit into several.
         info = api.create_commit(
             repo_id,
-            _operations(files, plan),
+            [*added, *deleted],
             commit_message=commit_message or _describe(folder),
             revision=revision,
             create_pr=create_pr,
@@ -227,18 +254,15 @@ def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> Non
 def _plan(files: dict[str, Path], remote_files: dict[str, RepoFile]) -> list[PlannedFile]:
     plan = []
     for path, file in files.items():
-        remote = remote_files.get(path)
-        status: Status = "changed"
-        if remote is None:
-            status = "new"
-        elif _is_same(file, remote):
-            status = "unchanged"
-        plan.append(PlannedFile(path, file.stat().st_size, status))
-    plan += [
-        PlannedFile(path, remote.size, "deleted")
-        for path, remote in remote_files.items()
-        if path not in files and is_managed(path)
-    ]
+        planned = PlannedFile(path, file.stat().st_size, "changed")
+        if path not in remote_files:
+            planned = replace(planned, status="new")
+        elif _is_same(file, remote_files[path]):
+            planned = replace(planned, status="unchanged")
+        plan.append(planned)
+    for path, remote in remote_files.items():
+        if path not in files and is_managed(path):
+            plan.append(PlannedFile(path, remote.size, "deleted"))
     return sorted(plan, key=lambda file: file.path)
 
 
@@ -250,11 +274,50 @@ def _is_same(file: Path, remote: RepoFile) -> bool:
     return compute_digest(file) == remote.lfs.sha256
 
 
-def _operations(files: dict[str, Path], plan: list[PlannedFile]) -> list[CommitOperationAdd | CommitOperationDelete]:
-    operations: list[CommitOperationAdd | CommitOperationDelete] = []
-    for file in plan:
-        if file.status == "deleted":
-            operations.append(CommitOperationDelete(file.path))
-        elif file.status != "unchanged":
-            operations.append(CommitOperationAdd(file.path, files[file.path]))
-    return operations
+@contextmanager
+def _explained(repo_id: str) -> Iterator[None]:
+    """Converts errors of the Hub and of the connection to a sentence, with the original error as the cause."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, ValueError):  # of this package, and of local files
+        raise
+    except Exception as error:
+        kind, sentence = explain(error, repo_id)
+        raise kind(masked(sentence)) from error
+
+
+def explain(error: BaseException, name: str) -> tuple[type[Exception], str]:
+    """Explains an error of the Hub or of the connection.
+
+    Args:
+        error: Error of a library; the answer of the Hub may be its cause.
+        name: The requested repository.
+
+    Returns:
+        The error to raise instead, and its message with advice.
+    """
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    for cause in chain:
+        if isinstance(cause, HfHubHTTPError):
+            return _explain_answer(cause, name)
+    if is_offline_mode():
+        advice = "unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
+        return ConnectionError, f"offline mode is on, so {name} cannot be reached: {advice}"
+    for cause in chain:
+        if isinstance(cause, ConnectionError | TimeoutError) or type(cause).__module__.startswith("httpx"):
+            problem = f"{type(cause).__name__}: {cause}"
+            return ConnectionError, f"the connection to the Hub was interrupted ({problem}): try again"
+    return OSError, " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _explain_answer(error: HfHubHTTPError, name: str) -> tuple[type[Exception], str]:
+    status = error.response.status_code
+    answer = " ".join(f"{status}: {error.server_message or error.response.reason_phrase}".split())
+    if status in _REFUSALS:
+        kind, sentence = _REFUSALS[status]
+        return kind, sentence.format(name=name, answer=answer)
+    if status >= 500:
+        return ConnectionError, f"the Hub is not available ({answer}): try again later"
+    return OSError, f"the Hub refused the files of {name} ({answer})"

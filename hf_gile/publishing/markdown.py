@@ -6,17 +6,11 @@ import unicodedata
 
 # Characters with a meaning in Markdown, its extensions on the Hub (tables, math, mentions, issue numbers) or HTML.
 _SIGNS = re.compile(r"[&<>|`*_\[\]\\#~$!@]|:(?=//|\w+:)|(?<=www)\.")
-_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def one_line(text: str) -> str:
     r"""Returns a text in one line, without invisible characters and direction controls.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The text, with white space collapsed to single spaces.
 
     Example:
         >>> one_line("Heart\n\tFailure\u202e ")
@@ -27,14 +21,7 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Returns a text in one line, cut at the end of a word.
-
-    Args:
-        text: Any text.
-        length: Maximum number of characters of the result.
-
-    Returns:
-        The text, with an ellipsis character if it was cut.
+    """Returns a text in one line of at most `length` characters, cut at the end of a word, with an ellipsis.
 
     Example:
         >>> shortened("The failing heart pumps less blood.", 20)
@@ -64,41 +51,20 @@ def escaped(text: str, length: int | None = None) -> str:
 
     Example:
         >>> print(escaped("a|b <b>*c*</b>\n`d`"))
-        a&#124;b &lt;b&gt;&#42;c&#42;&lt;/b&gt; &#96;d&#96;
+        a&#124;b &#60;b&#62;&#42;c&#42;&#60;/b&#62; &#96;d&#96;
     """
-    line = one_line(text) if length is None else shortened(text, length)
-    safe = _SIGNS.sub(_entity, line)
-    safe = re.sub(r"^(\d*)([-+=.)])", lambda match: match[1] + _entity(match[2]), safe)
-    return f"\u2068{safe}\u2069" if is_right_to_left(line) else safe
-
-
-def _entity(sign: str | re.Match[str]) -> str:
-    if not isinstance(sign, str):
-        sign = sign[0]
-    return {"&": "&amp;", "<": "&lt;", ">": "&gt;"}.get(sign) or f"&#{ord(sign)};"
-
-
-def is_right_to_left(text: str) -> bool:
-    """Returns whether a text contains letters that are written from right to left.
-
-    Args:
-        text: Any text.
-
-    Example:
-        >>> is_right_to_left("heart"), is_right_to_left("لب")
-        (False, True)
-    """
-    return any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in text)
+    line = one_line(text)
+    if length is not None:
+        line = shortened(text, length)
+    safe = _SIGNS.sub(lambda sign: f"&#{ord(sign[0])};", line)
+    safe = re.sub(r"^(\d*)([-+=.)])", lambda start: f"{start[1]}&#{ord(start[2])};", safe)
+    if any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in line):
+        return f"\u2068{safe}\u2069"
+    return safe
 
 
 def python_text(text: str) -> str:
-    r"""Returns an untrusted text as a literal for a Python program on the page.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        A literal in one line.
+    r"""Returns an untrusted text as a literal for a Python program on the page, in one line.
 
     Example:
         >>> print(python_text('the "heart"\n'))

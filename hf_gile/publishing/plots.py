@@ -16,20 +16,15 @@ COLORS = {"seen": "#3b7fd6", "unseen": "#c8661a"}
 MIN_SCORES = 20
 """Minimum number of scores in a bin of a calibration plot; with fewer, the frequency is too noisy to draw."""
 
-_STYLES: dict[str, dict[str, Any]] = {
-    "before": {"marker": "x", "linestyle": "--"},
-    "after": {"marker": "o", "markersize": 5, "linewidth": 2.4},
-}
+_AFTER: dict[str, Any] = {"marker": "o", "markersize": 5, "linewidth": 2.4}
+_BEFORE: dict[str, Any] = {"marker": "x", "linestyle": "--", "color": GREY}
+
+Reliability = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
+"""`Report.reliability`: bins by group of labels, and before and after calibration."""
 
 
-def calibration_points(
-    reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]],
-) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Returns the points (probability, frequency) of bins with enough scores; groups without are left out.
-
-    Args:
-        reliability: `Report.reliability`.
-    """
+def calibration_points(reliability: Reliability) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Returns the points (probability, frequency) of bins with enough scores; groups without are left out."""
     points = {
         group: {
             time: [(row["probability"], row["frequency"]) for row in bins if row["count"] >= MIN_SCORES]
@@ -40,14 +35,8 @@ def calibration_points(
     return {group: times for group, times in points.items() if any(times.values())}
 
 
-def calibration_plot(
-    reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]], path: str | PathLike[str]
-) -> bool:
+def calibration_plot(reliability: Reliability, path: str | PathLike[str]) -> bool:
     """Plots the frequency of gold labels against their probability, before and after calibration.
-
-    Args:
-        reliability: `Report.reliability`.
-        path: The PNG to write.
 
     Returns:
         Whether there was something to plot; otherwise no file is written.
@@ -74,16 +63,14 @@ def calibration_plot(
 
 def _draw_group(axis: Any, group: str, points: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
-    last = list(points)[-1]
+    styles = dict.fromkeys(points, _BEFORE)
+    styles[list(points)[-1]] = {**_AFTER, "color": COLORS[group]}
     for time, values in points.items():
-        color = COLORS[group] if time == last else GREY
-        style = _STYLES["after" if time == last else "before"]
-        axis.plot(*np.array(values).reshape(-1, 2).T, color=color, label=time, **style)
-    axis.set_xlim(0, 1)
-    axis.set_ylim(0, 1)
-    axis.set_aspect("equal")
-    axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axis.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axis.plot(*np.array(values).reshape(-1, 2).T, label=time, **styles[time])
+    ticks = ([0, 0.5, 1], ["0", "0.5", "1"])
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axis.set_xticks(*ticks)
+    axis.set_yticks(*ticks)
     axis.set_title(f"{group} labels", color=GREY, fontsize=13)
     axis.set_xlabel("probability", color=GREY, fontsize=13)
     axis.tick_params(colors=GREY, labelsize=11)

@@ -26,7 +26,7 @@ from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
 from ..models.search_gile import calibrated
 from ..models.texts_gile import pad_rows
-from ..writing import whole_file
+from ..writing import write_text
 
 REPORT_FILE = "results.json"
 """File name of the report in a saved model."""
@@ -76,14 +76,8 @@ class Report:
             setattr(self, name, masked_in(getattr(self, name)))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Saves the report as JSON; an existing file is replaced once the new one is complete.
-
-        Args:
-            path: The file, such as `results.json` in the folder of the model.
-        """
-        text = self.to_json()
-        with whole_file(path) as staged:
-            staged.write_text(text, encoding="utf-8")
+        """Saves the report as JSON; an existing file is replaced once the new one is complete."""
+        write_text(path, self.to_json())
 
     def to_json(self) -> str:
         """Returns the JSON text that `save` writes."""
@@ -97,22 +91,18 @@ class Report:
     def load(cls, path: str | PathLike[str]) -> "Report":
         """Reads a report written by `save`.
 
-        Args:
-            path: The file.
-
         Raises:
             FileNotFoundError: If the file does not exist.
             ValueError: If the file is not a report.
         """
         try:
             rows = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_reject_constant)
-            report = cls(**rows)
+            return cls(**rows)
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{path} is not a report ({type(error).__name__}: {error!s:.200}): create one with "
                 "make_report(...).save(path)"
             ) from None
-        return report
 
 
 @torch.no_grad()
@@ -171,7 +161,7 @@ def make_report(
         [1, 1]
     """
     model = unwrapped(model)
-    _check_documents(texts, gold, excluded, batch_size, language)
+    _check_documents(texts, gold, excluded, language)
     evaluation = _Evaluation(model, columns, num_training_documents)
     was_training = model.training
     model.eval()
@@ -187,7 +177,7 @@ def make_report(
                 words["excluded_columns"] = evaluation.find_columns(excluded[part])
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**words.to(model.device)).logits
-            evaluation.update(logits.float(), [gold[row] for row in range(start, start + len(logits))], start)
+            evaluation.update(logits.float(), list(gold[part]), start)
     finally:
         model.train(was_training)
     measured = {"split": "test", "documents": len(texts), "versions": _versions(), **evaluation.compute()}
@@ -198,7 +188,6 @@ def _check_documents(
     texts: Sequence[Any],
     gold: Sequence[Any],
     excluded: Sequence[Any] | None,
-    batch_size: int,
     language: str | Sequence[str] | None,
 ) -> None:
     if len(texts) != len(gold):
@@ -207,8 +196,6 @@ def _check_documents(
         raise ValueError(f"excluded must have a list of ids for each of the {len(texts)} texts, got {len(excluded)}")
     if len(texts) == 0:
         raise ValueError("no texts to evaluate on: pass at least one text")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if language is not None and not isinstance(language, str) and len(language) != len(texts):
         raise ValueError(
             f"language must be a single language, or a language for each of {len(texts)}, got {len(language)}"
@@ -226,8 +213,8 @@ class _Evaluation:
     ) -> None:
         config = model.config
         self.label_set = stored_labels(model)
+        self.known_ids = set(self.label_set.ids)
         self.columns = _read_columns(columns, config.num_labels)
-        self.indices = {label_id: column for column, label_id in enumerate(self.label_set.ids)}
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
@@ -248,9 +235,8 @@ class _Evaluation:
 
     def find_columns(self, ids: Sequence[Sequence[str]]) -> Tensor:
         """Returns `(B, E)` label indices, padded with -100; unknown ids are ignored."""
-        return pad_rows(
-            [[self.indices[label_id] for label_id in row if label_id in self.indices] for row in ids], IGNORE
-        )
+        known = [[label_id for label_id in row if label_id in self.known_ids] for row in ids]
+        return pad_rows([self.label_set.columns(row) for row in known], IGNORE)
 
     def update(self, logits: Tensor, gold: Sequence[Any], start: int) -> None:
         rows = [self._gold(ids, start + row) for row, ids in enumerate(gold)]
@@ -282,10 +268,8 @@ class _Evaluation:
         metrics = self.ranking.compute()
         names = {name for name in metrics if not name.startswith(("seen_", "unseen_"))} - {"documents", "skipped"}
         trivial = [prefix for prefix, columns in self.ranking.groups.items() if int(columns.sum()) < 2]
-        for prefix in trivial:
-            for name in names:
-                metrics.pop(prefix + name, None)
-        return metrics
+        left_out = {prefix + name for prefix in trivial for name in names}
+        return {name: value for name, value in metrics.items() if name not in left_out}
 
     def _gold(self, ids: str | Iterable[str], document: int) -> list[int]:
         if isinstance(ids, str):
@@ -294,7 +278,7 @@ class _Evaluation:
             columns = list(dict.fromkeys(self.label_set.columns(ids)))
         except ValueError as error:
             raise ValueError(f"gold[{document}]: {error}; remove ids that the model does not know") from None
-        gold = [position for position in self.positions[columns].tolist() if position >= 0] if columns else []
+        gold = [position for position in self.positions[columns].tolist() if position >= 0]
         if self.one_label and len(gold) > 1:
             raise ValueError(
                 f"gold[{document}] has {len(gold)} labels, but the model predicts a single label per document"
@@ -328,15 +312,7 @@ class _Evaluation:
 
 
 def stored_labels(model: GileForSequenceClassification) -> LabelSet:
-    """Returns the labels stored with a model, or labels created from the names in its configuration.
-
-    Args:
-        model: A `GileForSequenceClassification`.
-
-    Returns:
-        `model.label_set`, or a label set of the names in its configuration, with names as ids: a linear unit may store
-        only names, and was trained on all of them.
-    """
+    """Returns the labels stored with a model; for a linear unit with names only, seen labels with names as ids."""
     if model.label_set is not None:
         return model.label_set
     names = [model.config.id2label[column] for column in range(model.config.num_labels)]
@@ -346,18 +322,11 @@ def stored_labels(model: GileForSequenceClassification) -> LabelSet:
 def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Tensor:
     if columns is None:
         return torch.arange(num_labels)
-    chosen = torch.as_tensor(columns).cpu()
-    are_indices = (
-        chosen.dim() == 1 and len(chosen) > 0 and not chosen.is_floating_point() and chosen.dtype != torch.bool
-    )
-    if (
-        not are_indices
-        or int(chosen.min()) < 0
-        or int(chosen.max()) >= num_labels
-        or len(chosen.unique()) < len(chosen)
-    ):
+    chosen = torch.as_tensor(columns).tolist()
+    are_indices = all(type(column) is int and 0 <= column < num_labels for column in chosen)
+    if not chosen or not are_indices or len(set(chosen)) < len(chosen):
         raise ValueError(f"columns must be distinct integers from 0 to {num_labels - 1}, at least one")
-    return chosen.long().sort().values
+    return torch.tensor(sorted(chosen))
 
 
 def _ratio(part: int, number: int) -> float | None:

@@ -3,8 +3,9 @@
 Shapes: B documents, C candidate labels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from ..extras import needs_extra
 from ..models.labels_gile import LabelSet
 from ..scoring.evidence import find_evidence
-from ..writing import whole_file
+from ..writing import write_text
 from .plots import calibration_points
 from .report import Report
 
@@ -87,48 +88,46 @@ def worst_mistakes(
         labels: The labels.
         batch_size: Maximum number of documents scored at a time.
     """
+    mistakes = []
+    wrong = nlargest(_MOST_ERRORS, _wrong_labels(probabilities, gold, columns, len(texts), batch_size))
+    for _, position, best, probability, right in wrong:
+
+        def score_best(parts: list[str], column: int = best) -> Tensor:
+            return score(parts)[:, [column]]
+
+        (evidence,) = find_evidence(score_best, texts[position], score_best([texts[position]])[0])
+        names = [labels[column].name for column in gold[position]]
+        parts = [part for part, _ in evidence[:_MOST_PARTS]]
+        mistakes.append(Mistake(texts[position], names, labels[best].name, probability, right, parts))
+    return mistakes
+
+
+def _wrong_labels(
+    probabilities: Callable[[range], Tensor],
+    gold: Sequence[Sequence[int]],
+    columns: Sequence[int],
+    num_texts: int,
+    batch_size: int,
+) -> Iterator[tuple[float, int, int, float, float]]:
+    """Yields documents whose best label is wrong: its lead, their position, the label, its and their probability."""
     candidates = torch.tensor(columns)
-    found: list[tuple[float, int, int, float, float]] = []
-    for start in range(0, len(texts), batch_size):
-        positions = range(start, min(start + batch_size, len(texts)))
+    known = set(columns)
+    for start in range(0, num_texts, batch_size):
+        positions = range(start, min(start + batch_size, num_texts))
         for position, row in zip(positions, probabilities(positions).float().cpu(), strict=True):
-            of_gold = [column for column in gold[position] if column in set(columns)]
+            of_gold = [column for column in gold[position] if column in known]
             if not of_gold:
                 continue
             wrong = row[candidates].masked_fill(torch.isin(candidates, torch.tensor(of_gold)), -1.0)
             best = int(candidates[wrong.argmax()])
             right = float(row[of_gold].max())
-            found.append((float(row[best]) - right, position, best, float(row[best]), right))
-        found = sorted(found, reverse=True)[:_MOST_ERRORS]
-    mistakes = []
-    for lead, position, best, probability, right in found:
-        if lead > 0:
-
-            def score_best(parts: list[str], column: int = best) -> Tensor:
-                return score(parts)[:, [column]]
-
-            (evidence,) = find_evidence(score_best, texts[position], score_best([texts[position]])[0])
-            names = [labels[column].name for column in gold[position]]
-            parts = [part for part, _ in evidence[:_MOST_PARTS]]
-            mistakes.append(
-                Mistake(texts[position], names, labels[best].name, probability, right, parts),
-            )
-    return mistakes
+            lead = float(row[best]) - right
+            if lead > 0:
+                yield lead, position, best, float(row[best]), right
 
 
 def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistakes: Sequence[Mistake]) -> None:
-    """Writes `report.html`.
-
-    Args:
-        folder: Output folder of the run.
-        run: What the run said and measured.
-        report: The report of the model.
-        labels: The labels.
-        mistakes: The worst mistakes.
-
-    Raises:
-        ImportError: If jinja2 is not installed.
-    """
+    """Writes `report.html` to the output folder of a run; needs jinja2."""
     with needs_extra("train", "the report of a run"):
         from jinja2 import Environment
 
@@ -155,8 +154,7 @@ def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistake
             most_characters=_MOST_CHARACTERS,
         )
     )
-    with whole_file(folder / PAGE_FILE) as staged:
-        staged.write_text(page, encoding="utf-8")
+    write_text(folder / PAGE_FILE, page)
 
 
 def _polyline(points: Sequence[tuple[float, float]]) -> str:

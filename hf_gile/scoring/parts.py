@@ -22,7 +22,7 @@ from ..data.report import ReadReport
 from ..data.sniffing import SEEN, Requested
 from ..extras import needs_extra
 from ..label_index import fingerprint
-from ..writing import exclusive_lock, remove_abandoned, whole_file
+from ..writing import exclusive_lock, remove_abandoned, whole_file, write_text
 from .scorer import GileScorer
 
 RUN_FILE = "_run.json"
@@ -198,11 +198,8 @@ class ScoringRun:
         if not rows:
             path.unlink(missing_ok=True)
             return
-        with whole_file(path) as written:
-            written.write_text(
-                "".join(json.dumps({"reason": row.pop("note"), **_without_none(row)}) + "\n" for row in rows),
-                encoding="utf-8",
-            )
+        lines = [json.dumps({"reason": row.pop("note"), **_without_none(row)}) + "\n" for row in rows]
+        write_text(path, "".join(lines))
 
 
 def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScorer, reading: Reading) -> ScoringRun:
@@ -241,9 +238,8 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
         elif any((folder / "parts").glob("[!.]*.parquet")):
             raise ValueError(f"{folder} has parts, but no {RUN_FILE} that describes them: choose another folder")
         else:
-            with whole_file(file) as written:
-                run = {"format_version": FORMAT_VERSION, "fingerprint": expected, "parts": parts}
-                written.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+            run = {"format_version": FORMAT_VERSION, "fingerprint": expected, "parts": parts}
+            write_text(file, json.dumps(run, indent=1) + "\n")
     return ScoringRun(folder, reading, parts)
 
 

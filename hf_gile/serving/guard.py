@@ -6,6 +6,7 @@ import hmac
 import time
 from collections import Counter
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from fastapi.responses import JSONResponse
@@ -18,19 +19,6 @@ from .messages import Problem
 
 OPEN = ("/health", "/openapi.json", "/", "/docs")
 """Paths that need no token."""
-
-TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Learning not allowed",
-    404: "Not found",
-    405: "Not allowed",
-    408: "Request Timeout",
-    413: "Payload Too Large",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    503: "Service unavailable",
-}
 
 
 @dataclass(frozen=True)
@@ -217,16 +205,11 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def refusal(status: int, detail: str) -> JSONResponse:
-    """Creates an error response.
-
-    Args:
-        status: The status code.
-        detail: Error message with advice.
-    """
+    """Creates an error response with a message."""
     headers = {
         401: {"WWW-Authenticate": 'Bearer, Basic realm="hf-gile"'},
         429: {"Retry-After": "1"},
         503: {"Retry-After": "1"},
     }
-    problem = Problem(title=TITLES.get(status, "Error"), status=status, detail=detail)
+    problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
     return JSONResponse(problem.model_dump(), status, headers.get(status), media_type="application/problem+json")

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -22,7 +23,7 @@ from starlette.exceptions import HTTPException
 
 from ..masking import masked
 from .batching import Batcher, Failed, Overloaded
-from .guard import TITLES, Guard, Limits, refusal
+from .guard import Guard, Limits, refusal
 from .learning import JournalFull
 from .messages import (
     BATCH,
@@ -86,7 +87,10 @@ async def _respond(request: Request, error: Exception) -> Response:
 def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Returns the error responses of a route for OpenAPI, including those of all routes."""
     content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
-    return {status: {"description": TITLES[status], "content": content} for status in (401, 408, 413, 429, *statuses)}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in (401, 408, 413, 429, *statuses)
+    }
 
 
 def make_app(
@@ -141,7 +145,7 @@ def make_app(
     async def metrics() -> Response:
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    for routes in (_suggestions(project, answer), _lessons(project, teach), _descriptions(project), _pages()):
+    for routes in (_project(project, answer, teach), _descriptions(project), _pages()):
         app.include_router(routes)  # the first that matches answers: most requests are for suggestions
     return app
 
@@ -238,8 +242,8 @@ async def _read_question(request: Request) -> Question:
         raise HTTPException(400, f"{error}: a form has at most 1,000") from None
 
 
-def _suggestions(project: Project, answer: Answer) -> APIRouter:
-    """Creates the routes that suggest labels."""
+def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Corrected]], Awaitable[None]]) -> APIRouter:
+    """Creates the routes that suggest labels, and learn from corrected documents."""
     api = APIRouter(prefix="/v1/projects/{project_id}")
     languages: dict[str, Any] = {"enum": [project.vocab_language]}
 
@@ -270,13 +274,6 @@ def _suggestions(project: Project, answer: Answer) -> APIRouter:
             NumberedSuggestions(results=results, document_id=document.document_id)
             for results, document in zip(answers, body.documents, strict=True)
         ]
-
-    return api
-
-
-def _lessons(project: Project, teach: Callable[[Sequence[Corrected]], Awaitable[None]]) -> APIRouter:
-    """Creates the route that learns from corrected documents."""
-    api = APIRouter(prefix="/v1/projects/{project_id}")
 
     @api.post("/learn", status_code=204, responses=_error_responses(400, 403, 404, 500, 503))
     async def learn(project_id: str, body: Annotated[list[Corrected], Field(max_length=BATCH)]) -> None:

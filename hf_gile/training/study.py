@@ -18,8 +18,7 @@ from ..data.zero_shot import drop_labels
 from ..models import GileForSequenceClassification, LabelSet
 from ..models.search_gile import calibrated
 from ..publishing import CardInfo
-from ..publishing.card_files import write_card
-from ..publishing.card_info import LANGUAGE_CODE, LICENSE_ID
+from ..publishing.card import LANGUAGE_CODE, LICENSE_ID, write_card
 from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
 from .encoders import origin_of

@@ -7,7 +7,7 @@ import pytest
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, is_mesh, load_labels, read_label_file, save_labels
 from hf_gile.data.table_source import TableSource
-from hf_gile.publishing.label_table import write_label_table
+from hf_gile.publishing.card_sections import write_label_table
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Iron"@en, "Eisen"@de ; skos:altLabel "Ferrum"@en ."""

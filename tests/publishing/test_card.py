@@ -20,7 +20,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.publishing import CardInfo, Report, make_card, make_report, save
+from hf_gile.publishing import CardInfo, make_card, make_report, save
 from hf_gile.settings import only_read
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
@@ -427,19 +427,6 @@ def test_tables_omit_empty_columns(make_reported):
     assert tables(render(make_card(named, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
 
 
-@pytest.mark.usefixtures("draws_figures")
-def test_making_a_card_does_not_change_the_model(make_reported, tmp_path):
-    model, _, report = make_reported()
-    model.train()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    first = str(make_card(model, INFO, report, tmp_path))
-    image = (tmp_path / "figures" / "calibration.png").read_bytes()
-    assert model.training
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert str(make_card(model, INFO, report, tmp_path)) == first
-    assert (tmp_path / "figures" / "calibration.png").read_bytes() == image
-
-
 def test_the_card_of_a_single_label_uses_the_singular(make_reported):
     model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
     text = make_card(model, INFO, report).text
@@ -476,9 +463,3 @@ def test_without_jinja2_the_error_names_the_extra(make_reported, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"a model card needs the `train` extra: pip install 'hf-gile\[train\]'"):
         make_card(model, CardInfo())
-
-
-def test_a_saved_report_gives_the_same_card(make_reported, tmp_path):
-    model, _, report = make_reported()
-    report.save(tmp_path / "results.json")
-    assert str(make_card(model, INFO, Report.load(tmp_path / "results.json"))) == str(make_card(model, INFO, report))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from forks import is_killed
-from huggingface_hub import ModelCard
 from papers.lora import add_lora, merge_lora
 from transformers import AutoModelForSequenceClassification, AutoProcessor
 
@@ -156,10 +155,6 @@ def test_a_failed_save_leaves_the_folder_unchanged(tmp_path, make_model):
     with pytest.raises(RuntimeError, match="no space left"):
         save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport({}, []), card="# Second")
     assert contents(folder) == before
-    other, _ = make_model(joint_size=3)
-    with pytest.raises(ValueError, match="computed by another model"):
-        save(folder, model, processor, index=LabelIndex.build(other), card="# Second")
-    assert contents(folder) == before
 
 
 @pytest.mark.parametrize(
@@ -249,22 +244,6 @@ def test_a_model_is_refused_until_the_next_save_of_its_user_completes_it(tmp_pat
     assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
 
 
-def test_an_index_may_have_more_labels_than_the_model(tmp_path, make_model):
-    model, processor = make_model()
-    index = LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Rats", "Milk", "Risk", "Diet", "Output"]))
-    save(tmp_path / "saved", model, processor, index=index, card="")
-    reloaded = LabelIndex.from_pretrained(tmp_path / "saved" / "index", model)
-    assert reloaded.label_set == index.label_set
-    assert torch.equal(reloaded.codes, index.codes)
-
-
-def test_a_card_passed_to_save_is_written(tmp_path, make_model):
-    model, processor = make_model()
-    card = ModelCard("---\nlicense: apache-2.0\n---\n# Hearts\n")
-    save(tmp_path / "saved", model, processor, card=card)
-    assert ModelCard.load(tmp_path / "saved" / "README.md").data.license == "apache-2.0"
-
-
 def test_saved_files_contain_no_local_paths(tmp_path, save_text_encoder):
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
@@ -281,10 +260,6 @@ def test_invalid_models_and_labels_are_refused_before_writing(tmp_path, make_mod
         save(folder, model.gile, processor, label_set)
     with pytest.raises(ValueError, match="label_set must be a LabelSet, got list"):
         save(folder, model, processor, ["Iron"])
-    with pytest.raises(ValueError, match="report must be a Report, got dict"):
-        save(folder, model, processor, report={"micro_f1": 0.5})
-    with pytest.raises(ValueError, match="card must be a CardInfo, a ModelCard or the text of a card, got dict"):
-        save(folder, model, processor, card={"license": "mit"})
     bare = GileForSequenceClassification(model.config)
     with pytest.raises(ValueError, match="no labels stored: pass label_set="):
         save(folder, bare, processor)

@@ -5,8 +5,10 @@ import traceback
 import pytest
 from huggingface_hub import constants
 from loopback_hub import Fault
+from transformers.utils.hub import cached_file
 
 from hf_gile.publishing import PlannedFile, push_folder
+from hf_gile.publishing.hub import explain
 
 # huggingface_hub sends files by a deprecated option of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
@@ -53,17 +55,6 @@ def test_a_card_that_is_not_utf_8_is_named(hub, make_saved):
     with pytest.raises(ValueError, match=r"saved/README\.md is not UTF-8 .*: convert it"):
         push_folder(folder, REPO)
     assert hub.requests == []
-
-
-def test_an_unchanged_model_makes_no_commit(hub, make_model, publish):
-    model, processor = make_model()
-    publish(model, processor, None, REPO, card=None)
-    assert f'model="{REPO}"' in hub.repositories[REPO].files()["README.md"].decode()
-    repeated = publish(model, processor, None, REPO, card=None)
-    assert repeated.commit is None
-    assert repeated.changes == []
-    assert len(hub.repositories[REPO].history()) == 2
-    assert hub.count_requests("POST .*/commit/") == 1
 
 
 def test_a_new_version_deletes_only_files_of_the_old_version(hub, make_saved, make_model):
@@ -192,14 +183,14 @@ def test_a_repository_whose_gitignore_may_exclude_files_is_refused(hub, make_sav
     [
         (
             {"token": "hf_nobody"},
-            r"needs a valid token for ada/gile \(401: Invalid credentials.*hf auth login",
+            r"ada/gile does not exist, or needs a valid token \(401: Invalid credentials.*hf auth login",
         ),
-        ({"token": False}, r"needs a valid token for ada/gile \(401"),
+        ({"token": False}, r"needs a valid token \(401"),
         (
             {"token": "hf_ada_reads"},
-            r"may not write to ada/gile \(403: You don't have the rights to create.*write role",
+            r"no permission for ada/gile \(403: You don't have the rights to create.*write role",
         ),
-        ({"token": "hf_bob"}, r"may not write to ada/gile \(403: You don't.*namespace \"ada\""),
+        ({"token": "hf_bob"}, r"no permission for ada/gile \(403: You don't.*namespace \"ada\""),
     ],
 )
 def test_the_error_without_write_access_says_what_to_do(hub, make_saved, options, message):
@@ -269,7 +260,7 @@ def test_a_concurrent_push_is_not_overwritten(hub, make_saved):
             r"the Hub limits the rate of requests \(429",
         ),
         (Fault("PUT /lfs/", cut=100, times=20), ConnectionError, "the connection to the Hub was interrupted"),
-        (Fault("PUT /lfs/", status=403), PermissionError, r"may not write to ada/gile \(403"),
+        (Fault("PUT /lfs/", status=403), PermissionError, r"no permission for ada/gile \(403"),
         (Fault("POST .*/commit/", status=504), ConnectionError, r"the Hub is not available \(504"),
         (Fault("POST .*/commit/", cut=1000), ConnectionError, "the connection to the Hub was interrupted"),
         (Fault("POST .*/commit/", status=413), OSError, r"the Hub refused the files of ada/gile \(413"),
@@ -293,32 +284,15 @@ def test_a_failed_push_changes_nothing_and_can_be_repeated(hub, make_saved, faul
     assert repository.files()["notes.md"] == b"mine"
 
 
-def test_temporary_failures_are_retried(hub, make_saved):
-    hub.faults = [Fault("PUT /lfs/", cut=100), Fault("PUT /lfs/", status=502), Fault("POST .*/preupload/", status=503)]
-    push_folder(make_saved(), REPO)
-    assert all(not fault.times for fault in hub.faults)
-    assert len(hub.repositories[REPO].history()) == 2
-
-
 @pytest.mark.parametrize("status", [0, 500])
 def test_a_push_whose_answer_was_lost_can_be_repeated(hub, make_saved, status):
     hub.create(REPO)
     hub.faults = [Fault("POST .*/commit/", lose=True, status=status)]
     folder = make_saved()
-    with pytest.raises(ConnectionError, match="push again"):
+    with pytest.raises(ConnectionError, match="try again"):
         push_folder(folder, REPO)
     assert push_folder(folder, REPO).changes == []
     assert hub.count_requests("POST .*/commit/") == 1
-
-
-def test_uploaded_large_files_are_not_sent_again(hub, make_saved):
-    folder = make_saved()
-    hub.faults = [Fault("POST .*/commit/", status=500)]
-    with pytest.raises(ConnectionError):
-        push_folder(folder, REPO)
-    assert hub.count_requests("PUT /lfs/") == 2
-    push_folder(folder, REPO)
-    assert hub.count_requests("PUT /lfs/") == 2
 
 
 def test_invalid_folders_and_names_are_refused_before_any_request(hub, make_saved, tmp_path):
@@ -336,13 +310,6 @@ def test_invalid_folders_and_names_are_refused_before_any_request(hub, make_save
     assert hub.requests == []
 
 
-def test_a_card_that_the_hub_cannot_read_is_refused(hub, make_saved):
-    repository = hub.create(REPO)
-    with pytest.raises(ValueError, match=r"Invalid metadata in README\.md"):
-        push_folder(make_saved(card="---\npipeline_tag: [\n---\n"), REPO)
-    assert repository.history() == ["initial commit"]
-
-
 def test_only_a_branch_can_be_pushed_to(hub, make_saved):
     folder = make_saved()
     repository = hub.create(REPO)
@@ -352,3 +319,39 @@ def test_only_a_branch_can_be_pushed_to(hub, make_saved):
     with pytest.raises(FileNotFoundError, match="or this branch of it, does not exist"):
         push_folder(folder, REPO, revision="next", create_pr=True)
     assert repository.branches.keys() == {"main"}
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "reason"),
+    [
+        ({"token": False}, 0, "it does not exist, or needs a valid token (401: Invalid username or password.): check"),
+        ({"token": "hf_nobody"}, 0, "it does not exist, or needs a valid token (401: Invalid credentials in "),
+        (
+            {"token": "hf_bob"},
+            0,
+            "it, or this branch of it, does not exist or is not visible with this token (404: Rep",
+        ),
+        (
+            {"revision": "next"},
+            0,
+            "it, or this branch of it, does not exist or is not visible with this token (404: In",
+        ),
+        ({}, 403, "this token has no permission for it (403: simulated error): to read, request access on its page"),
+        ({}, 500, "the Hub is not available (500: simulated error): try again later"),
+        ({}, 429, "the Hub limits the rate of requests (429: simulated error): try again later"),
+        ({}, 0, "OSError: ada/milk does not appear to have a file named labels.jsonl"),
+    ],
+)
+def test_an_error_of_reading_says_what_the_hub_answered(hub, tmp_path, options, status, reason):
+    hub.create("ada/milk", private=True)
+    hub.faults = [Fault("HEAD .*", status=status, times=20 * bool(status))]
+    with pytest.raises(OSError, match=r".") as error:
+        cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache", **options)
+    assert explain(error.value, "it")[1].startswith(reason)
+
+
+def test_an_error_of_reading_mentions_offline_mode(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(OSError, match=r".") as error:
+        cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache")
+    assert "offline mode is on, so it cannot be reached: unset HF_HUB_OFFLINE" in explain(error.value, "it")[1]

@@ -4,7 +4,7 @@ import csv
 import random
 
 from hf_gile import Label
-from hf_gile.publishing.label_table import shown_labels, write_label_table
+from hf_gile.publishing.card_sections import shown_labels, write_label_table
 
 LABELS = [Label(f"L{n:02}", f"name {n}", seen=n < 41, count=max(0, 41 - n)) for n in range(53)]
 

@@ -78,10 +78,6 @@ def test_a_shortened_text_never_exceeds_the_limit(length):
         assert cut == one_line(text) or cut.endswith("…")
 
 
-def test_texts_are_shortened_between_words():
-    assert shortened("The failing heart, it pumps.", 19) == "The failing heart…"
-
-
 def test_a_python_literal_evaluates_to_the_text():
     for text in HOSTILE:
         assert ast.literal_eval(python_text(text)) == one_line(text)

@@ -132,16 +132,6 @@ def test_per_label_metrics_equal_scikit_learn(make, documents):
     assert [row["threshold"] for row in report.labels] == pytest.approx([0.41, 0.41, 0.45, 0.37, 0.37])
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 100])
-def test_the_report_does_not_depend_on_the_batch_size(make, documents, batch_size):
-    model, processor = make(CALIBRATION)
-    report = make_report(model, processor, *documents, batch_size=batch_size)
-    other = make_report(model, processor, *documents, batch_size=5)
-    assert report.labels == other.labels
-    for name, value in other.metrics.items():
-        assert report.metrics[name] == pytest.approx(value, abs=1e-5)
-
-
 def test_the_number_of_scores_in_memory_is_bounded(make, documents, monkeypatch):
     monkeypatch.setattr("hf_gile.publishing.report._MAX_SCORES", 11)
     model, processor = make()
@@ -268,12 +258,6 @@ def test_reports_survive_saving_and_loading(make, documents, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.json"]
 
 
-def test_a_report_with_metrics_alone_loads_unchanged(tmp_path):
-    report = Report(metrics={"micro_f1": 0.25}, labels=[])
-    report.save(tmp_path / "results.json")
-    assert Report.load(tmp_path / "results.json") == report
-
-
 def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
     report = Report(metrics={"micro_f1": 0.25}, labels=[])
     report.save(tmp_path / "results.json")
@@ -284,36 +268,24 @@ def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"\xff secret" * 999,
-        b"[" * 99_999,
-        json.dumps({"secret" * 999: 1}).encode(),
-    ],
-    ids=["not UTF-8", "deep", "field"],
-)
-def test_an_error_does_not_quote_a_whole_file(tmp_path, content):
-    (tmp_path / "results.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"results\.json is not a report") as error:
-        Report.load(tmp_path / "results.json")
-    assert len(str(error.value)) < len(str(tmp_path)) + 500
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is not a report"),
-        ("[]", "is not a report"),
-        ('{"metrics": {}}', "is not a report"),
-        ('{"metrics": {}}', "is not a report .*'labels'"),
-        ('{"metrics": {}, "labels": [], "more": 1}', "is not a report .*'more'"),
-        ('{"metrics": {"micro_f1": NaN}, "labels": []}', "is not a report .*the number NaN"),
+        (b"{", ""),
+        (b"[]", ""),
+        (b'{"metrics": {}}', "'labels'"),
+        (b'{"metrics": {}, "labels": [], "more": 1}', "'more'"),
+        (b'{"metrics": {"micro_f1": NaN}, "labels": []}', "the number NaN"),
+        (b"\xff secret" * 999, ""),
+        (b"[" * 99_999, ""),
+        (json.dumps({"secret" * 999: 1}).encode(), ""),
     ],
+    ids=range(8),
 )
-def test_a_file_that_is_not_a_report_is_refused(tmp_path, content, message):
-    (tmp_path / "results.json").write_text(content)
-    with pytest.raises(ValueError, match=message):
+def test_a_file_that_is_not_a_report_is_named_and_not_quoted(tmp_path, content, message):
+    (tmp_path / "results.json").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"results\.json is not a report .*{message}") as error:
         Report.load(tmp_path / "results.json")
+    assert len(str(error.value)) < len(str(tmp_path)) + 500
 
 
 def test_measuring_restores_the_training_mode(make, documents):
@@ -340,8 +312,6 @@ def test_empty_and_mismatched_inputs_are_refused(make, documents):
     for columns in ([], [5], [-1], [0, 0], [0.5], torch.ones(5, dtype=torch.bool)):
         with pytest.raises(ValueError, match="columns must be distinct integers from 0 to 4"):
             make_report(model, processor, texts, gold, columns=columns)
-    with pytest.raises(ValueError, match="batch_size must be at least 1"):
-        make_report(model, processor, texts, gold, batch_size=0)
     single, processor = make(problem_type="single_label_classification")
     with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts a single label"):
         make_report(single, processor, texts[:1], [["Iron", "Blood"]])

@@ -5,8 +5,8 @@ import pytest
 from transformers import pipeline
 from typer.testing import CliRunner
 
-from hf_gile.publishing import CardInfo, make_card, push_folder
-from hf_gile.publishing.verify import verify_code
+from hf_gile.publishing import push_folder
+from hf_gile.publishing.contents import verify_code
 from hf_gile_cli.app import app
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
@@ -100,13 +100,6 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
     done = verify(tmp_path)
     assert done.exit_code == 1
     assert "is not a saved GILE model" in done.stderr
-
-
-def test_cards_explain_how_to_inspect_the_code(make_model):
-    model, _ = make_model()
-    card = make_card(model, CardInfo(repo_id="ada/milk")).text
-    assert "`hf-gile verify ada/milk`" in card
-    assert '`code_revision="..."` the Python files' in card
 
 
 @pytest.mark.parametrize("name", ["README.md", "more_gile.py"])

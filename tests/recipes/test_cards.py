@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_gile_cli.trained import card_info
+from hf_gile_cli.flags import card_info
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
