@@ -7,14 +7,13 @@ from ..extras import import_on_demand
 if TYPE_CHECKING:
     from .annif import load_annif, load_annif_vocabulary
     from .documents import Document, document_pieces, read_documents
-    from .hub_tables import table_of
     from .label_files import is_mesh, read_label_file, save_labels
     from .label_tables import load_labels
     from .medline import Record, demo_file, read_medline
     from .mesh import load_mesh, read_mesh
     from .report import ReadReport
     from .skos import load_skos
-    from .tables import load_table
+    from .tables import load_table, table_of
     from .word_vectors import WordVectors, load_word_vectors
     from .zero_shot import held_out_labels
 
@@ -45,7 +44,6 @@ __all__ = [
 _MODULES = (
     "annif",
     "documents",
-    "hub_tables",
     "label_files",
     "label_tables",
     "medline",

@@ -13,13 +13,13 @@ from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text, document_id, join_columns
-from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes, sniff_table
+from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
 FORMATS = ("text", "jsonl", "csv")
 """Formats of streams, and of files with any suffix."""
 
-_WITHOUT_HEADER = ("text", "jsonl")
+_WITHOUT_HEADER = ("text", "jsonl", "lines")
 _JSON_LIST = re.compile(r"\[\s*(\{|$)")
 
 
@@ -120,14 +120,10 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder: pass its files, as in {path}/*.txt")
     suffix = data_suffix(Path(path))
-    kind = format or ""
-    if suffix not in SUFFIXES and not kind:
-        seen = sniff_table(path, requested, names).kind
-        kind = seen if seen in ("csv", "jsonl") else "text"
-    form = sniff(path, requested, names, kind)
-    form.refuse(path)
+    kind = format or ("" if suffix in SUFFIXES else "lines")
+    form = sniff(path, requested, names, kind).refuse(path)
     lines = format or {".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, kind)
-    return Format(lines) if form.kind == "empty" and lines in _WITHOUT_HEADER else form
+    return Format("text") if form.kind == "empty" and lines in _WITHOUT_HEADER else form
 
 
 def _read_stream(

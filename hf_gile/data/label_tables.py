@@ -24,7 +24,7 @@ from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
 from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
-from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff_table
+from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, missing_column_error, read_rows
 from .tables import as_tuple
 
@@ -81,7 +81,7 @@ def load_labels(
         language,
     )
     requested = Requested(**layout).check()
-    form = sniff_table(file, requested, chosen.required())
+    form = sniff(file, requested, chosen.required()).refuse(file)
     if form.kind == "text":
         return read_names(file, form, report)
     if form.kind == "json" and (labels := read_json_names(file, report)):

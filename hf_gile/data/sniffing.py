@@ -44,6 +44,8 @@ _BINARY = {
     "other": rb"\$HDT|\x89HDF|\x93NUMPY|%PDF|ORC|Obj\x01|\{\\rtf",
 }
 _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
+_FORCED = ("csv", "jsonl", "text")  # kinds that a caller may know
+_LINES = ("text", "lines")
 _KINDS = {  # by suffix, if the content does not tell
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".nt": "ntriples", ".nq": "ntriples"},
     **dict.fromkeys((".ttl", ".trig", ".n3"), "turtle"),
@@ -156,7 +158,8 @@ class Format(NamedTuple):
 
     Args:
         kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"mesh"`, `"medline"`, other
-            `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"empty"`, or a key of `REFUSED`.
+            `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"cr"` (a text of old Macs, whose lines
+            end with a carriage return), `"empty"`, or a key of `REFUSED`.
         encoding: Python's name of the encoding of a text, of which a byte order mark is no part.
         delimiter: Delimiter of cells.
         quote: Sign around cells; None if quotes are plain text.
@@ -177,14 +180,15 @@ class Format(NamedTuple):
     skip: int = 0
     note: str = ""
 
-    def refuse(self, path: object) -> None:
-        """Raises an error if no reader accepts such content.
+    def refuse(self, path: object) -> Format:
+        """Returns the format if a reader accepts such content.
 
         Raises:
-            ValueError: With what to do instead.
+            ValueError: If no reader does, with what to do instead.
         """
         if self.kind in REFUSED:
             raise ValueError(f"{path} {REFUSED[self.kind]}")
+        return self
 
 
 def sniff(
@@ -195,8 +199,10 @@ def sniff(
     Args:
         path: The file, compressed or not.
         requested: What the user requests.
-        names: Names of columns that are read: a first row with such a name is a header.
-        kind: The kind, if it is known; by default content and suffix determine it.
+        names: Names of columns that are read: a first row with such a name is a header, and a text whose first line has
+            all of them a table.
+        kind: The kind, if it is known; `"table"` if any text is a table, or `"lines"` if all but CSV and JSON lines is
+            text. By default content and suffix determine it.
 
     Raises:
         OSError: If the file does not exist, or cannot be read.
@@ -205,44 +211,15 @@ def sniff(
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     with Path(path).open("rb") as raw:
-        if not kind and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
+        if kind not in _FORCED and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
             return Format("xlsx")
-    form = sniff_bytes(_read_start(path, SAMPLE), data_suffix(Path(path)), requested, names, kind)
-    return Format("packed") if form.kind == "parquet" and is_packed(path) else form
-
-
-def sniff_table(
-    path: str | os.PathLike[str], requested: Requested, names: Collection[str], is_table: bool = False
-) -> Format:
-    """Sees how a file is to be read; a text is a table if its first line has all the names, or columns are requested.
-
-    Args:
-        path: The file, compressed or not.
-        requested: What the user requests.
-        names: Names of columns that are read.
-        is_table: Whether a text is a table in any case.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If no reader accepts it, with what to do instead.
-    """
-    form = sniff(path, requested, names)
-    form.refuse(path)
-    if form.kind != "text":
-        return form
-    line = _read_start(path, _ROW_TEXT).decode(form.encoding, "replace").partition("\n")[0]
-    cells = [cell.strip(" \r\n\"'\ufeff") for cell in re.split("[,;|\t]", line)]
-    is_table |= bool(requested.columns) or (len(cells) > 1 and set(names) <= set(cells))
-    return sniff(path, requested, names, "csv") if is_table else form
-
-
-def _read_start(path: str | os.PathLike[str], size: int) -> bytes:
-    """Returns the first bytes of a file, decompressed; a space if they are damaged, as the reader will report."""
     try:
         with open_binary(path) as stream:
-            return stream.read(size)
+            head = stream.read(SAMPLE)
     except EOFError:
-        return b" "
+        head = b" "  # the reader reports the damage
+    form = sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
+    return Format("packed") if form.kind == "parquet" and is_packed(path) else form
 
 
 def sniff_bytes(
@@ -266,25 +243,41 @@ def sniff_bytes(
             return Format(binary)
     if encoding is None and b"\0\0\0" in head[:4096]:
         return Format("other")
-    text = head[:_ROW_TEXT].decode(encoding or "utf-8", "replace").lstrip("\ufeff")
-    if kind == "text" and "\r" in text and "\n" not in text:
-        return Format("cr")
-    kind = kind or _see_kind(text.lstrip(), suffix)
-    if suffix == ".parquet" and kind not in REFUSED:
+    seen = kind
+    if kind not in _FORCED:
+        seen = _see_kind(_decode(head, encoding or "utf-8").lstrip(), suffix)
+    if suffix == ".parquet" and seen not in REFUSED:
         return Format("parquet")
+    may_be_table = seen == "text" and kind != "text"
+    if kind == "lines" and seen not in ("csv", "jsonl", *REFUSED):
+        seen = "text"
     note = ""
     if encoding is None:
         encoding = "utf-8"
-        if kind in ("csv", "text", "fasttext", "mesh"):
+        if seen in ("csv", "text", "fasttext", "mesh"):
             encoding, example = see_encoding(head)
         if encoding != "utf-8":
             note = f"encoding {encoding}, as in {example!r}"
-    form = Format(kind, encoding, note=note)
-    if kind != "csv":
-        return form
-    text = head[: 4 * _ROW_TEXT].decode(encoding, "replace").lstrip("\ufeff")[:_ROW_TEXT]
-    is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
-    return _see_cells(form, text, is_cut, "\t" if suffix in (".tsv", ".tab") else ",", requested, names)
+    text = _decode(head, encoding)
+    if may_be_table and (kind == "table" or _is_table(text, requested, names)):
+        seen = "csv"
+    if seen == "csv":
+        is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
+        usual = "\t" if suffix in (".tsv", ".tab") else ","
+        return _see_cells(Format(seen, encoding, note=note), text, is_cut, usual, requested, names)
+    if seen == "text" and kind in _LINES and "\r" in text and "\n" not in text:
+        seen = "cr"
+    return Format(seen, encoding, note=note)
+
+
+def _decode(head: bytes, encoding: str) -> str:
+    return head[: 4 * _ROW_TEXT].decode(encoding, "replace").lstrip("\ufeff")[:_ROW_TEXT]
+
+
+def _is_table(text: str, requested: Requested, names: Collection[str]) -> bool:
+    """Checks whether the user names the columns of a text, or its first line has all names."""
+    cells = [cell.strip(" \r\n\"'\ufeff") for cell in re.split("[,;|\t]", text.partition("\n")[0])]
+    return bool(names) and (bool(requested.columns) or (len(cells) > 1 and set(names) <= set(cells)))
 
 
 def csv_reader(lines: Iterable[str], form: Format) -> Any:

@@ -12,7 +12,6 @@ from ..models.labels_gile import LabelSet
 from .annif import load_annif, load_annif_vocabulary
 from .files import data_suffix
 from .homonyms import note_case
-from .hub_tables import table_of
 from .joined_labels import separator_hint
 from .label_columns import SAMPLE
 from .label_files import read_label_file
@@ -21,7 +20,7 @@ from .report import ReadReport
 from .schema import clean_label, plain_text
 from .sniffing import Requested
 from .table_files import SUFFIXES
-from .tables import Unlabelled, load_table
+from .tables import Unlabelled, load_table, table_of
 from .zero_shot import seen_first
 
 if TYPE_CHECKING:

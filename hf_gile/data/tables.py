@@ -15,25 +15,26 @@ A row is a document. `.csv` with any delimiter, usually with a header:
 
 All but Parquet may be compressed. `load_table(path, text=["title", "abstract"], labels="subjects")` reads them, with
 `separator=";"` for the first. `sniffing` sees the format of a file, and `label_columns` that of labels. `label_tables`
-reads tables of labels.
+reads tables of labels. `table_of` converts a dataset of the Hub, or any other.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
+from ..models.labels_gile import LabelSet
 from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, flag_columns, see
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import document_id, join_columns
-from .sniffing import Format, Layout, Requested, sniff_table
+from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ Labels = str | Sequence[str] | LabelColumn | None
 """The columns of labels, or how they are read; None for a table without labels."""
 
 
-class Columns(NamedTuple):
+class _Columns(NamedTuple):
     """The columns that are read, and how."""
 
     text: tuple[str, ...]
@@ -128,13 +129,14 @@ def load_table(
     """
     report = ReadReport(on_error)
     texts = as_tuple(text)
+    others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
-    names = [*texts, *filter(None, [id]), *_label_names(labels)]
-    forms = _see_forms(files, Requested(**layout).check(), names, report)
-    labels = _see_labels(files, forms, labels, {*texts, *filter(None, [id])}, separator, known)
+    forms = _see_forms(files, Requested(**layout).check(), [*others, *_label_names(labels)], report)
+    features = _parquet_features(files[0], forms)
+    labels = _see_labels(_first_rows(files, forms, others), labels, others, separator, known, features)
     report.labels = labels
     report.note(labels.note if labels else "")
-    read_as = Columns(texts, labels, id, unlabelled)
+    read_as = _Columns(texts, labels, id, unlabelled)
     short = short_names(files)
     try:
         dataset = load_pieces(
@@ -153,9 +155,103 @@ def load_table(
             raise ValueError(f"{files[0]} has {header}no rows") from None
         raise
     if not streaming:
-        check_documents(report, labels, ", ".join(map(str, files[:3])))
+        _check_documents(report, labels, ", ".join(map(str, files[:3])))
         dataset = dataset if id is None else _drop_repeated_ids(dataset, report)
     return dataset, report
+
+
+def table_of(
+    dataset: Dataset | IterableDataset,
+    text: str | Sequence[str] = "text",
+    labels: str | Sequence[str] | LabelColumn = LABELS,
+    *,
+    id: str | None = None,
+    separator: str | None = None,
+    known: Collection[str] = (),
+    unlabelled: Unlabelled = "negative",
+    report: ReadReport | None = None,
+) -> tuple[Dataset | IterableDataset, LabelSet | None]:
+    """Converts any dataset, such as from the Hub, to the columns of `load_table`.
+
+    Args:
+        dataset: The documents.
+        text: Column with the text, or several columns, joined by line breaks.
+        labels: Column with the label ids, or several columns; see `load_table`. Classes are replaced by their names; -1
+            is no label.
+        id: Column with the document ids; by default the row, counted per worker in a stream.
+        separator: As in `load_table`.
+        known: As in `load_table`.
+        unlabelled: As in `load_table`.
+        report: Decides whether malformed rows raise (the default). Counts rows, but not those of a stream.
+
+    Returns:
+        Documents with the columns `id`, `text` and `labels`, excluding rows without text; and a label set of the class
+        names, if the labels are classes.
+
+    Raises:
+        ValueError: If a column is missing, a row is malformed, or labels could be read in two ways.
+
+    Example:
+        >>> from datasets import ClassLabel, Dataset, Features, List, Value
+        >>> features = Features({"title": Value("string"), "tags": List(ClassLabel(names=["mice", "rats"]))})
+        >>> rows = Dataset.from_dict({"title": ["On rats.", "On stars."], "tags": [[1, 0], []]}, features=features)
+        >>> documents, label_set = table_of(rows, text="title", labels="tags")
+        >>> documents[:]
+        {'id': ['0', '1'], 'text': ['On rats.', 'On stars.'], 'labels': [['rats', 'mice'], []]}
+        >>> label_set.ids
+        ['mice', 'rats']
+    """
+    report = report or ReadReport()
+    if isinstance(dataset, dict):
+        raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
+    if dataset.features is None:
+        raise ValueError("the columns of this stream are unknown: set its features, as in dataset.cast(features)")
+    texts = as_tuple(text)
+    others = [*texts, *filter(None, [id])]
+    plain = dataset.with_format(None)
+    seen = _see_labels(plain, labels, others, separator, known, dataset.features)
+    read_as = _Columns(texts, seen, id, unlabelled)
+    arguments = read_as.arguments()
+    for column, argument in arguments.items():
+        if column not in dataset.features:
+            raise missing_column_error(column, dataset.features, "the dataset", argument)
+    report.note(seen.note)
+    has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
+    documents = plain.select_columns([*arguments]).map(
+        _convert_batch,
+        with_indices=True,
+        batched=True,
+        fn_kwargs={"columns": read_as, "on_error": report.on_error},
+        remove_columns=[*arguments],
+        features=document_features(),
+        **({"desc": "documents"} if has_length else {}),
+    )
+    if has_length:
+        report.records += len(documents)
+        report.without_labels += sum(not ids for ids in documents["labels"])
+        if left_out := len(dataset) - len(documents):
+            reason = "without text" + (" or labels" if unlabelled == "drop" else "")
+            reason += ", or malformed" if report.on_error == "skip" else ""
+            report.left_out[reason] = report.left_out.get(reason, 0) + left_out
+        _check_documents(report, seen, "the dataset")
+    classes = _class_names(dataset.features, seen.columns)
+    names = dict.fromkeys(chain.from_iterable(classes.values()))
+    return documents, LabelSet.from_names([*names]) if names and seen.form == "plain" else None
+
+
+def _convert_batch(
+    batch: Mapping[str, list[Any]],
+    positions: list[int],
+    *,
+    columns: _Columns,
+    on_error: Literal["raise", "skip"],
+) -> dict[str, list[Any]]:
+    rows = (
+        (f"row {position:,} of the dataset", str(position), dict(zip(batch, cells, strict=True)))
+        for position, *cells in zip(positions, *batch.values(), strict=True)
+    )
+    documents = list(_documents_of(rows, columns, ReadReport(on_error)))
+    return {key: [document[key] for document in documents] for key in ("id", "text", "labels")}
 
 
 def short_names(files: Sequence[Path]) -> dict[str, str]:
@@ -227,7 +323,7 @@ def _see_forms(
     files: Sequence[Path], requested: Requested, names: Sequence[str], report: ReadReport
 ) -> dict[str, Format]:
     """Sees the format of each file, and notes what is unusual."""
-    forms = {str(file): sniff_table(file, requested, names, is_table=True) for file in files}
+    forms = {str(file): sniff(file, requested, names, "table").refuse(file) for file in files}
     for file, form in forms.items():
         if form.note:
             report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
@@ -243,33 +339,43 @@ def _label_names(labels: Labels) -> tuple[str, ...]:
 
 
 def _see_labels(
-    files: Sequence[Path],
-    forms: Mapping[str, Format],
+    rows: Iterable[Mapping[str, Any]],
     labels: Labels,
-    others: set[str],
+    others: Collection[str],
     separator: str | None,
     known: Collection[str],
+    features: Mapping[str, Any],
 ) -> LabelColumn | None:
-    """Sees the form of labels in the first rows of files."""
+    """Sees the form of labels in the first rows, unless it is known; `others` are the columns of the text and the id.
+
+    If the default column does not exist, it is `label`, or the columns of zeros and ones are labels.
+    """
     if labels is None or isinstance(labels, LabelColumn):
         return labels
-    rows = list(islice(_first_rows(files, forms, others), SAMPLE))
-    columns = choose_labels(labels, rows, others)
-    classes: dict[str, Sequence[str]] = {}
-    if forms[str(files[0])].kind == "parquet":
-        with suppress(ValueError, TypeError, KeyError, OSError):  # types that datasets lacks
-            classes = class_names(_parquet_features(files[0]), columns)
-    return see(rows, columns, separator, known, classes)
+    first = list(islice(rows, SAMPLE))
+    columns = as_tuple(labels)
+    if columns == (LABELS,) and first and not any(LABELS in row for row in first):
+        if _LABEL not in others and any(_LABEL in row for row in first):
+            columns = (_LABEL,)
+        else:
+            columns = tuple(flag_columns(first, others)) or columns
+    return see(first, columns, separator, known, _class_names(features, columns))
 
 
-def _parquet_features(file: Path) -> Features:
+def _parquet_features(file: Path, forms: Mapping[str, Format]) -> Mapping[str, Any]:
+    """Returns the features of a Parquet file; none for other files, and for types that datasets lacks."""
+    if forms[str(file)].kind != "parquet":
+        return {}
     from datasets import Features
     from pyarrow.parquet import read_schema
 
-    return Features.from_arrow_schema(read_schema(file))
+    try:
+        return Features.from_arrow_schema(read_schema(file))
+    except (ValueError, TypeError, KeyError, OSError):
+        return {}
 
 
-def class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Sequence[str]]:
+def _class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Sequence[str]]:
     """Returns the names of classes by number, for the columns that have them."""
     classes: dict[str, Sequence[str]] = {}
     for column in columns:
@@ -279,7 +385,9 @@ def class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str
     return classes
 
 
-def _first_rows(files: Iterable[Path], forms: Mapping[str, Format], others: set[str]) -> Iterator[Mapping[str, Any]]:
+def _first_rows(
+    files: Iterable[Path], forms: Mapping[str, Format], others: Collection[str]
+) -> Iterator[Mapping[str, Any]]:
     """Yields rows without their text, until they would take much memory."""
     size = 0
     for file in files:
@@ -293,21 +401,11 @@ def _first_rows(files: Iterable[Path], forms: Mapping[str, Format], others: set[
                 yield cells
 
 
-def choose_labels(labels: Labels, rows: Sequence[Mapping[str, Any]], others: set[str]) -> tuple[str, ...]:
-    """Returns the columns of labels; if the default column does not exist, `label`, or those of zeros and ones."""
-    names = _label_names(labels)
-    if names != (LABELS,) or not rows or any(LABELS in row for row in rows):
-        return names
-    if _LABEL not in others and any(_LABEL in row for row in rows):
-        return (_LABEL,)
-    return tuple(flag_columns(rows, others)) or names
-
-
 def _read_documents(
     piece: Piece,
     report: ReadReport,
     *,
-    columns: Columns,
+    columns: _Columns,
     forms: Mapping[str, Format],
     names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
@@ -315,25 +413,17 @@ def _read_documents(
     may_lack = [] if columns.labels is None else [*columns.labels.columns]
     needed = [*columns.text, *filter(None, [columns.id])]
     rows = read_rows(piece, report, forms[piece.path], needed, may_lack, arguments=arguments)
-    return documents_of(rows, columns, report, f"{piece.path}: ", f"{names[piece.path]}:")
+    return _documents_of(rows, columns, report, f"{piece.path}: ", f"{names[piece.path]}:")
 
 
-def documents_of(
+def _documents_of(
     rows: Iterable[tuple[str, str, Mapping[str, Any]]],
-    columns: Columns,
+    columns: _Columns,
     report: ReadReport,
     path: str = "",
     name: str = "",
 ) -> Iterator[dict[str, Any]]:
-    """Yields the usable documents of rows, as `read_rows` yields them.
-
-    Args:
-        rows: The rows.
-        columns: The columns.
-        report: Counts documents.
-        path: Start of locations, for messages.
-        name: Start of positions, for ids.
-    """
+    """Yields the usable documents of rows, as `read_rows` yields them; `path` and `name` start locations and ids."""
     for where, position, row in rows:
         try:
             document = columns.document(row, name + position)
@@ -344,7 +434,7 @@ def documents_of(
             yield document
 
 
-def check_documents(report: ReadReport, labels: LabelColumn | None, source: str) -> None:
+def _check_documents(report: ReadReport, labels: LabelColumn | None, source: str) -> None:
     """Refuses a table without any label, and one of which most was left out."""
     if labels is not None and 0 < report.records == report.without_labels:
         columns = ", ".join(map(repr, labels.columns[:9]))
