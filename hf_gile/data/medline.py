@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 _DEMO_NAME = "pubmed20n0014.xml.gz"
-_SETS = ("PubmedArticleSet", "MedlineCitationSet")
 _INLINE = {"a", "b", "em", "i", "small", "span", "strong", "sub", "sup", "u"}
 _LONGEST_PLACEHOLDER = 60
 _PLACEHOLDER = re.compile(
@@ -102,7 +101,7 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
 def read_elements(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, _Element]]:
     """Yields the elements of citations and of notices of deletion, with their location; others are counted."""
     with open_binary(path) as stream:
-        for number, element in enumerate(report.until_damage(_check_content(path, stream), path), 1):
+        for number, element in enumerate(report.until_damage(elements(stream), path), 1):
             pmid = next((pmid.text for pmid in element.iter("PMID")), None)
             where = f"{path}: citation {number:,} (pmid {pmid or 'unknown'})"
             if element.tag == "PubmedBookArticle":
@@ -116,24 +115,15 @@ def read_elements(path: str | os.PathLike[str], report: ReadReport) -> Iterator[
 
 def read_citation(element: _Element, where: str, report: ReadReport) -> Iterator[Record]:
     """Yields the record of a citation, unless it is malformed."""
+    unread: list[str] = []
     try:
-        record, unread = _parse_citation(element)
+        record = _parse_citation(element, unread)
     except ValueError as error:
         report.problem("malformed record", f"{where}: {error}")
         return
     for reason in unread:
         report.leave_out(reason, where)
     yield record
-
-
-def _check_content(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[_Element]:
-    head = stream.read(256)
-    stream.seek(0)
-    form = sniff_bytes(head)
-    form.refuse(path)
-    if form.kind in ("empty", "json", "jsonl", "text"):
-        raise ValueError(f"expected XML, got {head.decode(form.encoding, 'replace')!r}")
-    yield from elements(stream)
 
 
 def demo_file() -> Path:
@@ -168,68 +158,73 @@ def elements(stream: IO[bytes]) -> Iterator[_Element]:
         of a MedlineCitationSet.
 
     Raises:
-        ValueError: If it is neither a PubmedArticleSet nor a MedlineCitationSet (the message has its text, such as the
+        ValueError: If it is neither a PubmedArticleSet nor a MedlineCitationSet (the message has its start, such as the
             error of E-utilities), or an element is larger than `XmlRecords` allows.
     """
-    is_old = b"<MedlineCitationSet" in stream.read(1 << 12)
+    head = stream.read(1 << 14)
     stream.seek(0)
-    tags = ("MedlineCitation" if is_old else "PubmedArticle", "PubmedBookArticle", "DeleteCitation", "ERROR")
+    form = sniff_bytes(head)
+    form.refuse("the file")
+    start = head.decode(form.encoding, "replace")
+    if form.kind != "medline":
+        raise ValueError(f"expected XML with a PubmedArticleSet or MedlineCitationSet, got {start[:256]!r}")
+    article = "MedlineCitation" if "<MedlineCitationSet" in start else "PubmedArticle"
+    yield from parse_xml(stream, (article, "PubmedBookArticle", "DeleteCitation", "ERROR"))
+
+
+def parse_xml(stream: IO[bytes], tags: str | Sequence[str]) -> Iterator[_Element]:
+    """Yields the elements with these tags, and releases each when the next is requested.
+
+    Raises:
+        ImportError: If lxml is not installed.
+        ValueError: If an element is larger than `XmlRecords` allows.
+        SyntaxError: If it is not XML.
+    """
     source = XmlRecords(stream)
-    events = import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True)
-    has_elements = False
-    for _, element in events:
+    for _, element in import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True):
         source.start_record()
         yield element
         element.clear()
-        has_elements = True
-    if not has_elements and events.root.tag not in _SETS:
-        text = _normalize_space("".join(events.root.itertext()))
-        raise ValueError(f"expected a {' or '.join(_SETS)}, got <{events.root.tag}> {text[:200]}".rstrip())
 
 
 def import_lxml() -> Any:
     """Imports `lxml.etree`, or raises an error that says how to install it."""
-    with needs_extra("data", "reading MEDLINE"):
+    with needs_extra("data", "reading MEDLINE or MeSH in XML"):
         from lxml import etree
     return etree
 
 
-def _parse_citation(element: _Element) -> tuple[Record, list[str]]:
-    """Returns the record, and names of texts that are not read."""
+def _parse_citation(element: _Element, unread: list[str]) -> Record:
+    """Returns the record, and adds the names of texts that are not read."""
     # iterchildren is twice as fast as find.
-    is_old = element.tag == "MedlineCitation"
-    citation = element if is_old else _find_child(element, "MedlineCitation")
+    citation = element if element.tag == "MedlineCitation" else _find_child(element, "MedlineCitation")
     article = _find_child(citation, "Article")
-    date = _find_child(_find_child(_find_child(article, "Journal"), "JournalIssue"), "PubDate")
-    year = next((child.text for child in date.iterchildren("Year")), None)
-    if year is None:  # "1976 Dec-1977 Jan", or a season without a year
-        years = re.search("[0-9]{4}", date.findtext("MedlineDate") or "")
-        year = years and years[0]
-    ids: list[str] = []
-    names: list[str] = []
-    for group in citation.iterchildren("MeshHeadingList"):
-        headings = list(group.iter("DescriptorName"))
-        if len(headings) != len(group):
-            raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
-        new = [_clean_heading(heading.text or "") for heading in headings]
-        if "" in new:
-            raise ValueError(f"a heading in meshMajor must not be empty, got {shortened(new)}")
-        names += new
-        # Old exports have some headings without ids.
-        ids += [heading.get("UI") or name for heading, name in zip(headings, new, strict=True)]
-    unread = ["vernacular title" for _ in article.iterchildren("VernacularTitle")]
+    unread += ["vernacular title" for _ in article.iterchildren("VernacularTitle")]
     unread += ["other abstract" for _ in citation.iterchildren("OtherAbstract")]
     title = next(map(_element_text, article.iterchildren("ArticleTitle")), "")
     abstract = next(map(_join_abstract, article.iterchildren("Abstract")), "")
-    record = make_record(
+    date = _find_child(_find_child(_find_child(article, "Journal"), "JournalIssue"), "PubDate")
+    year = next((child.text for child in date.iterchildren("Year")), None)
+    if year is None:  # "1976 Dec-1977 Jan", or a season without a year
+        year = next(iter(re.findall("[0-9]{4}", date.findtext("MedlineDate", ""))), None)
+    headings = []
+    for group in citation.iterchildren("MeshHeadingList"):
+        new = list(group.iter("DescriptorName"))
+        if len(new) != len(group):
+            raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
+        headings += new
+    names = [_clean_heading(heading.text or "") for heading in headings]
+    if "" in names:
+        raise ValueError(f"a heading in meshMajor must not be empty, got {shortened(names)}")
+    return make_record(
         _find_child(citation, "PMID").text,
         _read_text("title", title, unread),
         _read_text("abstract", abstract, unread),
         year,
-        ids,
+        # Old exports have headings without ids.
+        [heading.get("UI") or name for heading, name in zip(headings, names, strict=True)],
         names,
     )
-    return record, unread
 
 
 def make_record(
@@ -253,27 +248,24 @@ def make_record(
     Raises:
         ValueError: If the pmid is empty, or the year is not a year.
     """
-    if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
-        headings = dict(zip(reversed(ids), reversed(names), strict=True))
-        ids = list(dict.fromkeys(ids))
-        names = [headings[ui] for ui in ids]
+    # The first name by id, since several spellings of a name may share an id.
+    headings = dict(zip(reversed(ids), reversed(names), strict=True))
+    ids = list(dict.fromkeys(ids))
     return {
         "pmid": document_id(pmid, "pmid"),
         "title": title,
         "abstractText": abstract,
         "year": _parse_year(year),
         "meshUI": ids,
-        "meshMajor": names,
+        "meshMajor": [headings[ui] for ui in ids],
     }
 
 
 def _parse_year(value: object) -> int | None:
     if value is None or value == "":
         return None
-    if isinstance(value, str) and len(year := value.strip()) == 4 and year.isascii() and year.isdigit():
-        return int(year)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10_000:
-        return value
+    if isinstance(value, str | int) and re.fullmatch(r"\s*[0-9]{4}\s*", str(value)):
+        return int(value)
     raise ValueError(f"year must be a year or null, got {shortened(value)}")
 
 

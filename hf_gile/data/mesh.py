@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -52,11 +53,11 @@ from itertools import chain
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
-from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
-from .files import XmlRecords, open_binary
+from .files import open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
 from .loading import Piece
+from .medline import parse_xml
 from .report import ReadReport
 from .schema import clean_text, plain_text
 from .sniffing import Format, Requested, sniff
@@ -70,8 +71,7 @@ DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 
 _MAX_RECORD_LINES = 100_000
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
-_ASCII_KEYS = ("RECTYPE", "UI", "MH", "MS", "MN", "ENTRY", "PRINT ENTRY")
-_SINGLE_KEYS = _ASCII_KEYS[:4]
+_SINGLE_KEYS = ("RECTYPE", "UI", "MH", "MS")
 
 
 @dataclass(frozen=True)
@@ -164,27 +164,32 @@ def load_mesh(
     descriptors = list(read_mesh(path, report, encoding=encoding))
     if not descriptors:
         raise ValueError(f"{path}: no descriptors: {report}")
-    names: dict[str, str] = {}
+    owners: dict[str, Descriptor] = {}  # by tree number
     for descriptor in descriptors:
         for number in descriptor.tree_numbers:
-            if names.setdefault(number, descriptor.name) != descriptor.name:
-                message = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
+            owner = owners.setdefault(number, descriptor)
+            if owner.name != descriptor.name:
+                message = f"{path}: {descriptor.ui} has the tree number {number} of {owner.name!r}"
                 report.problem("repeated tree number", message)
-    uis = {number: descriptor.ui for descriptor in descriptors for number in descriptor.tree_numbers}
     labels = []
     hints = {}
     for descriptor in descriptors:
         texts = {
             "entry_terms": "; ".join(descriptor.entry_terms),
             "scope_note": descriptor.scope_note,
-            "tree_path": _format_tree_path(descriptor, names),
+            "tree_path": _format_tree_path(descriptor, owners),
         }
-        description = join_descriptions(texts[choice] for choice in requested)
-        parents = dict.fromkeys(uis.get(number.rpartition(".")[0]) for number in descriptor.tree_numbers)
-        broader = tuple(ui for ui in parents if ui and ui != descriptor.ui)
-        synonyms = descriptor.entry_terms
-        labels.append(Label(descriptor.ui, descriptor.name, description, synonyms=synonyms, broader=broader))
-        hints[descriptor.ui] = [texts["tree_path"]]
+        parents = [number.rpartition(".")[0] for number in descriptor.tree_numbers]
+        uis = dict.fromkeys(owners[parent].ui for parent in parents if parent in owners)
+        label = Label(
+            descriptor.ui,
+            descriptor.name,
+            join_descriptions(texts[choice] for choice in requested),
+            synonyms=descriptor.entry_terms,
+            broader=tuple(ui for ui in uis if ui != descriptor.ui),
+        )
+        labels.append(label)
+        hints[label.id] = [texts["tree_path"]]
     return distinguish(labels, hints, report, str(path))
 
 
@@ -192,6 +197,7 @@ _Parse = Callable[[], Descriptor | None]
 
 
 def _iterate_records(path: str | os.PathLike[str], form: Format, report: ReadReport) -> Iterator[tuple[str, _Parse]]:
+    """Yields the location of each record, and what parses it."""
     if form.kind in ("json", "jsonl"):
         for where, _, row in read_rows(Piece(os.fspath(path)), report, form):
             yield where, partial(_parse_json, row)
@@ -205,29 +211,18 @@ def _iterate_others(path: str | os.PathLike[str], form: Format) -> Iterator[tupl
     form.refuse(path)
     with open_binary(path) as stream:
         start = stream.read(1 << 12).decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
-    if start.startswith("*NEWRECORD"):
-        yield from _iterate_ascii(read_lines(Piece(os.fspath(path)), form.encoding))
-        return
-    root = re.search(r"<(\w+)", start)
-    if not start.startswith("<") or root is None:
-        got = start.partition("\n")[0][:40]
-        raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {got!r}")
-    if root[1] != "DescriptorRecordSet":
-        raise ValueError(f"expected a DescriptorRecordSet, got <{root[1]}>")
-    yield from _iterate_xml(path)
-
-
-def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
-    with needs_extra("data", "read_mesh"):
-        from lxml import etree
-    with open_binary(path) as stream:
-        source = XmlRecords(stream)
-        for _, record in etree.iterparse(source, tag="DescriptorRecord", remove_comments=True, remove_pis=True):
-            source.start_record()
+        stream.seek(0)
+        if start.startswith("*NEWRECORD"):
+            yield from _iterate_ascii(read_lines(Piece(os.fspath(path)), form.encoding))
+            return
+        root = re.search(r"<\w+", start)
+        if not start.startswith("<") or root is None:
+            got = start.partition("\n")[0][:40]
+            raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {got!r}")
+        if root[0] != "<DescriptorRecordSet":
+            raise ValueError(f"expected a DescriptorRecordSet, got {root[0]}>")
+        for record in parse_xml(stream, "DescriptorRecord"):
             yield record.sourceline, partial(_parse_xml, record)
-            record.clear()
-            while record.getprevious() is not None:
-                del record.getparent()[0]
 
 
 def _parse_xml(record: _Element) -> Descriptor:
@@ -259,26 +254,25 @@ def _iterate_ascii(lines: Lines) -> Iterator[tuple[int, _Parse]]:
 
 
 def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | None:
-    values: dict[str, list[str]] = {key: [] for key in _ASCII_KEYS}
+    values: dict[str, list[str]] = defaultdict(list)
     for number, line in record[1:]:
         if isinstance(line, ValueError):
             raise ValueError(f"in line {number:,}, {line}")
         key, sign, value = line.partition("=")
         if not sign:
             raise ValueError(f"expected KEY = VALUE, got {shortened(line)} in line {number:,}")
-        if key.rstrip() in values:
-            values[key.rstrip()].append(value.strip())
+        values[key.rstrip()].append(value.strip())
     for key in _SINGLE_KEYS:
         if len(values[key]) > 1:
             raise ValueError(f"{key} occurs {len(values[key])} times: records may be merged")
     if values["RECTYPE"] not in ([], ["D"]):
         return None
-    entries = [entry.partition("|")[::2] for entry in values["PRINT ENTRY"] + values["ENTRY"]]
+    entries = [entry.partition("|") for entry in values["PRINT ENTRY"] + values["ENTRY"]]
     return _make_descriptor(
         ui="".join(values["UI"]),
         name="".join(values["MH"]),
-        terms=[term for term, fields in entries if fields],
-        permuted=[term for term, fields in entries if not fields],
+        terms=[term for term, _, fields in entries if fields],
+        permuted=[term for term, _, fields in entries if not fields],
         scope_note="".join(values["MS"]),
         tree_numbers=values["MN"],
     )
@@ -304,38 +298,37 @@ def _parse_json(row: Mapping[str, Any]) -> Descriptor:
 def _make_descriptor(
     *, ui: object, name: object, terms: list[Any], permuted: list[Any], scope_note: object, tree_numbers: list[Any]
 ) -> Descriptor:
-    ui, name = _clean_line(ui, "the UI"), _clean_line(name, "the name")
+    ui = _clean_line(ui, "the UI")
+    name = _clean_line(name, "the name")
     if not ui or not name:
         raise ValueError(f"a descriptor needs a UI and a name, got {ui!r} and {name!r}")
-    try:
-        entry_terms = dict.fromkeys(_clean_line(term, "an entry term") for term in terms)
-        permuted_terms = [_clean_line(term, "a permuted term") for term in permuted]
-        numbers = tuple(_clean_line(number, "a tree number") for number in tree_numbers)
-        for number in numbers:
-            if not _TREE_NUMBER.fullmatch(number):
-                raise ValueError(f"a tree number must look like C14.280.434, got {number!r}")
-        return Descriptor(
-            ui,
-            name,
-            entry_terms=tuple(term for term in entry_terms if term not in ("", name)),
-            scope_note=_clean_line(scope_note, "the scope note"),
-            tree_numbers=numbers,
-            permuted_terms=tuple(filter(None, permuted_terms)),
-        )
-    except ValueError as error:
-        raise ValueError(f"{ui} ({name}): {error}") from None
+    entry_terms = dict.fromkeys(_clean_line(term, f"an entry term of {ui}") for term in terms)
+    permuted_terms = [_clean_line(term, f"a permuted term of {ui}") for term in permuted]
+    numbers = tuple(_clean_line(number, f"a tree number of {ui}") for number in tree_numbers)
+    for number in numbers:
+        if not _TREE_NUMBER.fullmatch(number):
+            raise ValueError(f"a tree number of {ui} must look like C14.280.434, got {number!r}")
+    return Descriptor(
+        ui,
+        name,
+        entry_terms=tuple(term for term in entry_terms if term not in ("", name)),
+        scope_note=_clean_line(scope_note, f"the scope note of {ui}"),
+        tree_numbers=numbers,
+        permuted_terms=tuple(filter(None, permuted_terms)),
+    )
 
 
 def _clean_line(value: object, name: str) -> str:
     return " ".join(clean_text(value, name).split())
 
 
-def _format_tree_path(descriptor: Descriptor, names: dict[str, str]) -> str:
+def _format_tree_path(descriptor: Descriptor, owners: Mapping[str, Descriptor]) -> str:
     paths = []
     used_names = {descriptor.name}
     for number in descriptor.tree_numbers:
-        dots = [index for index, character in enumerate(number) if character == "."]
-        path = [names[number[:dot]] for dot in dots if number[:dot] in names]
+        parts = number.split(".")
+        ancestors = [".".join(parts[:depth]) for depth in range(1, len(parts))]
+        path = [owners[ancestor].name for ancestor in ancestors if ancestor in owners]
         paths.append(" > ".join(name for name in path if name not in used_names))
         used_names.update(path)
     return "; ".join(filter(None, paths))

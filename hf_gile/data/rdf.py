@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import warnings
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from reprlib import repr as shortened
 from typing import IO, Any
 from xml.parsers import expat
 
 from ..extras import needs_extra
-from .files import PACKED_SUFFIXES, data_suffix, open_binary
+from .files import PACKED_SUFFIXES, data_suffix, open_binary, read_into_memory
 from .json_text import check_parts
 from .rdf_profiles import CONVERT, PREFIXES
 from .report import ReadReport
@@ -33,15 +35,13 @@ from .sniffing import sniff
 SUFFIXES = (".nt", ".nq", ".rdf", ".xml", ".owl", ".ttl", ".trig", ".n3", ".jsonld", ".json")
 """Suffixes of RDF files in a folder."""
 
-# rdflib format by kind of content; each format but Turtle includes simpler ones.
-_FORMATS = {"ntriples": "nquads", "xml": "xml", "turtle": "turtle", "json": "json-ld", "jsonl": "json-ld"}
-_TITLES = {
-    "nquads": "N-Triples",
-    "xml": "RDF/XML",
-    "turtle": "Turtle",
-    "trig": "TriG",
-    "n3": "Notation 3",
-    "json-ld": "JSON-LD",
+# rdflib's format and its title by kind of content; each format but Turtle includes simpler ones.
+_FORMATS = {
+    "ntriples": ("nquads", "N-Triples"),
+    "xml": ("xml", "RDF/XML"),
+    "turtle": ("turtle", "Turtle"),
+    "json": ("json-ld", "JSON-LD"),
+    "jsonl": ("json-ld", "JSON-LD"),
 }
 _MAX_ENTITY = 256
 _MAX_URI = 8192
@@ -67,38 +67,49 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
     with needs_extra("data", "load_skos"):
         # A file has more bytes than statements, compressed or not.
         graph = _make_graph(add, max(_FEW_STATEMENTS, path.stat().st_size))
-        from rdflib.parser import PythonInputSource
     report.files += 1
-    # Relative URIs depend neither on the folder nor on compression.
-    packed = path.suffix.lower() in PACKED_SUFFIXES
-    base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
-    form = ""
+    title = ""
     try:
-        kind = _find_kind(path)
-        form = "n3" if kind == "turtle" and data_suffix(path) == ".n3" else _FORMATS[kind]
-        if form == "xml":
-            _check_xml(path)
-        with open_binary(path, in_memory=form not in ("nquads", "xml")) as stream, _quiet():
-            if form == "turtle" and any(b"{" in chunk for chunk in iter(lambda: stream.read(1 << 20), b"")):
-                form = "trig"  # which takes longer, and is only needed for graphs
-            stream.seek(0)
-            if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
-                stream.seek(0)
-            source: Any = _Lines(stream) if form == "nquads" else stream
-            if form == "json-ld":
-                source = PythonInputSource(_load_json(stream, kind), base)
-            graph.parse(source, format=form, publicID=base)
+        seen = sniff(path)
+        seen.refuse(path)
+        if seen.kind not in _FORMATS:
+            raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
+        title = f"read as {_FORMATS[seen.kind][1]}: "
+        with _quiet():
+            _parse(graph, path, seen.kind)
         if not graph.store.count:
-            keys = f"; its keys are {shortened(list(source.data))}" if form == "json-ld" else ""
-            raise ValueError(f"no statements{keys}: {CONVERT}")
+            raise ValueError(f"no statements: {CONVERT}")
     except Exception as error:  # invalid data can raise any exception
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
             raise
         message = " ".join(str(error).split())[:300]
         if isinstance(error, UnicodeDecodeError):
             message += ": convert it to UTF-8"
-        title = f"read as {_TITLES[form]}: " if form else ""
         report.problem("damaged file", f"{path}: {title}{message}")
+
+
+def _parse(graph: Any, path: Path, kind: str) -> None:
+    from rdflib.parser import PythonInputSource
+
+    # Relative URIs depend neither on the folder nor on compression.
+    packed = path.suffix.lower() in PACKED_SUFFIXES
+    base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
+    form = _FORMATS[kind][0]
+    if kind in ("ntriples", "xml"):
+        if kind == "xml":
+            _check_xml(path)
+        with open_binary(path) as stream:
+            graph.parse(stream if kind == "xml" else _Lines(stream), format=form, publicID=base)
+        return
+    data = read_into_memory(path).removeprefix(BOM_UTF8)
+    source: Any = BytesIO(data)
+    if form == "json-ld":
+        source = PythonInputSource(_load_json(data, kind), base)
+    elif data_suffix(path) == ".n3":
+        form = "n3"
+    elif b"{" in data:
+        form = "trig"  # which takes longer, and is only needed for graphs
+    graph.parse(source, format=form, publicID=base)
 
 
 @contextmanager
@@ -115,28 +126,20 @@ def _quiet() -> Iterator[None]:
         logger.disabled = was_disabled
 
 
-def _find_kind(path: Path) -> str:
-    seen = sniff(path)
-    seen.refuse(path)
-    if seen.kind == "empty":
-        raise ValueError("no statements")
-    if seen.kind not in _FORMATS:
-        raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
-    return seen.kind
-
-
-class _Lines(BufferedIOBase):
-    """A stream that refuses lines that are too long."""
+class _Lines:
+    """A stream without its byte order mark that refuses lines that are too long."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.length = 0
+        if stream.read(3) != BOM_UTF8:
+            stream.seek(0)
 
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         """Reads `size` bytes."""
-        data = self.stream.read(-1 if size is None else size)
-        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
-        self.length = len(data) - 1 - end + (self.length if end < 0 else 0)
+        data = self.stream.read(size)
+        *ended, last = re.split(b"[\r\n]", data)
+        self.length = len(last) + (0 if ended else self.length)
         if self.length > _MAX_LINE:
             raise ValueError(f"a line is longer than {_MAX_LINE:,} bytes")
         return data
@@ -195,11 +198,9 @@ def _make_graph(add: AddStatement, limit: int) -> Any:
             subject, predicate, value = triple
             if quoted or isinstance(subject, Graph) or isinstance(value, Graph):  # rules of Notation 3
                 return
-            # A prefix may expand to a million characters.
-            if len(subject) + len(predicate) + len(value) > _MAX_URI:
-                for node in triple:
-                    if len(node) > _MAX_URI and not isinstance(node, Literal):
-                        raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
+            for node in triple:  # a prefix may expand to a million characters
+                if len(node) > _MAX_URI and not isinstance(node, Literal):
+                    raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
             add(subject, predicate, value)
 
         def add_graph(self, graph: object) -> None:
@@ -207,32 +208,20 @@ def _make_graph(add: AddStatement, limit: int) -> Any:
 
         remove_graph = add_graph
 
-    statements = Statements()
-
-    class Sink(Graph):
-        def add(self, triple: Any) -> Any:
-            """Passes a statement on without another check of its nodes."""
-            statements.add(triple, self)
-            return self
-
-    return Sink(store=statements)
+    return Graph(store=Statements())
 
 
-def _load_json(stream: IO[bytes], kind: str) -> Any:
+def _load_json(data: bytes, kind: str) -> Any:
     """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
-    text = stream.read()
-    check_parts(text)
+    check_parts(data)
     if kind == "json":
-        return json.loads(text, object_hook=_refuse_urls)
-    return [json.loads(line, object_hook=_refuse_urls) for line in text.splitlines() if line.strip()]
+        return json.loads(data, object_hook=_refuse_urls)
+    return [json.loads(line, object_hook=_refuse_urls) for line in data.splitlines() if line.strip()]
 
 
 def _refuse_urls(value: dict[str, Any]) -> dict[str, Any]:
     for key in {"@context", "@import"} & set(value):
         contexts = value[key] if isinstance(value[key], list) else [value[key]]
-        for context in contexts:
-            if isinstance(context, str):
-                raise ValueError(
-                    f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
-                )
+        if urls := [context for context in contexts if isinstance(context, str)]:
+            raise ValueError(f"{key} is the URL {shortened(urls[0])}, which is not fetched: replace it by its content")
     return value

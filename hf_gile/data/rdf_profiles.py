@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 PREFIXES = {
@@ -170,7 +169,6 @@ def retired_values(predicate: str) -> re.Pattern[str] | None:
     return _STATUS.get(local_name(predicate))
 
 
-@lru_cache(1 << 10)
 def is_retired_class(uri: str) -> bool:
     """Checks whether members of a class are no longer to be used, such as `owl:DeprecatedClass`."""
     return local_name(uri).startswith(("Deprecated", "Obsolete"))

@@ -17,6 +17,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -45,11 +46,10 @@ from .schema import clean_label, plain_text
 DESCRIPTIONS = ("alt_labels", "definition", "broader")
 """Possible parts of the description of a concept."""
 
-_MAX_COUNTED = 1000  # classes and properties, for messages
 _NAMES = [paths for profile in PROFILES for paths in profile.names]
-_STEPS = {expand(step): step for step in re.split("[ /]", " ".join([*_NAMES, *SYNONYMS, *DEFINITIONS]))}
-_NAME_STEPS = {path.split("/")[0] for paths in _NAMES for path in paths.split()}
-
+_PATHS = {paths: [path.split("/") for path in paths.split()] for paths in (*_NAMES, *SYNONYMS, *DEFINITIONS)}
+_STEPS = {step for paths in _PATHS.values() for steps in paths for step in steps}
+_NAME_STEPS = {steps[0] for paths in _NAMES for steps in _PATHS[paths]}
 _XL_LABEL = expand("skosxl:Label")
 
 _Rank = tuple[int, bool]  # of a language, and whether it is regional
@@ -95,10 +95,8 @@ def load_skos(
     for file in (first, *more):
         parse_rdf(file, statements.add, report)
     source = f"{first} and {len(more):,} more" if more else str(first)
-    for profile in (*PROFILES, PROFILES[0]):
-        vocabulary = _Vocabulary(statements, profile)
-        if vocabulary.is_present():
-            break
+    vocabularies = (_Vocabulary(statements, profile) for profile in PROFILES)
+    vocabulary = next(filter(_Vocabulary.is_present, vocabularies), _Vocabulary(statements, PROFILES[0]))
     before = report.records
 
     def concepts() -> Iterator[tuple[str, str]]:
@@ -125,25 +123,18 @@ class _Statements:
         self.notations: dict[str, list[str]] = defaultdict(list)
         self.links: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))  # by role
         # By step of a path: texts, or resources that lead on; none for a name in other languages.
-        self.texts: dict[str, dict[str, list[_Text | str]]] = defaultdict(dict)
+        self.texts: dict[str, dict[str, list[_Text | str]]] = defaultdict(lambda: defaultdict(list))
         self.tags: dict[str, Counter[str]] = defaultdict(Counter)
         self.properties: Counter[str] = Counter()  # others with texts
-        self._ranks: dict[str | None, tuple[str, _Rank | None]] = {}
-        self._ranks[None] = ("", (len(languages), False))
+        self._ranks: dict[str | None, tuple[str, _Rank | None]] = {None: ("", (len(languages), False))}
         self._actions: dict[str, Callable[[str, Any], None]] = {}
-        self._subject: Any = None
-        self._subject_name = ""
 
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
         """Stores a statement if it is needed."""
-        if subject is not self._subject:  # statements about a resource follow each other
-            self._subject = subject
-            self._subject_name = _name(subject)
         key = str(predicate)  # texts are found faster than nodes
-        action = self._actions.get(key)
-        if action is None:
-            action = self._actions[key] = self._action(normalize(key))
-        action(self._subject_name, value)
+        if key not in self._actions:
+            self._actions[key] = self._action(normalize(key))
+        self._actions[key](_name(subject), value)
 
     def _action(self, predicate: str) -> Callable[[str, Any], None]:
         """Returns what stores the statements of a property."""
@@ -157,10 +148,14 @@ class _Statements:
             return partial(self._add_link, *link)
         if values := retired_values(predicate):
             return partial(self._add_status, values)
-        for uri, step in _STEPS.items():
-            if predicate == uri or (uri.endswith("*") and predicate.startswith(uri[:-1])):
-                return partial(self._add_text, step, self.texts[step], self.tags[step])
+        for step in _STEPS:
+            if fnmatchcase(predicate, expand(step)):
+                return partial(self._add_text, step)
         return partial(self._count, predicate)
+
+    def members_of(self, classes: Iterable[str]) -> set[str]:
+        """Returns the members of any of the classes."""
+        return set[str]().union(*(self.members.get(name, ()) for name in classes))
 
     def _add_class(self, subject: str, value: Any) -> None:
         uri = sys.intern(normalize(str(value)))
@@ -168,13 +163,13 @@ class _Statements:
             self.containers.add(subject)
         if is_retired_class(uri):
             self.retired.add(subject)
-        # SKOS-XL labels are many, and none is a concept.
-        if uri != _XL_LABEL and (len(self.members) < _MAX_COUNTED or uri in self.members):
+        if uri != _XL_LABEL:  # these are many, and none is a concept
             self.members[uri].add(subject)
 
     def _add_link(self, role: str, is_inverse: bool, subject: str, value: Any) -> None:
-        other = _name(value)
-        start, end = (other, subject) if is_inverse else (subject, other)
+        start, end = subject, _name(value)
+        if is_inverse:
+            start, end = end, start
         self.links[role][start].append(end)
 
     def _add_status(self, values: re.Pattern[str], subject: str, value: Any) -> None:
@@ -182,38 +177,32 @@ class _Statements:
             self.retired.add(subject)
 
     def _count(self, predicate: str, subject: str, value: Any) -> None:
-        has_room = len(self.properties) < _MAX_COUNTED or predicate in self.properties
-        if has_room and hasattr(value, "language"):
-            self.properties[predicate] += 1
+        self.properties[predicate] += hasattr(value, "language")
 
-    def _add_text(
-        self,
-        step: str,
-        texts: dict[str, list[_Text | str]],
-        tags: Counter[str],
-        subject: str,
-        value: Any,
-    ) -> None:
+    def _add_text(self, step: str, subject: str, value: Any) -> None:
         if not hasattr(value, "language"):  # not a literal
-            texts.setdefault(subject, []).append(_name(value))
+            self.texts[step][subject].append(_name(value))
             return
-        tag = value.language
-        if tag not in self._ranks:
-            self._ranks[tag] = self._rank(tag.lower())
-        tag, rank = self._ranks[tag]
-        tags[tag] += 1
+        tag, rank = self._rank(value.language)
+        self.tags[step][tag] += 1
         if rank is None and step not in _NAME_STEPS:
             return
         if text := clean_label(plain_text(value)):
-            found = texts.setdefault(subject, [])
+            texts = self.texts[step][subject]
             if rank is not None:
-                found.append((*rank, tag, text))
+                texts.append((*rank, tag, text))
 
-    def _rank(self, tag: str) -> tuple[str, _Rank | None]:
-        for rank, language in enumerate(self.languages):
-            if tag == language or tag.startswith(f"{language}-"):
-                return tag, (rank, tag != language)
-        return tag, None
+    def _rank(self, tag: str | None) -> tuple[str, _Rank | None]:
+        """Returns a tag in lower case and its rank, None for other languages."""
+        if tag not in self._ranks:
+            lowered = str(tag).lower()
+            matches = (
+                (rank, lowered != language)
+                for rank, language in enumerate(self.languages)
+                if f"{lowered}-".startswith(f"{language}-")
+            )
+            self._ranks[tag] = lowered, next(matches, None)
+        return self._ranks[tag]
 
 
 class _Vocabulary:
@@ -224,36 +213,27 @@ class _Vocabulary:
         self.profile = profile
         self.concepts = self._find_concepts() - statements.containers
         self.substitutes: Counter[str] = Counter()  # properties with names, other than the usual
-        self._paths = {
-            paths: [steps for path in paths.split() if (steps := path.split("/"))[0] in statements.texts]
-            for paths in (*profile.names, *SYNONYMS, *DEFINITIONS)
-        }
 
     def _find_concepts(self) -> set[str]:
         statements = self.statements
-        named: set[str] = set()
-        for path in self.profile.names[0].split():
-            named.update(statements.texts.get(path.split("/")[0], ()))
+        named = {subject for steps in _PATHS[self.profile.names[0]] for subject in statements.texts[steps[0]]}
         if not self.profile.classes:
             return named
-        classes = self._add_subclasses({expand(name) for name in self.profile.classes.split()})
-        members = set().union(*(statements.members.get(name, ()) for name in classes))
+        classes = self._add_subclasses(_classes(self.profile))
+        members = statements.members_of(classes)
         if self.profile is not PROFILES[0]:
             return members
-        implied: set[str] = set()
-        for role in ("broader", "ancestors"):
-            for start, ends in statements.links[role].items():
-                implied.update((start, *ends))
         in_scheme = set(statements.links["scheme"])
         if members:
-            others = [found for name, found in statements.members.items() if name not in classes]
-            in_scheme.difference_update(*others)
-        concepts = members | (implied | in_scheme) & named
+            in_scheme -= statements.members_of(statements.members.keys() - classes)
+        implied = in_scheme
+        for role in ("broader", "ancestors"):
+            implied = implied.union(statements.links[role], *statements.links[role].values())
+        concepts = members | (implied & named)
         if concepts - statements.containers:
             return concepts
         # As a last resort, whatever has a preferred label, unless another kind of vocabulary has such members.
-        known = {expand(name) for profile in PROFILES[1:] for name in profile.classes.split()}
-        return named.difference(*(statements.members.get(name, ()) for name in known))
+        return named - statements.members_of(set[str]().union(*map(_classes, PROFILES[1:])))
 
     def _add_subclasses(self, classes: set[str]) -> set[str]:
         subclasses = defaultdict(set)
@@ -273,29 +253,25 @@ class _Vocabulary:
 
     def _is_named(self, paths: str, subject: str) -> bool:
         """Checks whether there is a name in any language."""
-        return any(subject in self.statements.texts[steps[0]] for steps in self._paths[paths])
+        return any(subject in self.statements.texts[steps[0]] for steps in _PATHS[paths])
 
     def _texts(self, paths: str, subject: str) -> list[str]:
         """Returns texts in the best available language, plain tags before regional tags."""
         result: list[_Text] = []
-        for first, *others in self._paths[paths]:
-            values: Iterable[Any] = self.statements.texts[first].get(subject, ())
-            for step in others:
-                texts = self.statements.texts.get(step, {})
+        for steps in _PATHS[paths]:
+            values: list[Any] = [subject]
+            for step in steps:
+                texts = self.statements.texts[step]
                 values = [value for name in values if isinstance(name, str) for value in texts.get(name, ())]
             result += [value for value in values if not isinstance(value, str)]
-        if len(result) < 2:
-            return [text for _, _, _, text in result]
         result.sort()
         return list(dict.fromkeys(text for rank, _, _, text in result if rank == result[0][0]))
 
     def _name(self, concept: str) -> tuple[str, str]:
         """Returns the name, or an empty string, and the paths where it is."""
         for paths in self.profile.names:
-            if texts := self._texts(paths, concept):
-                return texts[0], paths
             if self._is_named(paths, concept):
-                return "", paths
+                return next(iter(self._texts(paths, concept)), ""), paths
         return "", ""
 
     def label(self, concept: str, requested: Iterable[str]) -> tuple[Label, list[str]]:
@@ -306,10 +282,10 @@ class _Vocabulary:
         if paths != self.profile.names[0]:
             self.substitutes[paths] += 1
         usual_synonyms, hidden = (self._texts(paths, concept) for paths in SYNONYMS)
-        definitions = (self._texts(paths, concept) for paths in DEFINITIONS)
+        definitions = [text for paths in DEFINITIONS for text in self._texts(paths, concept)]
         texts = {
             "alt_labels": "; ".join(text for text in usual_synonyms if text != name),
-            "definition": next((texts[0] for texts in definitions if texts), ""),
+            "definition": "".join(definitions[:1]),
         }
         if "broader" in requested:
             texts["broader"] = " > ".join(reversed(list(self._ancestor_names(concept))))
@@ -320,8 +296,8 @@ class _Vocabulary:
             synonyms=tuple(dict.fromkeys(text for text in usual_synonyms + hidden if text != name)),
             broader=self._parents(concept),
         )
-        parent = next(self._ancestor_names(concept), "")
         notation = min(self.statements.notations.get(concept, [""]))
+        parent = next(self._ancestor_names(concept), "")
         return label, [parent, texts["definition"], texts["alt_labels"], notation, local_name(concept)]
 
     def _reason(self, concept: str, name: str, paths: str) -> str:
@@ -337,9 +313,7 @@ class _Vocabulary:
     def _parents(self, concept: str) -> tuple[str, ...]:
         links = self.statements.links
         for role in ("broader", "subclass", "ancestors"):
-            if concept not in links[role]:
-                continue
-            parents = self.concepts.intersection(links[role][concept]) - {concept}
+            parents = self.concepts.intersection(links[role].get(concept, ())) - {concept}
             if role == "ancestors":  # the nearest
                 higher = {end for parent in parents for end in links[role].get(parent, ())}
                 parents = parents - higher or parents
@@ -366,21 +340,23 @@ class _Vocabulary:
     def summary(self) -> str:
         """Summarizes the content for the message that no concept is usable."""
         statements = self.statements
-        steps = {path.split("/")[-1] for paths in self.profile.names for path in paths.split()}
+        steps = {steps[-1] for paths in self.profile.names for steps in _PATHS[paths]}
         tags = sum((statements.tags[step] for step in steps), Counter[str]())
         listed = ", ".join(f"{tag or 'no language':.30} ({count:,})" for tag, count in tags.most_common(30))
         requested = " or ".join(statements.languages)
         text = f"{len(self.concepts):,} concepts; names requested in {requested}, available in {listed or 'none'}"
-        if not self.is_present():
-            classes = Counter({name: len(found) for name, found in statements.members.items()})
-            texts = statements.properties + Counter({step: tags.total() for step, tags in statements.tags.items()})
-            expected = ", ".join(profile.title for profile in PROFILES)
-            text += (
-                f"; expected {expected}, got the classes {_format(classes)} and texts in {_format(texts)}: {CONVERT}"
-            )
-        elif tags:
-            text += "; choose others with language=... (--label_language)"
-        return text
+        if self.is_present():
+            return f"{text}; choose others with language=... (--label_language)"
+        classes = Counter({name: len(members) for name, members in statements.members.items()})
+        texts = statements.properties + Counter({step: tags.total() for step, tags in statements.tags.items()})
+        expected = ", ".join(profile.title for profile in PROFILES)
+        return (
+            f"{text}; expected {expected}, got the classes {_format(classes)} and texts in {_format(texts)}: {CONVERT}"
+        )
+
+
+def _classes(profile: Profile) -> set[str]:
+    return set(map(expand, profile.classes.split()))
 
 
 def _name(node: Any) -> str:

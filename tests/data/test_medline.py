@@ -270,11 +270,14 @@ def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of)
     ("content", "message"),
     [
         (b"", "damaged after 0 records"),
-        (b"no XML", "expected XML, got 'no XML'"),
-        (b'{"error": "API rate limit exceeded"}', "expected XML, got .*API rate limit"),
+        (b"no XML", "expected XML with a PubmedArticleSet or MedlineCitationSet, got 'no XML'"),
+        (b'{"error": "API rate limit exceeded"}', "expected XML .*, got .*API rate limit"),
         (b"<!DOCTYPE html><html><head><meta></head></html>", "is a web page"),
-        (b"<rss><a>x</a></rss>", "expected a PubmedArticleSet or MedlineCitationSet, got <rss> x"),
-        (b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>", "E-utilities answered: ID list"),
+        (b"<rss><a>x</a></rss>", "expected XML with a PubmedArticleSet or MedlineCitationSet, got '<rss><a>x"),
+        (
+            b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>",
+            "expected XML .*, got '<eFetchResult><ERROR>ID list is empty",
+        ),
         (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
         (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
         (document(citation("3"), citation("5", title="é")).replace("é".encode(), b"\xe9"), "damaged after 1 rec"),

@@ -490,7 +490,7 @@ CONCEPT = "<http://example.org/1> a skos:Concept ; skos:prefLabel 'a'@en .\n"
 TRIPLES = in_format(HEAD + CONCEPT, "nt")
 RDF = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
 DAMAGED = {
-    "empty": ("a.ttl", "", "no statements"),
+    "empty": ("a.ttl", "", "expected RDF .*, got empty"),
     "prefixes only": ("a.ttl", HEAD, "no statements"),
     "Turtle cut off": ("a.ttl", HEAD + CONCEPT + "<http://example.org/2> a [", r"at line 8 of <>: Bad syntax \(EOF"),
     "Turtle cut off in a text": ("a.ttl", HEAD + CONCEPT + "ex:2 ex:3 'a", "Quote expected in string"),
@@ -511,7 +511,7 @@ DAMAGED = {
     "JSON of something else": (
         "a.json",
         '{"articles": []}',
-        r"no statements; its keys are \['articles'\]: convert it to SKOS, or to a table",
+        "no statements: convert it to SKOS, or to a table",
     ),
     "packed and cut off": ("a.nt.gz", gzip.compress(TRIPLES.encode() * 9)[:-9], "Compressed file ended before the end"),
     "packed and cut off at once": ("a.ttl.gz", gzip.compress(b"")[:5], "Compressed file ended before the end"),
@@ -650,10 +650,10 @@ def test_an_invalid_choice_and_a_missing_parser_are_named(labels_of, monkeypatch
 
 
 def test_a_disk_error_is_not_reported_as_a_malformed_file(labels_of, monkeypatch):
-    def fail(path, **_):
+    def fail(path):
         raise PermissionError(13, "no")
 
-    monkeypatch.setattr("hf_gile.data.rdf.open_binary", fail)
+    monkeypatch.setattr("hf_gile.data.rdf.read_into_memory", fail)
     with pytest.raises(PermissionError):
         labels_of(HEART, report=ReadReport(on_error="skip"))
 
