@@ -42,7 +42,7 @@ def main() -> None:
     recipe, args = parse_settings(Recipe, {"output_dir": "runs/table"}, check_recipe)
     task = read_task(recipe, args, printer(args))
     study = Study(recipe, args, task, describe(recipe), tested_on=join_file_names(recipe.test_files))
-    from hf_gile.training.obvious_rows import measure_obvious_rows  # imports scikit-learn, which --help does not need
+    from obvious_rows import measure_obvious_rows  # imports scikit-learn, which --help does not need
 
     measure_obvious_rows(study)
     experiment = fit(study)  # chooses an encoder, and fits a model over it

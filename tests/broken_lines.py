@@ -144,10 +144,10 @@ MUTATIONS = [
         "training/test_label_sampling.py",
     ),
     Mutation(
-        "hf_gile/training/label_sampling.py",
+        "recipes/papers/label_sampling.py",
         "1 / -np.expm1(-self._rates[positions[others]])",
         "1 / self._rates[positions[others]]",
-        "training/test_label_sampling.py",
+        "recipes/test_unit_sampler.py",
     ),
     Mutation(
         "hf_gile/training/collator.py",

@@ -336,7 +336,7 @@ class TransformerEncoder(nn.Module):
                     f"got {getattr(text, name)}"
                 )
         self.is_frozen = text.freeze_text_encoder
-        self.trusted_vectors: Any = None  # used by hf_gile.training.kept_labels
+        self.trusted_vectors: Any = None  # used by hf_gile.training.losses
         if self.is_frozen:
             transformer.eval()
         self.pooled_size = text.pooled_size

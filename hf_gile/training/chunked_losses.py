@@ -92,8 +92,7 @@ def chunked_loss(
         The loss, summed over the documents: a scalar in float32 or better.
 
     Raises:
-        ValueError: If the loss does not exist, the processes of the group have different numbers of documents or
-            labels, or positive weights do not fit the labels or the loss.
+        ValueError: If the processes of the group have different numbers of documents or labels.
 
     Example:
         >>> texts, codes = torch.randn(2, 5, requires_grad=True), torch.randn(1000, 5, requires_grad=True)
@@ -103,66 +102,38 @@ def chunked_loss(
         >>> codes.grad.shape
         torch.Size([1000, 5])
     """
-    if loss not in CHUNKED_LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(CHUNKED_LOSSES)}, got {loss!r}")
-    if positive_weights is not None:
-        check_positive_weights(positive_weights, loss, len(label_chunks))
     step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group, positive_weights)
     return _ChunkedLoss.apply(step, text_codes, bias, *label_chunks.rows, *label_chunks.parameters)
-
-
-def check_positive_weights(positive_weights: Tensor, loss: str, columns: int) -> None:
-    """Checks that positive weights fit a loss.
-
-    Args:
-        positive_weights: `(C,)` weights.
-        loss: Name of the loss function.
-        columns: Number C of labels scored.
-
-    Raises:
-        ValueError: If the loss is not binary cross-entropy, or the number of weights is wrong.
-    """
-    if loss != "binary_cross_entropy":
-        raise ValueError(
-            f"positive_weights need the loss binary_cross_entropy, got {loss}; leave them "
-            "out, or train with loss='cross_entropy' and problem_type='multi_label_classification'"
-        )
-    if positive_weights.shape != (columns,):
-        raise ValueError(
-            f"positive_weights must have shape ({columns},), a weight for each label scored, got "
-            f"{tuple(positive_weights.shape)}"
-        )
 
 
 class _ChunkedLoss(torch.autograd.Function):
     """Computes gradients in the forward pass, and returns them in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, step: "_Step", text_codes: Tensor, bias: Tensor | None, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, step: "_Step", *tensors: Tensor | None) -> Tensor:
+        text_codes, bias = tensors[:2]
+        assert text_codes is not None
         kind = text_codes.device.type
         # Without the autocast cache, which would reuse casts of the pass without gradients.
         enabled = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind)
         with torch.autocast(kind, dtype, enabled, cache_enabled=False):
             loss, gradients = step.run(text_codes.detach(), bias, ctx.needs_input_grad[3:])
-        ctx.gradients = [
-            None if tensor is None else gradient
-            for gradient, tensor in zip(gradients, (text_codes, bias, *tensors), strict=True)
-        ]
-        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (text_codes, bias, *tensors)]
+        ctx.gradients = gradients
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = ctx.gradients
-        ctx.gradients = None
-        if gradients is None:
+        if ctx.gradients is None:
             raise RuntimeError("backward of a chunked loss was called twice: call it once")
-        return None, *(
-            None if stored is None else stored.mul_(gradient).to(dtype)  # in place, as they are not shared
-            for stored, dtype in zip(gradients, ctx.dtypes, strict=True)
-        )
+        scaled: list[Tensor | None] = [None]
+        for stored, dtype in zip(ctx.gradients, ctx.dtypes, strict=True):
+            is_needed = stored is not None and dtype is not None
+            scaled.append(stored.mul_(gradient).to(dtype) if is_needed else None)  # in place, as they are not shared
+        ctx.gradients = None
+        return tuple(scaled)
 
 
 class _Step:
@@ -221,9 +192,10 @@ class _Step:
         ]
         count = len(labels.rows)
         parameters = [tensor for tensor, is_needed in zip(labels.parameters, needed[count:], strict=True) if is_needed]
-        state = _random_state(text_codes.device)
-        self.prepare(self._score_chunks())
-        _set_random_state(text_codes.device, state)
+        kind = text_codes.device.type
+        devices = [] if kind == "cpu" else [text_codes.device]
+        with torch.random.fork_rng(devices, device_type=kind):
+            self.prepare(self._score_chunks())
         for index, chunk in enumerate(self.chunks):
             rows = [row[chunk].detach() for row in labels.rows]
             inputs = [row.requires_grad_() for row, is_needed in zip(rows, needed[:count], strict=True) if is_needed]
@@ -430,16 +402,3 @@ def _log_sum_exp(total: Tensor, group: distributed.ProcessGroup | None) -> Tenso
     if group is None:
         return total
     return torch.stack(_all_gather(total, group)).logsumexp(0)
-
-
-def _random_state(device: torch.device) -> tuple[Tensor, ...]:
-    states = [torch.get_rng_state()]
-    if device.type != "cpu":
-        states.append(torch.get_device_module(device).get_rng_state(device))
-    return tuple(states)
-
-
-def _set_random_state(device: torch.device, states: tuple[Tensor, ...]) -> None:
-    torch.set_rng_state(states[0])
-    if device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states[1], device)

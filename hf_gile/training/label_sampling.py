@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from .weighted_losses import read_weights
-
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -24,13 +22,12 @@ class LabelSampler:
     too few negatives and therefore learns probabilities that are too high. The kinds of sampling are:
 
     - uniform, as in the paper: `num_negatives` other labels with equal probability. Unbiased if weighted.
-    - by frequency (`frequencies`): each label is drawn independently with probability `1 - exp(-c * frequency)`, where
-      c is chosen for an expected number of `num_negatives` (Poisson sampling). Unbiased if weighted. Rare labels then
-      have large weights, so use the square root of document counts.
     - in-batch (`num_negatives=0`): only the gold labels of the batch. Biased, also with weights, because labels without
       documents in the batch are never negatives. A rare label occurs in a batch of B about once per document, and
       learns a prior of 1 / B: probabilities are too high, especially those of rare labels.
     - hard: the `miner` of a `GileLoss` adds labels to those sampled here.
+
+    `recipes/papers/label_sampling.py` also samples for each document, by frequency, and with weights of labels.
 
     A draw depends only on the seed, the epoch and the batch, so training is reproducible when resumed or with other
     numbers of data loading processes. `EpochCallback` sets the epoch; without it, a repeated batch repeats its draw,
@@ -38,25 +35,16 @@ class LabelSampler:
 
     The time of a draw does not depend on the number of labels.
 
-    `label_weights` change the loss to be estimated, like the `positive_weights` of a `GileLoss`.
-
     Args:
         num_labels: Number L of stored labels.
-        num_negatives: Number of labels sampled per batch or per document; 0 uses gold labels only, None all labels.
+        num_negatives: Number of labels sampled per batch; 0 uses gold labels only, None all labels.
         columns: Indices of labels to sample from, such as those of seen labels; by default all. Gold labels of the
             batch are always added.
-        per_document: Whether to sample for each document, as in the paper, instead of once per batch. The step then
-            scores the union, with zero weights for labels that a document did not draw.
         weighted: Whether to weight sampled labels by inverse probability.
-        frequencies: `(L,)` relative sampling frequencies, such as the square root of document counts. Only those of
-            `columns` are used. By default all labels are equally likely.
         seed: Seed of the draws.
-        label_weights: `(L,)` weights of labels in a loss that is a sum over labels, multiplied with the sampling
-            weights. Labels that a `miner` adds have weight 1.
 
     Raises:
-        ValueError: If a number is negative, `columns` are out of range, repeated or missing, or frequencies or weights
-            do not have a positive number for each label.
+        ValueError: If a number is negative, or `columns` are out of range, repeated or missing.
 
     Example:
         >>> sampler = LabelSampler(num_labels=1000, num_negatives=4)
@@ -70,53 +58,28 @@ class LabelSampler:
         num_labels: int,
         num_negatives: int | None = None,
         columns: Sequence[int] | None = None,
-        per_document: bool = False,
         weighted: bool = True,
-        frequencies: Sequence[float] | NDArray[Any] | None = None,
         seed: int = 0,
-        label_weights: Sequence[float] | NDArray[Any] | None = None,
     ) -> None:
         if not hasattr(num_labels, "__index__"):
             raise ValueError(f"num_labels must be a whole number, such as len(label_set), got {num_labels!r:.100}")
         if num_negatives is not None and num_negatives < 0:
             raise ValueError(f"num_negatives must not be negative, or None for all labels, got {num_negatives}")
-        self.columns = np.arange(num_labels) if columns is None else np.unique(np.asarray(columns, dtype=np.int64))
-        if columns is not None:
-            if len(self.columns) != len(columns):
-                raise ValueError(f"columns has {len(columns) - len(self.columns)} repeated label indices")
-            if len(self.columns) == 0:
-                raise ValueError("columns is empty; pass labels to sample from")
-            if self.columns[0] < 0 or self.columns[-1] >= num_labels:
-                wrong = self.columns[0] if self.columns[0] < 0 else self.columns[-1]
-                raise ValueError(f"columns has {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
+        listed = np.arange(num_labels) if columns is None else np.asarray(columns, dtype=np.int64)
+        self.columns = np.unique(listed)
+        if len(self.columns) != len(listed):
+            raise ValueError(f"columns has {len(listed) - len(self.columns)} repeated label indices")
+        if len(self.columns) == 0:
+            raise ValueError("columns is empty; pass labels to sample from")
+        _check_range("columns has", self.columns, num_labels)
         self._sampled_from = np.zeros(num_labels, dtype=bool)
         self._sampled_from[self.columns] = True
-        self._rates: FloatArray | None = None
-        if frequencies is not None and num_negatives is not None and 0 < num_negatives < len(self.columns):
-            self._rates = _rates(self._positive_frequencies(frequencies, num_labels), num_negatives)
-            self._rates_below = np.cumsum(self._rates)
-        self.label_weights = None if label_weights is None else read_weights("label_weights", label_weights, num_labels)
         self.num_labels = num_labels
         self.num_negatives = num_negatives
-        self.per_document = per_document
         self.weighted = weighted
         self.seed = seed
         # Shared memory, so that persistent workers of a DataLoader see the next epoch.
         self._epoch = torch.zeros(1, dtype=torch.long).share_memory_()
-
-    def _positive_frequencies(self, frequencies: Sequence[float] | NDArray[Any], num_labels: int) -> FloatArray:
-        """Checks frequencies, and returns those of `columns`."""
-        array = np.asarray(frequencies, dtype=np.float64)
-        if array.shape != (num_labels,):
-            raise ValueError(f"frequencies must have shape ({num_labels},), a number for each label, got {array.shape}")
-        sampled = array[self.columns]
-        wrong = self.columns[~(sampled > 0) | ~np.isfinite(sampled)]
-        if len(wrong):
-            raise ValueError(
-                f"frequencies must be positive, got {array[wrong[0]]} for label {wrong[0]}: exclude labels without "
-                "training documents from columns"
-            )
-        return sampled
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch, so that batches get new draws."""
@@ -130,63 +93,52 @@ class LabelSampler:
             batch_key: A hash of the batch, for the seed.
 
         Returns:
-            `(C,)` ascending label indices, and their weights: `(C,)`, or `(B, C)` with `per_document`, or None for unit
-            weights.
+            `(C,)` ascending label indices, and their `(C,)` weights, or None for unit weights.
 
         Raises:
             ValueError: If a gold label index is out of range.
         """
-        columns, weights = self._sample(gold, batch_key)
-        if self.label_weights is None:
-            return columns, weights
-        label_weights = self.label_weights[columns]
-        return columns, label_weights if weights is None else weights * label_weights
-
-    def _sample(self, gold: Sequence[Sequence[int]], batch_key: int) -> tuple[Tensor, Tensor | None]:
-        gold_indices = [np.asarray(columns, dtype=np.int64) for columns in gold]
-        positives = np.unique(np.concatenate(gold_indices))
-        wrong = positives[(positives < 0) | (positives >= self.num_labels)]
-        if len(wrong):
-            raise ValueError(
-                f"gold label {wrong[0]}, but there are {self.num_labels} labels (0 to {self.num_labels - 1})"
-            )
+        indices = [np.asarray(columns, dtype=np.int64) for columns in gold]
+        positives = np.unique(np.concatenate(indices))
+        _check_range("gold label", positives, self.num_labels)
         if self.num_negatives is None:
             added = positives[~self._sampled_from[positives]]
-            columns = self.columns
-            if len(added):
-                columns = np.insert(columns, np.searchsorted(columns, added), added)
+            columns = np.insert(self.columns, np.searchsorted(self.columns, added), added)
             return torch.from_numpy(columns), None
         rng = np.random.default_rng([self.seed, int(self._epoch), batch_key])
-        if not self.per_document:
-            sampled, draw_weights = self._draw(rng, positives)
-            columns = np.union1d(positives, sampled)
-            if not self.weighted or bool((draw_weights == 1.0).all()):
-                return torch.from_numpy(columns), None
-            weights = np.ones(len(columns), dtype=np.float32)
-            weights[np.searchsorted(columns, sampled)] = draw_weights
-            return torch.from_numpy(columns), torch.from_numpy(weights)
-        draws = [self._draw(rng, np.unique(indices)) for indices in gold_indices]
-        columns = np.unique(np.concatenate([positives, *(sampled for sampled, _ in draws)]))
-        weights = np.zeros((len(gold_indices), len(columns)), dtype=np.float32)
-        for row, (indices, (sampled, draw_weights)) in enumerate(zip(gold_indices, draws, strict=True)):
-            weights[row, np.searchsorted(columns, sampled)] = draw_weights if self.weighted else 1.0
-            weights[row, np.searchsorted(columns, indices)] = 1.0
-        return torch.from_numpy(columns), torch.from_numpy(weights)
+        columns, weights = self.sample(rng, indices, positives)
+        return torch.from_numpy(columns), None if weights is None else torch.from_numpy(weights).float()
 
-    def _draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, FloatArray]:
-        """Draws labels that are not gold (ascending), and their weights."""
-        assert self.num_negatives is not None
-        if self._rates is not None:
-            # Points of a Poisson process are assigned to labels; labels with points are drawn. This draws labels
-            # independently, in a time that does not depend on their number.
-            total = self._rates_below[-1]
-            points = np.searchsorted(self._rates_below, total * rng.random(rng.poisson(total)), side="right")
-            positions = np.unique(np.minimum(points, len(self.columns) - 1))
-            drawn = self.columns[positions]
-            others = ~_is_in(drawn, gold)
-            return drawn[others], 1 / -np.expm1(-self._rates[positions[others]])
+    def sample(
+        self, rng: np.random.Generator, gold: Sequence[IntArray], positives: IntArray
+    ) -> tuple[IntArray, FloatArray | None]:
+        """Samples labels for a batch.
+
+        Args:
+            rng: The source of random numbers.
+            gold: Gold label indices of each document.
+            positives: All of these, ascending.
+
+        Returns:
+            `(C,)` ascending label indices, and their weights as in `__call__`.
+        """
+        sampled, draw_weights = self.draw(rng, positives)
+        columns = np.union1d(positives, sampled)
+        if not self.weighted or bool((draw_weights == 1.0).all()):
+            return columns, None
+        weights = np.ones(len(columns))
+        weights[np.searchsorted(columns, sampled)] = draw_weights
+        return columns, weights
+
+    def draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, FloatArray]:
+        """Draws labels that are not gold, and their weights.
+
+        Args:
+            rng: The source of random numbers.
+            gold: Gold label indices, ascending.
+        """
         num_others = len(self.columns) - int(self._sampled_from[gold].sum())
-        size = min(self.num_negatives, num_others)
+        size = min(self.num_negatives or 0, num_others)
         draw_weights = np.full(size, num_others / max(size, 1))
         if 4 * (size + len(gold)) > len(self.columns):
             remaining = self._sampled_from.copy()
@@ -198,30 +150,14 @@ class LabelSampler:
         while len(drawn) < size:
             drawn = np.concatenate([drawn, self.columns[rng.integers(len(self.columns), size=2 * size)]])
             drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-            drawn = drawn[~_is_in(drawn, gold)]
+            drawn = drawn[~np.isin(drawn, gold)]
         return drawn[:size], draw_weights
 
 
-def _is_in(columns: IntArray, ascending: IntArray) -> NDArray[np.bool_]:
-    """Returns whether each label index is in an ascending list."""
-    if len(ascending) == 0:
-        return np.zeros(len(columns), dtype=bool)
-    positions = np.searchsorted(ascending, columns)
-    return ascending[np.minimum(positions, len(ascending) - 1)] == columns
-
-
-def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
-    """Computes rates r = c * frequency such that the 1 - exp(-r) sum to an expected number."""
-    relative = frequencies / frequencies.sum()
-    scale = float(expected)  # a lower bound, as 1 - exp(-r) < r; from below, Newton's method rises to the root
-    for _ in range(1000):
-        not_drawn = np.exp(-scale * relative)
-        step = (expected - (1 - not_drawn).sum()) / (relative * not_drawn).sum()
-        scale += step
-        if step <= 1e-9 * scale:
-            break
-    # At a rate of 10, a label is drawn in 19,999 of 20,000 steps, so higher rates are not needed.
-    return np.minimum(scale * relative, 10.0)
+def _check_range(name: str, ascending: IntArray, num_labels: int) -> None:
+    wrong = ascending[(ascending < 0) | (ascending >= num_labels)]
+    if len(wrong):
+        raise ValueError(f"{name} {wrong[0]}, but there are {num_labels} labels (0 to {num_labels - 1})")
 
 
 class EpochCallback(TrainerCallback):

@@ -6,7 +6,7 @@ Shapes: B documents, L stored labels, C columns scored in a step, P gold labels 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 from transformers import PreTrainedConfig
 
+from ..models.label_embeds_gile import pool_stored_labels
 from ..models.languages_gile import (
     Languages,
     check_tensors,
@@ -37,8 +38,7 @@ from ..models.losses_gile import (
 )
 from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
-from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
-from .kept_labels import label_vectors, pool_labels, project_kept
+from .chunked_losses import LabelChunks, chunked_loss
 from .weighted_losses import LOSSES, gold_positions, positions_among, read_weights
 
 
@@ -162,10 +162,10 @@ class GileLoss:
 
         Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
-        name = self._name(is_single_label(labels, len(logits), config))
+        loss = self._function(self._name(is_single_label(labels, len(logits), config)))
         targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
-        return scale_to_step(self._function(name)(logits, targets, None), labels, num_items_in_batch, shift_labels)
+        return scale_to_step(loss(logits, targets, None), labels, num_items_in_batch, shift_labels)
 
     def of_codes(
         self,
@@ -206,9 +206,16 @@ class GileLoss:
         if torch.is_grad_enabled():
             self._steps += 1
         name = self._name(is_single_label(labels, len(text_codes), config))
+        if self.positive_weights is not None and name != "binary_cross_entropy":
+            raise ValueError(
+                f"positive_weights need the loss binary_cross_entropy, got {name}; leave them out, or train with "
+                "loss='cross_entropy' and problem_type='multi_label_classification'"
+            )
         columns = None if sampled_columns is None else sampled_columns.flatten()
         if self.miner is not None:
             columns, column_weights = self.miner(model, text_codes.detach(), labels, columns, column_weights)
+        if column_weights is not None and len(column_weights) == 1:
+            column_weights = column_weights.flatten()
         step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
         in_chunks = self.share_labels or step.size > self.chunk_size > 0
         loss = self._in_chunks(step) if in_chunks else self._at_once(step)
@@ -224,9 +231,14 @@ class GileLoss:
 
     def _at_once(self, step: "_Step") -> Tensor:
         model = step.model
-        config = step.model.config
+        config = model.config
         columns = step.columns
-        label_codes = cache(partial(self._label_codes, model, columns))
+
+        @cache
+        def label_codes(language: str | None) -> Tensor:
+            if config.output_layer == "linear":
+                return model.project_stored_labels(columns, language)
+            return project_vectors(model.gile, self._label_inputs(model, columns), language)
 
         def score(language: str | None, text_codes: Tensor, excluded_columns: Tensor | None) -> tuple[Tensor]:
             scores = model.gile.score(text_codes, label_codes(label_space(config, language)), language)
@@ -243,20 +255,17 @@ class GileLoss:
             targets = make_targets(step.labels, config.num_labels)
             labels = targets = targets if columns is None else targets[:, columns]
         check_candidates(labels, logits, config, columns)
-        function = self._function(step.name)
-        positive = self._positive_weights(columns, logits.device)
-        if positive is None:
-            return function(logits, targets, step.column_weights)
-        check_positive_weights(positive, step.name, logits.shape[1])
-        return function(logits, targets, step.column_weights, positive)
+        arguments = [logits, targets, step.column_weights]
+        if self.positive_weights is not None:
+            arguments.append(self._positive_weights(columns, logits.device))
+        return self._function(step.name)(*arguments)
 
     def _in_chunks(self, step: "_Step") -> Tensor:
-        is_linear = step.model.config.output_layer == "linear"
-        shared_weights = None
-        document_weights = step.column_weights
-        if document_weights is not None and (document_weights.dim() == 1 or len(document_weights) == 1):
-            shared_weights = document_weights.flatten()
-            document_weights = None
+        config = step.model.config
+        weights_of_labels = step.column_weights
+        weights_of_documents = None
+        if weights_of_labels is not None and weights_of_labels.dim() == 2:
+            weights_of_documents = weights_of_labels
 
         def compute_loss(
             language: str | None,
@@ -266,17 +275,20 @@ class GileLoss:
             column_weights: Tensor | None,
         ) -> tuple[Tensor]:
             columns = step.columns
-            weights = shared_weights if column_weights is None else column_weights
-            if step.model.config.language_labels:
+            weights = weights_of_labels if column_weights is None else column_weights
+            if config.language_labels:
                 columns, weights = step.select_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
                 excluded_columns = positions_among(columns, excluded_columns)
+            bias = None
+            if config.output_layer != "linear":
+                bias = select_module(step.model.gile.output_layer.classifier, language).bias
             loss = chunked_loss(
                 step.name,
                 text_codes,
-                gold_positions(labels, step.model.config.num_labels, columns),
+                gold_positions(labels, config.num_labels, columns),
                 self._label_chunks(step.model, columns, language),
-                None if is_linear else select_module(step.model.gile.output_layer.classifier, language).bias,
+                bias,
                 self.chunk_size,
                 weights,
                 excluded_columns,
@@ -289,23 +301,15 @@ class GileLoss:
             "text_codes": step.text_codes,
             "labels": step.gold_columns(),
             "excluded_columns": step.excluded_columns,
-            "column_weights": document_weights,
+            "column_weights": weights_of_documents,
         }
-        return run_by_language(step.model.config, step.language, inputs, compute_loss)[0].mean()
+        return run_by_language(config, step.language, inputs, compute_loss)[0].mean()
 
     def _positive_weights(self, columns: Tensor | None, device: torch.device) -> Tensor | None:
         if self.positive_weights is None:
             return None
         self.positive_weights = self.positive_weights.to(device)
         return self.positive_weights if columns is None else self.positive_weights[columns]
-
-    def _label_codes(
-        self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
-    ) -> Tensor:
-        """Computes `(C, J)` codes of stored labels for a training step."""
-        if model.config.output_layer == "linear":
-            return model.project_stored_labels(columns, language)
-        return project_kept(model.gile, self._label_inputs(model, columns), language)
 
     def _label_chunks(
         self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
@@ -327,22 +331,22 @@ class GileLoss:
             arguments: dict[str, Any] = dict(zip(inputs, chunk, strict=False))
             if rows is not None:
                 arguments["label_rows"] = Rows(*chunk[len(inputs) :])
-            with sparse_gradients(tables):
-                return project_kept(model.gile, arguments, space)
+            with _sparse_gradients(tables):
+                return project_vectors(model.gile, arguments, space)
 
         parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in inputs)
         return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
 
     def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
-        """Returns the inputs of stored labels: arguments of `GileModel.project_labels`."""
+        """Returns the inputs of stored labels: arguments of `project_vectors`."""
+        inputs = model.stored_inputs(columns)
         if not torch.is_grad_enabled():
-            return model.stored_inputs(columns)
+            return inputs
         vectors = None
         if model.config.pools_labels and model.config.text_config.has_fixed_pooling:
-            vectors = label_vectors(model)
+            vectors = stored_vectors(model)
         elif self.refresh_steps > 0:
             vectors = self._refreshed_vectors(model)
-        inputs = model.stored_inputs(columns)
         if vectors is not None:
             inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         if self.row_dropout > 0:
@@ -373,20 +377,20 @@ def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool)
 def _trained_token_tables(gile: GileModel) -> list[nn.Embedding]:
     """Returns the trained embedding tables, excluding those with adapters, which do not support sparse gradients."""
     tables = [module for module in gile.modules() if isinstance(module, nn.Embedding) and module.weight.requires_grad]
-    return [table for table in tables if table.num_embeddings == gile.config.text_config.vocab_size]
+    size = gile.config.text_config.vocab_size
+    return [table for table in tables if table.num_embeddings == size and not table.sparse]
 
 
 @contextmanager
-def sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
+def _sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
     """Uses sparse gradients of tables, so that the gradient of a chunk is not as large as the table."""
-    before = [table.sparse for table in tables]
     for table in tables:
         table.sparse = True
     try:
         yield
     finally:
-        for table, sparse in zip(tables, before, strict=True):
-            table.sparse = sparse
+        for table in tables:
+            table.sparse = False
 
 
 @dataclass(frozen=True)
@@ -410,7 +414,6 @@ class _Step:
     def gold_columns(self) -> Tensor:
         """Checks labels for a chunked loss; returns `(B, P)` gold label indices."""
         config = self.model.config
-        excluded = self.excluded_columns
         if not is_columns(self.labels):
             raise ValueError(
                 "with chunk_size, labels must be label indices (integers padded with -100), got zeros and ones "
@@ -424,10 +427,9 @@ class _Step:
         labels = self.labels.reshape(len(self.labels), -1)
         if config.problem_type == "single_label_classification" and bool(((labels != IGNORE).sum(-1) != 1).any()):
             raise ValueError(ONE_GOLD_LABEL)
-        if excluded is not None:
-            check_excluded(excluded, len(labels), config.num_labels)
-            foreign = (labels[:, :, None] == excluded[:, None]) & (labels != IGNORE)[:, :, None]
-            _check_candidates(foreign.any(-1), labels, config)
+        if self.excluded_columns is not None:
+            check_excluded(self.excluded_columns, len(labels), config.num_labels)
+            self._check_candidates(labels, (labels[:, :, None] != self.excluded_columns[:, None]).all(-1))
         return labels
 
     def select_candidates(
@@ -436,15 +438,88 @@ class _Step:
         """Returns the labels of a language, and their weights."""
         config = self.model.config
         candidates = get_language_columns(config, language)
-        _check_candidates(
-            (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop)), labels, config
-        )
+        self._check_candidates(labels, (labels >= candidates.start) & (labels < candidates.stop))
         columns = torch.arange(config.num_labels, device=labels.device) if self.columns is None else self.columns
         chosen = (columns >= candidates.start) & (columns < candidates.stop)
         return columns[chosen], None if weights is None else weights[..., chosen]
 
+    def _check_candidates(self, labels: Tensor, are_candidates: Tensor) -> None:
+        foreign = (labels != IGNORE) & ~are_candidates
+        if bool(foreign.any()):
+            row, position = foreign.nonzero()[0].tolist()
+            raise ValueError(format_not_a_candidate(row, int(labels[row, position]), self.model.config))
 
-def _check_candidates(foreign: Tensor, labels: Tensor, config: PreTrainedConfig) -> None:
-    if bool(foreign.any()):
-        row, position = foreign.nonzero()[0].tolist()
-        raise ValueError(format_not_a_candidate(row, int(labels[row, position]), config))
+
+def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
+    """Encodes labels by the pretrained encoder, without dropout or gradients.
+
+    Args:
+        gile: A model with `config.pools_labels`.
+        label_input_ids: `(L, T)` token ids.
+        label_language: Language of all labels, or a language for each.
+
+    Returns:
+        `(L, P)` vectors.
+    """
+
+    def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        mask = label_input_ids != gile.config.text_config.pad_token_id
+        return gile.text_encoder.pool(label_input_ids, mask, language=language)
+
+    kind = label_input_ids.device.type
+    mode = gile.text_encoder.training
+    autocast = torch.autocast(
+        kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
+    )
+    gile.text_encoder.eval()
+    # Results may be inputs of training steps, which do not accept inference tensors. With its cache, autocast would
+    # also reuse casts of weights without gradients in the training step.
+    with torch.inference_mode(False), torch.no_grad(), autocast:
+        vectors = run_by_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
+    gile.text_encoder.train(mode)
+    return vectors
+
+
+def stored_vectors(model: GileForSequenceClassification) -> Tensor:
+    """Returns encodings of the stored labels by a frozen pretrained encoder, cached while the encoder is unchanged.
+
+    Args:
+        model: A classifier with `config.pools_labels`.
+
+    Returns:
+        `(L, P)` vectors, as from `pool_stored_labels`.
+    """
+    words = model.label_input_ids
+    encoder = model.gile.text_encoder
+
+    def versions(vectors: Tensor) -> list[Any]:
+        tensors = (words, vectors, *encoder.transformer.parameters())
+        return [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+
+    # In training, the weights of a frozen encoder are not compared at each step, which can cost as much as the step.
+    if model.training and encoder.trusted_vectors is not None:
+        vectors, cached_words, cached_versions = encoder.trusted_vectors
+        if cached_words is words and cached_versions == versions(vectors):
+            return vectors
+    vectors = pool_stored_labels(model)
+    encoder.trusted_vectors = (vectors, words, versions(vectors)) if model.training else None
+    return vectors
+
+
+def project_vectors(gile: GileModel, inputs: dict[str, Any], language: str | None = None) -> Tensor:
+    """Computes `(C, J)` label codes, from their encodings if available.
+
+    Args:
+        gile: The model.
+        inputs: Arguments of `GileModel.project_labels`, and optionally `label_vectors`, `(C, P)` of `stored_vectors`.
+        language: Language of the documents to score.
+    """
+    if "label_vectors" not in inputs:
+        return gile.project_labels(**inputs, language=language)
+    inputs = dict(inputs)
+    words = inputs.pop("label_input_ids")
+    vectors = inputs.pop("label_vectors").to(gile.dtype)
+    mask = words != gile.config.text_config.pad_token_id
+    rows: dict[str, Tensor | None] = {"input_ids": words, "mask": mask, "pooled": vectors}
+    label_embeds = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
+    return gile.project_labels(label_embeds=gile.with_bag(label_embeds, words, mask), language=language, **inputs)

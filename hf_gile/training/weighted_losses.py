@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..models.losses_gile import IGNORE, check_gold, widened
-from .chunked_losses import check_positive_weights
 
 
 def binary_cross_entropy(
@@ -32,13 +31,9 @@ def binary_cross_entropy(
 
     Returns:
         The loss, a scalar in float32 or better.
-
-    Raises:
-        ValueError: If the number of positive weights differs from the number of scored labels.
     """
     logits = widened(logits)
     if positive_weights is not None:
-        check_positive_weights(positive_weights, "binary_cross_entropy", logits.shape[1])
         positive_weights = positive_weights.to(logits.dtype)
     loss = functional.binary_cross_entropy_with_logits(
         logits, targets.to(logits.dtype), column_weights, reduction="sum", pos_weight=positive_weights

@@ -18,7 +18,7 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
         w_l = (1 - beta) / (1 - beta^n_l), then divided by their mean over the labels with training documents
 
     For n far below 1 / (1 - beta) this is about 1 / n, and far above it is constant; `beta` 0 gives equal weights. Use
-    them in `LabelSampler(label_weights=...)`, or as `column_weights` of the loss.
+    them in `UnitSampler(label_weights=...)`, or as `column_weights` of the loss.
 
     Args:
         counts: `(L,)` numbers n of training documents per label.

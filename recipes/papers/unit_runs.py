@@ -17,7 +17,6 @@ from transformers import set_seed
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.training import (
     GileLoss,
-    LabelSampler,
     model_from_text_encoder,
     processor_from_text_encoder,
     set_lexical_weights,
@@ -36,6 +35,7 @@ from hf_gile.training.options import AUTO
 from hf_gile.training.study import Study, test_metrics
 from hf_gile.training.task import words_of
 from papers.hard_negatives import HardNegatives
+from papers.label_sampling import UnitSampler
 from papers.label_weights import class_balanced_weights, propensity_weights
 from papers.lora import add_lora, merge_lora
 from papers.token_weights import log_idf, set_token_weights
@@ -53,7 +53,7 @@ def run_units(study: Study) -> None:
     Args:
         study: Documents, labels, and `UnitSettings`.
     """
-    from hf_gile.training.obvious_rows import measure_obvious_rows  # imports scikit-learn, which --help does not need
+    from obvious_rows import measure_obvious_rows  # imports scikit-learn, which --help does not need
 
     measure_obvious_rows(study)
     trainer = UnitTrainer(study)
@@ -245,7 +245,7 @@ class UnitTrainer:
         if config.lexical:
             set_lexical_weights(model, documents["lexical_ids"])
 
-    def sampler(self, labels: LabelSet) -> LabelSampler:
+    def sampler(self, labels: LabelSet) -> UnitSampler:
         """Returns a sampler of all gold labels of a batch and some other seen labels; unseen labels are never sampled.
 
         Args:
@@ -253,7 +253,7 @@ class UnitTrainer:
         """
         settings = self.settings
         counts = [label.count for label in labels]
-        return LabelSampler(
+        return UnitSampler(
             len(labels),
             num_negatives=0 if settings.negatives == "in_batch" else settings.num_negatives or None,
             columns=range(self.study.num_seen),

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 from transformers import PreTrainedConfig, TrainingArguments
 
 from hf_gile import GileConfig, GileTextConfig
-from hf_gile.training import GileLoss, LabelSampler
+from hf_gile.training import GileLoss
 from hf_gile.training.options import AUTO, STATIC, TOP_K, WORDS, Options
 from hf_gile.training.task import check_metric
 from papers.hard_negatives import HardNegatives
+from papers.label_sampling import UnitSampler
 from papers.settings import add_settings, setting
 from papers.units import UNITS, Unit
 
@@ -33,7 +34,7 @@ ENCODER_DEFAULTS: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SI
 @add_settings(GileLoss, ["chunk_size", "refresh_steps", "row_dropout"], prefix="label_", chunk_size=2048)
 @add_settings(GileLoss, ["share_labels"])
 @add_settings(HardNegatives, ["refresh_steps"], prefix="hard_")
-@add_settings(LabelSampler, ["per_document"])
+@add_settings(UnitSampler, ["per_document"])
 @add_settings(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None)
 @add_settings(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **ENCODER_DEFAULTS)
 class UnitSettings(Options):

@@ -16,7 +16,7 @@ from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.training import GileDataCollator, GileLoss, model_from_text_encoder
-from hf_gile.training.kept_labels import pool_labels, project_kept
+from hf_gile.training.losses import pool_labels, project_vectors
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -181,7 +181,7 @@ def test_pooled_labels_give_the_same_codes_as_their_tokens(make_pretrained):
     for ids in (words, holes):
         pooled = pool_labels(model.gile, ids)
         assert not pooled.requires_grad
-        codes = project_kept(model.gile, {"label_input_ids": ids, "label_vectors": pooled})
+        codes = project_vectors(model.gile, {"label_input_ids": ids, "label_vectors": pooled})
         torch.testing.assert_close(codes, model.gile.project_labels(ids))
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from datasets import Dataset
 from papers.hard_negatives import HardNegatives
+from papers.label_sampling import UnitSampler
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import (
@@ -179,7 +180,7 @@ def test_hard_negatives_keep_the_sampled_loss_unbiased(frequencies):
     documents = processor(TEXTS, return_tensors="pt")
     full = model(**documents, labels=GOLD).loss.item()
     model.loss_function = GileLoss(miner=HardNegatives(1))
-    sampler = LabelSampler(L, 3, frequencies=frequencies)
+    sampler = UnitSampler(L, 3, frequencies=frequencies)
     gold = [[column for column in row if column >= 0] for row in GOLD.tolist()]
     losses = []
     with torch.no_grad():

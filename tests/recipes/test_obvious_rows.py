@@ -1,6 +1,7 @@
 """The scikit-learn baselines of recipes, on the documents and candidates of a unit."""
 
 import numpy as np
+import obvious_rows
 import pytest
 import torch
 from datasets import Dataset
@@ -11,7 +12,6 @@ from sklearn.svm import LinearSVC
 from transformers import TrainingArguments
 
 from hf_gile import Label, LabelSet
-from hf_gile.training import obvious_rows
 from hf_gile.training.options import Options
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask

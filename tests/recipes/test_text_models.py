@@ -169,7 +169,7 @@ def test_recipes_tune_thresholds_only_on_labels_of_validation_documents():
         for path in [
             *root.glob("recipes/*.py"),
             root / "benchmarks/obvious.py",
-            root / "hf_gile/training/obvious_rows.py",
+            root / "recipes/obvious_rows.py",
         ]
         for call in re.findall(r"\bThresholdTuner\(.*", path.read_text(encoding="utf-8"))
     ]

@@ -59,7 +59,7 @@ def test_batches_contain_the_column_weights_of_the_sampler(processor, label_set)
     encoded = list(encode_dataset(Dataset.from_dict(ROWS), processor, label_set))
     for options in ({"num_negatives": 0}, {}):
         assert "column_weights" not in GileDataCollator(processor, LabelSampler(len(label_set), **options))(encoded)
-    sampler = LabelSampler(len(label_set), num_negatives=1, label_weights=[1.0, 2.0, 4.0, 8.0, 16.0])
+    sampler = LabelSampler(len(label_set), num_negatives=1)
     batch = GileDataCollator(processor, sampler)(encoded)
     assert batch["column_weights"].shape == batch["sampled_columns"].shape
 

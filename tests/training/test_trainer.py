@@ -3,6 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
+from papers.label_sampling import UnitSampler
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import LabelSet
@@ -77,7 +78,7 @@ def final_weights(trainer, **arguments):
 )
 def test_resumed_training_reaches_bitwise_identical_weights(make_trainer, tmp_path, per_document):
     def make(**options):
-        sampler = LabelSampler(5, num_negatives=1, per_document=per_document)
+        sampler = UnitSampler(5, num_negatives=1, per_document=per_document)
         return make_trainer(sampler=sampler, max_steps=9, **options)
 
     expected = final_weights(make(folder="whole"))
@@ -174,7 +175,7 @@ def test_accumulated_unequal_batches_train_like_a_single_batch(tmp_path, make_mo
             assert [len(gold) for gold in dataset["labels"]] == [2, 1, 1, 2, 1]
         # The sample contains all gold columns, so that it is the same in all batches.
         columns = sorted({column for gold in dataset["labels"] for column in gold})
-        sampler = LabelSampler(5, columns=columns, label_weights=[1, 2, 3, 4, 5]) if sampled else None
+        sampler = UnitSampler(5, columns=columns, label_weights=[1, 2, 3, 4, 5]) if sampled else None
         arguments = TrainingArguments(
             str(tmp_path),
             per_device_train_batch_size=size,

@@ -5,7 +5,6 @@ import torch
 
 from hf_gile.models import losses_gile
 from hf_gile.models.losses_gile import multi_hot
-from hf_gile.training.chunked_losses import check_positive_weights
 from hf_gile.training.weighted_losses import (
     LOSSES,
     binary_cross_entropy,
@@ -66,21 +65,6 @@ def test_positive_weights_do_not_affect_excluded_labels(logits):
     loss.backward()
     assert masked.grad.isfinite().all()
     assert not masked.grad[:, 7].any()
-
-
-@pytest.mark.parametrize("shape", [(L - 1,), (1, L), (B, L), ()])
-def test_positive_weights_of_another_shape_are_refused(logits, shape):
-    with pytest.raises(ValueError, match=r"positive_weights must have shape \(17,\), a weight for each label"):
-        binary_cross_entropy(logits, multi_hot(LABELS, L), None, torch.ones(shape))
-
-
-@pytest.mark.parametrize("loss", LOSSES.values())
-def test_only_binary_cross_entropy_accepts_positive_weights(loss):
-    if loss is binary_cross_entropy:
-        check_positive_weights(torch.ones(L), loss.__name__, L)
-    else:
-        with pytest.raises(ValueError, match=f"need the loss binary_cross_entropy, got {loss.__name__}; leave them"):
-            check_positive_weights(torch.ones(L), loss.__name__, L)
 
 
 def test_softmax_weights_equal_repeated_columns(logits):

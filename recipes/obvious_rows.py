@@ -4,7 +4,7 @@
     tfidf_neighbours    if there are too many labels for an SVM: the labels of the nearest training documents
     tfidf_cosine        if some labels are unseen: the cosine of a document with label texts, without training
 
-They are measured like units, but not saved, and have no card. Baselines of the paper's tables are in recipes/baselines.
+They are measured like units, but not saved, and have no card. Baselines of the paper's tables are in baselines.
 
 Shapes: `B` documents of a batch, `N` training documents, `V` words, `L` labels, `T` label texts.
 """
@@ -23,12 +23,12 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.svm import LinearSVC
 from torch.nn.utils.rnn import pad_sequence
 
-from ..metrics.on_columns import OnColumns
-from ..models.labels_gile import LabelSet
-from .calibration import ThresholdTuner
-from .experiment import columns_in_test, columns_in_validation, label_metrics
-from .options import TOP_K
-from .study import Study
+from hf_gile import LabelSet
+from hf_gile.metrics.on_columns import OnColumns
+from hf_gile.training import ThresholdTuner
+from hf_gile.training.experiment import columns_in_test, columns_in_validation, label_metrics
+from hf_gile.training.options import TOP_K
+from hf_gile.training.study import Study
 
 Score = Callable[[sparse.csr_matrix], NDArray[np.float64]]
 """Function from `(B, V)` TF-IDF of documents to `(B, L)` scores."""
