@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from hashlib import blake2b
-from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..extras import needs_extra
-from ..writing import exclusive_lock, whole_file
 from .report import ReadReport
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
-    from pyarrow import Schema
 
 
 class Piece(NamedTuple):
@@ -36,8 +31,7 @@ class Piece(NamedTuple):
     stop: int | None = None
 
 
-_REPORTS = "reports.json"  # is written last
-_BATCH = 1000  # rows
+_ERROR = "error.txt"
 Reader = Callable[[Piece, ReadReport], Iterator[dict[str, Any]]]
 
 
@@ -76,10 +70,12 @@ def load_pieces(
 
     Raises:
         ImportError: If datasets is not installed.
+        FileNotFoundError: If the cached report was deleted.
         ValueError: If the reader raises a ValueError, or yields no rows.
     """
     with needs_extra("data", "loading a dataset"):
         import datasets
+    from .row_batches import RowBatches
 
     pieces = list(pieces)
     if streaming:
@@ -89,24 +85,43 @@ def load_pieces(
     states = [(*piece, Path(piece.path).stat().st_size, Path(piece.path).stat().st_mtime_ns) for piece in pieces]
     digest = blake2b(json.dumps([states, report.on_error, *key]).encode(), digest_size=16).hexdigest()
     folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_gile" / digest
-    folder.mkdir(parents=True, exist_ok=True)
-    with exclusive_lock(folder):
-        if not (folder / _REPORTS).is_file():
-            write = partial(_write_share, read=read, schema=features().arrow_schema, on_error=report.on_error)
-            reports = _write_shares(write, _divide(pieces, num_proc or 1), folder)
-            with whole_file(folder / _REPORTS) as file:
-                file.write_text(json.dumps(reports), encoding="utf-8")
-    saved = json.loads((folder / _REPORTS).read_text(encoding="utf-8"))
-    new_reports = [ReadReport(**fields) for fields in chain.from_iterable(saved)]
-    for new_report in new_reports:
-        report.add(new_report)
+    try:
+        builder = RowBatches(
+            cache_dir=str(folder),
+            config_id=digest,
+            rows=_read_with_reports,
+            features=features(),
+            # datasets distributes lists to the processes, and passes everything else to each of them.
+            gen_kwargs={"pieces": pieces, "read": read, "on_error": report.on_error, "folder": str(folder)},
+        )
+        builder.download_and_prepare(num_proc=min(num_proc, len(pieces)) if num_proc and num_proc > 1 else None)
+        dataset = builder.as_dataset(split="train")
+    except datasets.exceptions.DatasetGenerationError:
+        if (folder / _ERROR).is_file():  # the error of another process is not passed on
+            message = (folder / _ERROR).read_text(encoding="utf-8")
+            (folder / _ERROR).unlink()
+            raise ValueError(message) from None
+        raise
+    except ValueError as error:  # raised by datasets if there are no rows
+        if "corresponds to no data" not in str(error):
+            raise
+        _add_reports(report, folder, pieces)
+        raise ValueError(f"no record can be used: {report}") from None
+    new_reports = _add_reports(report, folder, pieces)
     if piece_reports is not None:
         piece_reports += new_reports
-    parts = [datasets.Dataset.from_file(str(folder / f"{number}.arrow")) for number in range(len(saved))]
-    dataset = datasets.concatenate_datasets(parts)
-    if len(dataset) == 0:
-        raise ValueError(f"no record can be used: {report}")
     return dataset
+
+
+def _add_reports(report: ReadReport, folder: Path, pieces: Sequence[Piece]) -> list[ReadReport]:
+    new_reports = []
+    for piece in pieces:
+        file = _report_file(folder, piece)
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} was deleted; also delete {folder} to read the files again")
+        new_reports.append(ReadReport(**json.loads(file.read_text(encoding="utf-8"))))
+        report.add(new_reports[-1])
+    return new_reports
 
 
 def _read_rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dict[str, Any]]:
@@ -114,36 +129,23 @@ def _read_rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterato
         yield from read(Piece(*piece), report)
 
 
-def _divide(pieces: Sequence[Piece], num_proc: int) -> list[Sequence[Piece]]:
-    """Divides pieces, in order, among at most so many processes."""
-    number = max(1, min(num_proc, len(pieces)))
-    bounds = [len(pieces) * share // number for share in range(number + 1)]
-    return [pieces[start:stop] for start, stop in pairwise(bounds)]
+def _read_with_reports(
+    pieces: list[Piece], read: Reader, on_error: Literal["raise", "skip"], folder: str
+) -> Iterator[dict[str, Any]]:
+    # Written by the generator, before datasets marks the cache as complete and under its lock, so that the reports
+    # exist whenever the dataset does.
+    for piece in (Piece(*piece) for piece in pieces):
+        report = ReadReport(on_error)
+        file = _report_file(Path(folder), piece)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield from read(piece, report)
+        except ValueError as error:
+            (Path(folder) / _ERROR).write_text(str(error), encoding="utf-8")
+            raise
+        file.write_text(json.dumps(asdict(report)), encoding="utf-8")
 
 
-def _write_shares(
-    write: Callable[[Sequence[Piece], Path], list[dict[str, Any]]], shares: Sequence[Sequence[Piece]], folder: Path
-) -> list[list[dict[str, Any]]]:
-    """Writes a file for each share, several in a process each, and returns the reports of their pieces."""
-    files = [folder / f"{number}.arrow" for number in range(len(shares))]
-    if len(shares) == 1:
-        return [write(shares[0], files[0])]
-    with ProcessPoolExecutor(len(shares)) as pool:
-        return list(pool.map(write, shares, files))
-
-
-def _write_share(
-    pieces: Sequence[Piece], file: Path, *, read: Reader, schema: Schema, on_error: Literal["raise", "skip"]
-) -> list[dict[str, Any]]:
-    """Writes the rows of pieces to an Arrow file, and returns the report of each."""
-    import pyarrow as pa
-
-    reports = []
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for piece in pieces:
-            report = ReadReport(on_error)
-            rows = read(piece, report)
-            while batch := list(islice(rows, _BATCH)):
-                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
-            reports.append(asdict(report))
-    return reports
+def _report_file(folder: Path, piece: Piece) -> Path:
+    name = blake2b(json.dumps(piece).encode(), digest_size=8).hexdigest()
+    return folder / "reports" / f"{name}.json"
