@@ -257,20 +257,12 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return calibrated(torch.cat(logits), model.stored_labels.seen(), model.config.calibration)
 
     def decision_function(self, X: Sequence[str]) -> NDArray[np.float32]:
-        """Computes calibrated logits: `(N, L)`, or `(N,)` of the second class in binary classification.
-
-        Args:
-            X: Texts.
-        """
+        """Computes calibrated logits of texts: `(N, L)`, or `(N,)` of the second class in binary classification."""
         logits = self._logits(X).numpy()
         return logits[:, 1] - logits[:, 0] if self._form == "single" and logits.shape[1] == 2 else logits
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:
-        """Computes `(N, L)` probabilities in the order of `classes_`.
-
-        Args:
-            X: Texts.
-        """
+        """Computes `(N, L)` probabilities of texts in the order of `classes_`."""
         logits = self._logits(X)
         return (logits.softmax(1) if self._form == "single" else logits.sigmoid()).numpy()
 
@@ -278,9 +270,6 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         """Predicts the most probable label of each text, or for multi-label problems the labels above their thresholds.
 
         If every training document had a label, a text without a label above its threshold gets the most probable one.
-
-        Args:
-            X: Texts.
 
         Returns:
             Labels in the form of `y` in `fit`.
@@ -297,24 +286,14 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return csr_matrix(passing.astype(int)) if self._form == "sparse" else passing.astype(int)
 
     def score(self, X: Sequence[str], y: Targets, sample_weight: Sequence[float] | None = None) -> float:
-        """Computes the fraction of texts whose labels are all correct.
-
-        Args:
-            X: Texts.
-            y: Labels of the texts.
-            sample_weight: Weight of each text.
-        """
+        """Computes the fraction of texts whose labels are all correct, by the weight of each text, if any."""
         if not _are_lists(y):
             return float(super().score(X, y, sample_weight))
         is_correct = [set(map(str, row)) == set(predicted) for row, predicted in zip(y, self.predict(X), strict=True)]
         return float(np.average(is_correct, weights=sample_weight))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
-        """Saves the model as `hf-gile train` does, for `pipeline(...)`, `hf-gile score` and the Hub.
-
-        Args:
-            folder: Output folder.
-        """
+        """Saves the model as `hf-gile train` does, for `pipeline(...)`, `hf-gile score` and the Hub."""
         check_is_fitted(self)
         with new_files(Path(folder)) as new:
             self.model_.save_pretrained(new)

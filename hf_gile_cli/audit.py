@@ -17,7 +17,9 @@ from .saved_model import load
 class Auditing(Documents):
     """Options of `hf-gile audit`."""
 
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")]
+    output: Annotated[
+        Path, typer.Option("--output", "-o", file_okay=False, metavar="FOLDER", help="Folder for the results.")
+    ]
     most: Annotated[
         int | None,
         typer.Option(
@@ -49,32 +51,25 @@ def audit(options: Auditing) -> None:
     from hf_gile.audit import drift, write_audit
     from hf_gile.audit.findings import MOST
 
-    if options.output.exists() and not options.output.is_dir():
-        raise typer.BadParameter(f"{options.output} is not a folder", param_hint="--output")
     model, processor = load(options.model, options.revision, options.device)
-    rows = options.read(model.label_set)
-    later = replace(options, files=options.compare).read(model.label_set) if options.compare else None
+    rows = options.read_known(model.label_set)
+    later = None
+    if options.compare:
+        later = replace(options, files=options.compare).read_known(model.label_set)
     settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
     settings |= {"language": options.language, "progress": sys.stderr.isatty()}
-    rows = options.select_known(rows, model.label_set)
     findings = run_audit(model, processor, rows["text"], rows["labels"], **settings)
     drifting = None
     if later is not None:
-        later = options.select_known(later, model.label_set)
-        drifting = drift(
-            findings, run_audit(model, processor, later["text"], later["labels"], **settings), options.most or MOST
-        )
+        after = run_audit(model, processor, later["text"], later["labels"], **settings)
+        drifting = drift(findings, after, options.most or MOST)
     write_audit(options.output, findings, model.label_set, rows["id"], rows["text"], rows["labels"], drifting)
+    wrong = len(findings.wrong)
+    missing = len(findings.missing)
+    documents = len(findings.documents())
     if options.as_json:
-        write_json(
-            {
-                "wrong": len(findings.wrong),
-                "missing": len(findings.missing),
-                "documents": len(findings.documents()),
-            }
-        )
+        write_json({"wrong": wrong, "missing": missing, "documents": documents})
     note(
-        f"{counted(len(findings.wrong), 'least probable assigned label')}, "
-        f"{counted(len(findings.missing), 'most probable missing label')}, in "
-        f"{counted(len(findings.documents()), 'document')}: {options.output}"
+        f"{counted(wrong, 'least probable assigned label')}, {counted(missing, 'most probable missing label')}, in "
+        f"{counted(documents, 'document')}: {options.output}"
     )

@@ -54,9 +54,6 @@ def describe(options: Describing) -> None:
 def read_words(texts: Iterable[str]) -> Iterator[list[list[str]]]:
     """Splits texts into sentences of words, as a model over words reads them.
 
-    Args:
-        texts: Any texts.
-
     Example:
         >>> list(read_words(["The heart pumps. It beats 70 times."]))
         [[['the', 'heart', 'pumps'], ['it', 'beats', 'NUM', 'times']]]

@@ -51,7 +51,7 @@ def distill(options: Distillation) -> None:
                 f"the head of {options.model} is not one that hf-gile train fits by default, so it cannot be fitted "
                 "again: leave out --labels"
             )
-        rows = options.select_known(options.read(teacher.label_set), teacher.label_set)
+        rows = options.read_known(teacher.label_set)
         parts = fill_parts({"train": rows, "test": rows}, column="text")
         texts = list(parts["train"]["text"])
         texts = texts[:: max(1, -(-len(texts) // MOST_TEXTS))]

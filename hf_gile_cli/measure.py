@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -91,17 +92,16 @@ class LabelledDocuments(Layout):
     on_error: OnError = "raise"
 
     def read(self, label_set: "LabelSet | None" = None) -> Any:
-        """Reads the documents as a dataset with the columns `text` and `labels`.
-
-        Args:
-            label_set: The labels of a model, if it stores them.
-        """
+        """Reads the documents as a dataset with the columns `text` and `labels`, which may be of a `label_set`."""
         from transformers.utils import logging
 
         from hf_gile.data import load_table
 
         logging.set_verbosity_error()
-        _quiet_datasets()
+        with suppress(ImportError):  # load_table names the missing extra
+            import datasets
+
+            datasets.disable_progress_bars()
         rows, report = load_table(
             self.files,
             text=self.text or ["text"],
@@ -136,16 +136,12 @@ class Documents(LabelledDocuments, _OfModel):
     bf16: Annotated[bool, typer.Option("--bf16", help="Use bfloat16 where it is precise enough.")] = False
     device: Device = None
 
+    def read_known(self, label_set: "LabelSet") -> Any:
+        """Reads the documents, and handles label ids that the model does not have, see `select_known`."""
+        return self.select_known(self.read(label_set), label_set)
+
     def select_known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
-        """Drops label ids that the model does not have, or raises an error.
-
-        Args:
-            rows: The documents that `read` returned.
-            label_set: The labels of the model.
-
-        Raises:
-            ValueError: If the model stores no labels, or documents have unknown labels.
-        """
+        """Drops label ids that the model does not have, or raises a ValueError."""
         from hf_gile.data.table_source import describe_near_forms
 
         model = self.model
@@ -182,7 +178,9 @@ class Evaluation(Documents):
 
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="File for the report.  [default: standard output]"),
+        typer.Option(
+            "--output", "-o", dir_okay=False, metavar="FILE", help="File for the report.  [default: standard output]"
+        ),
     ] = None
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the dataset, for the report.")] = None
     split: Annotated[str, typer.Option(metavar="NAME", help="Name of the split, for the report.")] = "test"
@@ -205,11 +203,8 @@ def evaluate(options: Evaluation) -> None:
     from hf_gile.publishing import make_report
 
     output = options.output
-    if output is not None and output.is_dir():
-        raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
     loaded, processor = load(options.model, options.revision, options.device)
-    rows = options.read(loaded.label_set)
-    rows = options.select_known(rows, loaded.label_set)
+    rows = options.read_known(loaded.label_set)
     options.check_single(rows, loaded.config.problem_type)
     report = make_report(
         loaded,
@@ -315,14 +310,6 @@ def calibrate(options: Calibration) -> None:
         else:
             note(f"written to {folder}{save_changes(folder, loaded, processor, loaded.label_set)}")
             note_old_card(folder)
-
-
-def _quiet_datasets() -> None:
-    try:
-        import datasets
-    except ImportError:
-        return  # load_table names the missing extra
-    datasets.disable_progress_bars()
 
 
 def _count_gold(report: "Report", label_set: "LabelSet") -> dict[str, int]:

@@ -103,15 +103,7 @@ class LabelColumns(Layout):
     label_language: LabelLanguage = None
 
     def read(self, path: str | None, **options: Any) -> Any:
-        """Reads labels, and notes what was left out or read otherwise than expected.
-
-        Args:
-            path: The label file, if any.
-            options: Further arguments of `read_label_file`.
-
-        Returns:
-            A `LabelSet`; None without a file.
-        """
+        """Reads a label file, if any, by `read_label_file`, and notes what was left out or read unexpectedly."""
         if path is None:
             return None
         from hf_gile.data import ReadReport, read_label_file

@@ -153,11 +153,7 @@ class Scoring(FolderOptions, LabelColumns):
         }
 
     def load(self, texts: Iterable[str] = ()) -> tuple["GileForSequenceClassification", "GileProcessor", Any]:
-        """Loads model, processor and labels, after checking the arguments.
-
-        Args:
-            texts: Texts to score, from which the general scorer detects the language.
-        """
+        """Checks the arguments, and loads model, processor and labels; `texts` choose the general scorer's language."""
         from hf_gile.data import read_documents
 
         label_set = self.read_labels()
@@ -394,12 +390,7 @@ def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
 def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
     """Yields batches of the available items, from 1 to `size`, waiting only for the first.
 
-    Args:
-        items: Items, read in a thread at most a few batches ahead.
-        size: Maximum number of items in a batch.
-
-    Yields:
-        Batches in order. An error of `items` is raised after the items before it.
+    A thread reads the items at most a few batches ahead. An error of `items` is raised after the items before it.
     """
     queue: Queue[tuple[T | None, BaseException | None]] = Queue(4 * size)
 

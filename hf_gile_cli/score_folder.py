@@ -56,16 +56,7 @@ class FolderOptions:
 
 
 def parse_shard(shard: str | None) -> tuple[int, int]:
-    """Selects the parts that this process scores.
-
-    Args:
-        shard: `I/N`; by default from the environment of a Slurm job array or of torchrun.
-
-    Returns:
-        I and N.
-
-    Raises:
-        BadParameter: If it does not have this form.
+    """Returns I and N of `I/N`; by default from the environment of a Slurm job array or of torchrun.
 
     Example:
         >>> parse_shard("2/8")
@@ -87,11 +78,7 @@ def parse_shard(shard: str | None) -> tuple[int, int]:
 
 
 def show_folder(options: FolderOptions) -> None:
-    """Shows the progress of a run, or merges its parts.
-
-    Args:
-        options: Options of the command.
-    """
+    """Shows the progress of a run, or merges its parts."""
     from hf_gile.scoring import ScoringRun
 
     if options.output is None:
@@ -107,16 +94,7 @@ def show_folder(options: FolderOptions) -> None:
 def write_folder(
     output: Path, files: list[str], scorer: "GileScorer", reading: "Reading", shard: tuple[int, int], workers: str
 ) -> None:
-    """Scores texts and writes the results to a folder.
-
-    Args:
-        output: The folder.
-        files: Files with texts.
-        scorer: Scores the texts.
-        reading: How to read the files.
-        shard: Selects the parts, see `parse_shard`.
-        workers: Number of processes, or auto.
-    """
+    """Scores texts and writes the results to a folder, or a shard of them, see `parse_shard`."""
     from tqdm.auto import tqdm
 
     from hf_gile.scoring import number_of_workers, score_parts, start_run

@@ -14,8 +14,6 @@ from .running import check_new_folder, note
 from .saved_model import GENERAL, is_general, is_hub_name, load
 
 if TYPE_CHECKING:
-    from gradio import Interface
-
     from hf_gile import LabelSet
 
 
@@ -66,25 +64,17 @@ def space(options: Space) -> None:
         model, processor = load(options.model, options.revision, options.device, labels.names if labels else ())
         pipe = DefaultPipeline(model=model, processor=processor, device=model.device, chooses_encoder=general)
         if out is None:
-            serve(make_space(pipe, labels, title), options.port)
+            page = make_space(pipe, labels, title)
+            settings: dict[str, Any] = {"share": False, "ssr_mode": False, "footer_links": [], "quiet": True}
+            settings |= {"server_name": "127.0.0.1", "server_port": options.port, "prevent_thread_lock": True}
+            _, address, _ = page.launch(**settings)
+            note(f"the page is at {address}; press Ctrl-C to stop")
+            page.block_thread()
             return
         pipe.save_pretrained(out / "model")
         model_arguments = {"model": 'str(HERE / "model")'}
     _write(out, title, gradio, model_arguments, labels)
     note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
-
-
-def serve(page: "Interface", port: int | None) -> None:
-    """Serves a page on this machine until it is interrupted.
-
-    Args:
-        page: The page.
-        port: Port; by default 7860 or the next free port.
-    """
-    options: dict[str, Any] = {"share": False, "ssr_mode": False, "footer_links": [], "quiet": True}
-    _, address, _ = page.launch(server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, **options)
-    note(f"the page is at {address}; press Ctrl-C to stop")
-    page.block_thread()
 
 
 def _write(folder: Path, title: str, gradio: str, model_arguments: dict[str, str], labels: "LabelSet | None") -> None:

@@ -107,16 +107,7 @@ def train(
 
 
 def run_recipe(name: str, arguments: list[str]) -> None:
-    """Runs a recipe in the current process.
-
-    Args:
-        name: One of `RECIPES`.
-        arguments: Command-line arguments of the recipe.
-
-    Raises:
-        Exit: If the recipe exits.
-        ImportError: If an extra is missing.
-    """
+    """Runs one of `RECIPES` in the current process; raises Exit if it exits, ImportError without an extra."""
     from hf_gile.extras import needs_extra
 
     with needs_extra("train", "training"):

@@ -187,24 +187,15 @@ def interrupted(folder, monkeypatch, files=NEW):
     return folder
 
 
-def test_files_are_never_written_outside_the_folder(tmp_path):
-    start(tmp_path / "model")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "model" / "figures").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match=r"figures.map\.png is outside .*replace the link"):
-        put(tmp_path / "model")
-    assert not list((tmp_path / "elsewhere").iterdir())
-    assert contents(tmp_path / "model") == OLD
-
-
-def test_a_folder_named_like_that_of_a_save_is_checked_like_any_other(tmp_path):
-    folder = tmp_path / ".saving-0123"
-    start(folder)
+@pytest.mark.parametrize("name", ["model", ".saving-0123"])
+def test_files_are_never_written_outside_the_folder(tmp_path, name):
+    folder = start(tmp_path / name)
     (tmp_path / "elsewhere").mkdir()
     (folder / "figures").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match=r"figures.map\.png is outside .*replace the link"):
         put(folder)
     assert not list((tmp_path / "elsewhere").iterdir())
+    assert contents(folder) == OLD
     (folder / "figures").unlink()
     put(folder)
     assert contents(folder) == NEW

@@ -139,10 +139,8 @@ class ScoringRun:
             raise ValueError(
                 f"{len(unfinished):,} of {len(self.parts):,} parts are not done, such as {unfinished[0]}: score first"
             )
-        pq = _parquet()
-        schema = _schema()
         rows = 0
-        with whole_file(path) as written, pq.ParquetWriter(written, schema) as writer:
+        with whole_file(path) as written, _parquet().ParquetWriter(written, _schema()) as writer:
             for name in self.parts:
                 for batch in _open_part(self.part(name)).iter_batches():
                     writer.write_batch(batch)
@@ -157,10 +155,6 @@ class ScoringRun:
 
     def score(self, name: str, scorer: GileScorer) -> dict[str, int]:
         """Scores the texts of a part, and writes the part atomically.
-
-        Args:
-            name: Name of the part.
-            scorer: Scorer of the run, with the text column `"text"`.
 
         Returns:
             Numbers of `rows` and of `rejected` rows.
@@ -198,7 +192,10 @@ class ScoringRun:
         if not rows:
             path.unlink(missing_ok=True)
             return
-        lines = [json.dumps({"reason": row.pop("note"), **_without_none(row)}) + "\n" for row in rows]
+        lines = []
+        for row in rows:
+            known = {name: value for name, value in row.items() if value is not None and name != "note"}
+            lines.append(json.dumps({"reason": row["note"], **known}) + "\n")
         write_text(path, "".join(lines))
 
 
@@ -321,15 +318,10 @@ def _scored(window: list[Document], scorer: GileScorer, with_text: bool | None) 
         yield {"id": document.id, "text": document.text if includes_text or row["labels"] is None else None, **row}
 
 
-def _without_none(row: dict[str, Any]) -> dict[str, Any]:
-    """Drops the values of a row that are None."""
-    return {name: value for name, value in row.items() if value is not None}
-
-
 def _schema() -> Any:
     """Returns the Arrow schema of parts."""
-    with needs_extra("data", "writing Parquet files"):
-        import pyarrow as pa
+    import pyarrow as pa
+
     text = pa.string()
     list_of = pa.list_
     fields = {"id": text, "text": text, "labels": list_of(text), "scores": list_of(pa.float32()), "note": text}

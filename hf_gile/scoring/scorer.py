@@ -166,11 +166,7 @@ class GileScorer:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Checks whether a device has instructions for bfloat16.
-
-    Args:
-        device: The device.
-    """
+    """Checks whether a device has instructions for bfloat16."""
     return device.type != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 

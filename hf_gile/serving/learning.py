@@ -121,9 +121,6 @@ class Learner:
     def learn(self, corrections: Sequence[Correction]) -> None:
         """Learns from documents, once they are safe on disk: all of them, or none.
 
-        Args:
-            corrections: The documents.
-
         Raises:
             ValueError: If a label is unknown or a text cannot be read.
             JournalFull: If the journal would exceed its limits.

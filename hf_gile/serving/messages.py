@@ -166,14 +166,7 @@ class Corrected(BaseModel):
 
 
 def describe(project_id: str, num_labels: int, language: str, saved: datetime) -> Project:
-    """Describes a model as an Annif project.
-
-    Args:
-        project_id: Name of the model, also in URLs.
-        num_labels: Number of labels stored with the model.
-        language: Language of texts and labels, a two-letter code.
-        saved: Time when the model was saved.
-    """
+    """Describes a model as an Annif project, whose id is also its name, with a two-letter code of the language."""
     return Project(
         project_id=project_id,
         name=project_id,

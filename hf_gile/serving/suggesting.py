@@ -68,9 +68,6 @@ class Suggester:
     def __call__(self, wanted: Sequence[Wanted]) -> list[list[Suggestion]]:
         """Returns the best labels of each text.
 
-        Args:
-            wanted: The texts.
-
         Raises:
             ValueError: If a text cannot be read, or a URI is unknown.
         """
@@ -95,10 +92,7 @@ class Suggester:
         self([Wanted("", 1)])
 
     def learn(self, documents: Sequence[Corrected]) -> None:
-        """Learns from corrected documents.
-
-        Args:
-            documents: Texts with all their labels.
+        """Learns from texts with all their labels.
 
         Raises:
             ValueError: If a URI is unknown, a text cannot be read, or the journal is full.

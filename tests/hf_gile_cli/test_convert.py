@@ -13,17 +13,6 @@ def test_an_index_of_stored_labels_contains_their_codes(run, saved_model, tmp_pa
     assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
 
 
-def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
-    (tmp_path / "labels.csv").write_text("id,name\n1,Milk\n2,Zebrafish\n")
-    message = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv").stderr
-    assert message.startswith("the model knows no word of 1 label: 'Zebrafish'; all such labels get the same score")
-
-
-def test_an_unknown_dtype_is_a_usage_error(run, saved_model, tmp_path):
-    result = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
-    assert "'int8' is not one of 'float16', 'bfloat16', 'float32'" in result.stderr
-
-
 def test_a_published_checkpoint_is_converted(run, shared_data, tmp_path):
     pytest.importorskip("h5py")
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")

@@ -9,14 +9,12 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
-from forks import is_killed
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, build_tokenizer, writing
@@ -302,48 +300,3 @@ def test_a_second_training_killed_at_any_operation_leaves_the_old_or_the_new_mod
             assert outcome(folder, old, new)[0] == "new"
     assert min(ends["old"], ends["refused"], ends["new"]) > 0
     sys.stdout.write(f"\nsecond training: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_after_a_kill_the_next_command_and_load_see_a_consistent_model(run, model, before_each, tmp_path, command):
-    def seen(folder):
-        loaded = GileForSequenceClassification.from_pretrained(folder)
-        index = LabelIndex.from_pretrained(folder / "index", loaded)
-        assert index.label_set.ids == loaded.label_set.ids
-        return loaded.label_set, loaded.config.calibration, loaded.config.thresholds
-
-    def killed_at(number, folder):
-        """Runs the command in a child that is killed before an operation; returns whether it was killed."""
-
-        def act():
-            remaining = [number]
-
-            def count(name, arguments):
-                remaining[0] -= 1
-                if remaining[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            before_each(count)
-            run(*words_of(command, folder))
-
-        return is_killed(act)
-
-    state = {path.relative_to(model).as_posix(): path.read_bytes() for path in model.rglob("*") if path.is_file()}
-    old = seen(model)
-    run(*words_of(command, model))
-    new = seen(model)
-    assert old != new
-    ends, number = Counter(), 5
-    while True:
-        folder = restored(state, tmp_path / f"killed-{number}")
-        if not killed_at(number, folder):
-            break
-        complete(folder)
-        files = seen(folder)
-        assert files in (old, new)
-        ends["old" if files == old else "new"] += 1
-        number += 29
-    sys.stdout.write(f"\n{command}: {dict(ends)}\n")  # pytest -s
-    assert min(ends["old"], ends["new"]) > 0

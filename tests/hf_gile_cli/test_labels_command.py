@@ -1,4 +1,3 @@
-import gzip
 import json
 import os
 
@@ -216,12 +215,6 @@ def test_a_changed_label_file_keeps_its_format(run, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_compressed_table_is_read(run, tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_bytes(gzip.compress(b"id,name\nS11,Maps\n"))
-    assert "Maps" in run("labels", "show", path).stdout
-
-
 def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("id,name,shelf\nIron,Iron,3\n")
@@ -250,13 +243,6 @@ def test_a_linked_label_file_stays_a_link_and_keeps_its_permissions(run, tmp_pat
     assert link.is_symlink()
     assert LabelSet.load(path).ids == ["Iron", "r"]
     assert path.stat().st_mode & 0o777 == 0o640
-
-
-def test_a_label_takes_a_single_line_despite_line_breaks(run, tmp_path):
-    path = tmp_path / "labels.jsonl"
-    LabelSet.from_names(["Iron"]).save(path)
-    assert run("labels", "add", path, "a\nb", "N\nM").stdout == "+ a b  N M\n"
-    assert len(run("labels", "show", path).stdout.splitlines()) == 3
 
 
 @pytest.mark.slow

@@ -51,15 +51,6 @@ def test_each_line_of_a_text_file_is_scored_as_by_the_pipeline(run, saved_model,
     assert result.stderr == note
 
 
-def test_an_emoji_label_scores_like_an_unknown_label(run, saved_model):
-    flags = ["--label", "Rats", "--label", "\N{RAT}", "--label", "zebrafish", "--top-k", 0]
-    result = run("score", saved_model, *flags, input="Rats were fed.\nRats.\n")
-    for row in lines(result):
-        scores = dict(zip(row["labels"], row["scores"], strict=True))
-        assert scores["\N{RAT}"] == scores["zebrafish"] != scores["Rats"]
-    assert "the model knows no word of 2 labels: '\N{RAT}', 'zebrafish'; all such" in result.stderr
-
-
 def test_flags_choose_the_labels_and_their_number(run, saved_model, pipe):
     names = ["Milk, Human", "Rats", "Iron"]
     flags = [part for name in names for part in ("--label", name)]
@@ -91,12 +82,6 @@ def test_evidence_is_how_far_a_probability_falls_without_a_word(run, saved_model
     assert falls
     assert dict(row["evidence"][0]) == pytest.approx(falls, rel=1e-3)
     assert "evidence" not in lines(run("score", saved_model, input=text))[0]
-
-
-def test_evidence_tokenizes_the_text_once(run, saved_model, tokenized):
-    run("score", saved_model, "--evidence", input="Rats were fed iron")
-    assert tokenized.count("Rats were fed iron") == 1
-    assert tokenized.count(" were fed iron") == 1
 
 
 def test_parents_and_a_shortlist_are_optional(run, saved_model, tmp_path):

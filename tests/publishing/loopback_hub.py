@@ -63,7 +63,6 @@ class Repository:
     branches: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     pulls: dict[str, str] = field(default_factory=dict)
-    titles: list[str] = field(default_factory=list)  # titles of the pull requests
 
     def at(self, revision: str) -> str | None:
         """Returns the commit of a branch, a tag, a pull request or a commit id."""
@@ -120,17 +119,11 @@ class LoopbackHub:
 
     Args:
         tokens: Valid tokens.
-        large: Suffixes of files stored in LFS.
-        applies_stored_rules: Whether to apply the `.gitignore` of a repository even if a push replaces it.
     """
 
-    def __init__(
-        self,
-        tokens: dict[str, Token],
-        large: tuple[str, ...] = (".safetensors", ".png"),
-        applies_stored_rules: bool = False,
-    ) -> None:
-        self.tokens, self.large, self.applies_stored_rules = tokens, large, applies_stored_rules
+    def __init__(self, tokens: dict[str, Token]) -> None:
+        self.tokens = tokens
+        self.large = (".safetensors", ".png")
         self.repositories: dict[str, Repository] = {}
         self.objects: dict[str, bytes] = {}
         self.faults: list[Fault] = []
@@ -265,9 +258,7 @@ def create(self: Routes, request: Request) -> Answer:
 
 @route(r"POST /api/validate-yaml")
 def validate_yaml(self: Routes, request: Request) -> Answer:
-    broken = "pipeline_tag: [" in request.json["content"]
-    errors = [{"message": "can not read an implicit mapping pair"}] if broken else []
-    return Answer({"errors": errors, "warnings": []}, status=400 if errors else 200)
+    return Answer({"errors": [], "warnings": []})
 
 
 @route(rf"GET {_REPO}(/revision/(?P<revision>[^/]+))?")
@@ -290,17 +281,6 @@ def refs(self: Routes, request: Request) -> Answer:
 
     tags = list_refs(repository.tags, "tags")
     return Answer({"branches": list_refs(repository.branches, "heads"), "tags": tags, "converts": []})
-
-
-@route(rf"GET {_REPO}/discussions")
-def discussions(self: Routes, request: Request) -> Answer:
-    titles = enumerate(self.repository(request).titles, start=1)
-    entries = [
-        {"num": number, "author": {"name": "x"}, "title": title, "status": "open", "isPullRequest": True}
-        | {"createdAt": "2026-01-01T00:00:00.000Z", "repo": {"name": request.params["repo"], "type": "model"}}
-        for number, title in titles
-    ]
-    return Answer({"discussions": entries[::-1], "count": len(entries), "start": 0})
 
 
 @route(rf"GET {_REPO}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?")
@@ -353,10 +333,6 @@ def preupload(self: Routes, request: Request) -> Answer:
     _may_commit(self, request)
     _, commit = self.commit_at(repository, request.params["revision"])
     content = request.json
-    rules = commit.files.get(".gitignore", Stored(b"")).data.decode()
-    if not self.hub.applies_stored_rules:
-        rules = content.get("gitIgnore", rules)
-    ignored = [re.compile(line.replace(".", r"\.").replace("*", ".*")) for line in rules.split() if line]
     files = []
     for file in content["files"]:
         path = file["path"]
@@ -364,8 +340,8 @@ def preupload(self: Routes, request: Request) -> Answer:
         stored = commit.files.get(path)
         large = path.endswith(self.hub.large)
         oid = None if stored is None else stored.sha256 if stored.is_large else stored.blob
-        files.append({"path": path, "uploadMode": "lfs" if large else "regular", "oid": oid})
-        files[-1]["shouldIgnore"] = any(rule.fullmatch(path) for rule in ignored)
+        mode = "lfs" if large else "regular"
+        files.append({"path": path, "uploadMode": mode, "oid": oid, "shouldIgnore": False})
     return Answer({"files": files})
 
 
@@ -417,9 +393,9 @@ def commit(self: Routes, request: Request) -> Answer:
     oid = repository.add(files, head, title)
     answer = {"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{request.params['repo']}/commit/{oid}"}
     if is_pull:
-        repository.titles.append(title)
-        repository.pulls[f"refs/pr/{len(repository.titles)}"] = oid
-        answer["pullRequestUrl"] = f"{self.hub.url}/{request.params['repo']}/discussions/{len(repository.titles)}"
+        number = len(repository.pulls) + 1
+        repository.pulls[f"refs/pr/{number}"] = oid
+        answer["pullRequestUrl"] = f"{self.hub.url}/{request.params['repo']}/discussions/{number}"
     elif revision in repository.pulls:
         repository.pulls[revision] = oid
     else:
