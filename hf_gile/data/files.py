@@ -12,6 +12,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import IO, Any, cast
@@ -52,11 +53,8 @@ def data_suffix(path: Path) -> str:
         '.xml'
     """
     if path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return Path(_only_member(archive, path).filename).suffix.lower()
-        except (ValueError, zipfile.BadZipFile):  # reported when it is opened
-            pass
+        with suppress(ValueError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:  # reported when it is opened
+            return Path(_only_member(archive, path).filename).suffix.lower()
     return (path.with_suffix("") if path.suffix.lower() in PACKED_SUFFIXES else path).suffix.lower()
 
 

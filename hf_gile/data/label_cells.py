@@ -6,8 +6,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
@@ -104,32 +103,40 @@ def parse_list(text: str) -> list[Any] | None:
         text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"
     if len(text) < 2 or text[0] not in _OPEN or text[-1] != _CLOSE[_OPEN.index(text[0])]:
         return None
-    value: Any = None
-    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        value = json.loads(text)
+    value = _parsed(json.loads, text)
     if value is None and ":" in text and "{" in text and len(text) <= _LONGEST_OBJECTS:
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            value = ast.literal_eval(text)  # objects, as Python writes them
-    if isinstance(value, list | tuple | dict):
-        return [value] if isinstance(value, dict) else list(value)
-    inner, items, at = text[1:-1].strip(), [], 0
+        value = _parsed(ast.literal_eval, text)  # objects, as Python writes them
+    if isinstance(value, dict):
+        return [value]
+    if isinstance(value, list | tuple):
+        return list(value)
+    inner = text[1:-1].strip()
+    items: list[Any] = []
+    at = 0
     while at < len(inner):
         match = _ITEM.match(inner, at)
         if match is None:
             return None
         quoted, bare = match.groups()
         if quoted:
-            try:
-                item = ast.literal_eval(quoted.replace("\n", "\\n"))
-                items.append(item.decode() if isinstance(item, bytes) else item)
-            except (ValueError, SyntaxError):
+            item = _parsed(ast.literal_eval, quoted.replace("\n", "\\n"))
+            if item is None:
                 return None
+            items.append(item.decode() if isinstance(item, bytes) else item)
         else:
             bare = bare.strip(" \t\u2018\u2019\u201c\u201d")
             numbers = [number_of(word) for word in bare.split()]  # between white space
             items += [None if bare == "None" else bare] if None in numbers else numbers
         at = match.end()
     return items
+
+
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """Returns what a parser makes of a text; None if it cannot read it."""
+    try:
+        return parse(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def number_of(word: str) -> int | float | bool | None:
@@ -139,14 +146,6 @@ def number_of(word: str) -> int | float | bool | None:
     if _NUMBER.fullmatch(word) is None:  # such as 007
         return None
     return int(word) if word.lstrip("+-").isdigit() else float(word)
-
-
-def checked_list(text: str, column: str) -> list[Any]:
-    """Parses a list; raises a ValueError for any other text."""
-    items = parse_list(text)
-    if items is None:
-        raise ValueError(f"{column} must be a list, as in other rows, got {shortened(text)}")
-    return items
 
 
 def are_lists(texts: Sequence[str]) -> bool:
@@ -198,11 +197,6 @@ def read_flag(value: Any, column: str) -> bool:
 def is_whole(text: str) -> bool:
     """Checks whether a text is a whole number that a library wrote with a point."""
     return _WHOLE.fullmatch(text.strip()) is not None
-
-
-def without_point(item: Any) -> Any:
-    """Returns a whole number without the point that a library wrote; anything else as it is."""
-    return item.strip().partition(".")[0] if isinstance(item, str) and is_whole(item) else item
 
 
 def class_name(value: object, names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain
 from numbers import Real
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from .label_cells import (
     are_lists,
     are_shares,
     as_number,
-    checked_list,
     class_name,
     clean_id,
     has_lists,
@@ -33,7 +32,6 @@ from .label_cells import (
     number_of,
     parse_list,
     read_flag,
-    without_point,
 )
 from .schema import decode_entities
 
@@ -87,45 +85,38 @@ class LabelColumn(NamedTuple):
         if self.form == "flags":
             return [column for column in self.columns if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
-        are_texts = not (self.whole or self.names or self.form == "shares")
-        literal = repeat(self.literal)
         for number, column in enumerate(self.columns):
-            value = row.get(column)
-            if value is None:
+            if row.get(column) is None:
                 continue
-            items = self.items(value, column)
+            items = self.items(row[column], column)
+            names = self.names[number] if self.names else ()
+            if names or self.form == "shares":
+                present = [item for item in items if not self.is_absent(item)]
+                labels |= dict.fromkeys(self._read_numbers(present, column, names))
+                continue
             try:
-                read = dict.fromkeys(map(_label_of, items, literal)) if are_texts else None
-            except (TypeError, ValueError):  # of an item that is no text
-                read = None
-            if read is None:
-                read = self._read_items(items, column, self.names[number] if self.names else ())
-            labels = labels | read if labels else read
+                labels |= dict.fromkeys(map(self._read_item, items))
+            except ValueError as error:
+                raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
         labels.pop("", None)
         return list(labels)
 
-    def _read_items(self, items: Sequence[Any], column: str, names: Sequence[str]) -> dict[str, None]:
-        """Returns the distinct labels of a cell as keys; an empty one for items that are missing."""
-        if self.form == "positions" or self.form == "shares":
-            shares = self._shares(items, column, names)
-            return {name: None for name, share in shares if read_flag(share, name)}
-        if names:
-            numbered = (item for item in items if not self.is_absent(item) and number_of(str(item)) != -1)
-            return {class_name(item, names): None for item in numbered}  # -1 is no class, on the Hub
-        try:
-            items = [without_point(item) if self.whole else item for item in items if not self.is_absent(item)]
-            return dict.fromkeys(map(clean_id, items))
-        except ValueError as error:
-            raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
+    def _read_item(self, item: Any) -> str:
+        """Returns the label of an item; empty for one that stands for none."""
+        if not isinstance(item, str):
+            return "" if is_missing(item) else clean_id(item)
+        return _label_of(item.partition(".")[0] if self.whole and is_whole(item) else item, self.literal)
 
-    def _shares(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[tuple[str, Any]]:
-        """Returns numbers by label."""
-        items = [item for item in items if not self.is_absent(item)]
+    def _read_numbers(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
+        """Returns the labels that numbers stand for: shares by label, by position, or classes."""
         if self.form == "shares":
-            return items[0].items() if items and isinstance(items[0], Mapping) else ()
+            shares = items[0].items() if items and isinstance(items[0], Mapping) else ()
+            return (name for name, share in shares if read_flag(share, name))
+        if self.form != "positions":
+            return (class_name(item, names) for item in items if number_of(str(item)) != -1)  # no class, on the Hub
         if items and len(items) != len(names):
             raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(items)}")
-        return zip(names, items, strict=False)
+        return (name for name, share in zip(names, items, strict=False) if read_flag(share, name))
 
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
@@ -135,10 +126,11 @@ class LabelColumn(NamedTuple):
                 return self._split(value)
             if self.is_absent(value):
                 return []
-            if self.form == "mixed" and value[0] not in "[{":
-                value = parse_list(value) or value
-            elif self.form in ("list", "mixed") or not self.separators:
-                value = checked_list(value, column)
+            if self.form in ("list", "mixed") or not self.separators:
+                parsed = parse_list(value)
+                if parsed is None and (self.form != "mixed" or value[0] in "[{"):
+                    raise ValueError(f"{column} must be a list, as in other rows, got {shortened(value)}")
+                value = value if parsed is None else parsed
         items = value if isinstance(value, list | tuple) else [value]
         if self.key is not None:
             values = [item.get(self.key) if isinstance(item, Mapping) else item for item in items]
@@ -163,8 +155,6 @@ class LabelColumn(NamedTuple):
 @lru_cache(_MOST_TEXTS)
 def _label_of(text: str, literal: tuple[str, ...]) -> str:
     """Returns the label of a text, since texts recur; empty for a text that stands for none."""
-    if type(text) is not str:
-        raise TypeError
     is_absent = is_missing(text) and text.strip() not in literal
     return "" if is_absent else clean_id(text)
 
@@ -215,31 +205,31 @@ def see(
         has_objects = any(isinstance(item, Mapping) for item in listed)
         is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
-        cells = [
-            cell if value is None else value
-            for value, cell in zip(parsed, cells, strict=True)
-            if is_mixed or value is not None
-        ]
+        if is_mixed:
+            parsed = [cell if value is None else value for value, cell in zip(parsed, cells, strict=True)]
+        cells = [value for value in parsed if value is not None]
     lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        names = form.names[0] if form.names else positions
-        if _are_positions(lists, title, names, bool(known)) and len(lists[0]) == len(positions) and not form.names:
+        are_positions = _are_positions(lists, title, form.names[0] if form.names else positions, bool(known))
+        if are_positions and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if any(map(any, lists)) and all(map(are_shares, lists)):
         form = form._replace(form="shares")
         return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
-    form = form._replace(key=_key(lists, title, known))
-    items = [*chain.from_iterable(_present(form, cells, title))]
+    if key := _key(lists, title, known):
+        form = form._replace(key=key)
+        lists = _present(form, cells, title)
+    items = [*chain.from_iterable(lists)]
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names and (sign := joins_known(pieces, known)):
         form = form._replace(separators=(sign,))
     form = form._replace(whole=bool(pieces) and all(is_whole(piece) for piece in pieces))
-    description = ""
+    counted = ""
     if names := () if form.names else _numbered(items, positions):
         form = form._replace(names=(names,) * len(columns))
-        description = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
-    description = f"{title}: {_describe(form, cells, items)}{description}"
+        counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
+    description = f"{title}: {_describe(form, cells, items)}{counted}"
     is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
@@ -257,10 +247,9 @@ def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[A
 def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Returns the signs of a separator, which are its characters if it only occurs in parts."""
     sign = SPELLED.get(separator, separator)
-    if len(sign) > 1 and not any(sign in text for text in texts):
-        characters = tuple(dict.fromkeys(sign))
-        if all(any(character in text for text in texts) for character in characters):
-            return characters
+    joined = "\0".join(texts)
+    if sign not in joined and all(character in joined for character in sign):
+        return tuple(dict.fromkeys(sign))
     return (sign,)
 
 
@@ -284,18 +273,16 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     return "a label a cell"
 
 
-def flag_columns(rows: Sequence[Mapping[str, Any]], others: Container[str]) -> list[str]:
+def flag_columns(rows: Sequence[Mapping[str, Any]], others: Collection[str]) -> list[str]:
     """Returns the columns that only have numbers from 0 to 1, if there are at least two.
 
     Args:
         rows: First rows of a table.
         others: Columns with something else, such as the text.
     """
-    columns = [column for column in (rows[0] if rows else ()) if column and column not in others]
-    cells = {column: [row.get(column) for row in rows if not is_missing(row.get(column))] for column in columns}
     ones = _ones(rows)
-    flags = [column for column in columns if are_flags(cells[column]) and not _COUNTED.fullmatch(column)]
-    flags = [column for column in flags if column not in ones]
+    cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
+    flags = [column for column in cells if are_flags(cells[column])]
     whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
     flags = whole or flags  # a share beside zeros and ones is something else, such as the agreement of annotators
     return flags if len(flags) > 1 else []
@@ -305,18 +292,25 @@ def _ones(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
     if len(rows) < _FEW:
         return []
-    names = [column for column in rows[0] if column and not _COUNTED.fullmatch(column)]
-    return [column for column in names if all(as_number(row.get(column)) == 1 for row in rows)]
+    return [column for column in _candidates(rows) if all(as_number(row.get(column)) == 1 for row in rows)]
+
+
+def _candidates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
+    return [column for column in (rows[0] if rows else ()) if column and not _COUNTED.fullmatch(column)]
+
+
+def _cells(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:
+    """Returns the cells of a column that have a value."""
+    return [row[column] for row in rows if not is_missing(row.get(column))]
 
 
 def _refuse_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, known: Container[str]) -> None:
     """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
     if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
         raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
-    columns_of_words = (
-        {str(row[column]).strip().lower() for row in rows if not is_missing(row.get(column))} for column in columns
-    )
-    words = list(filter(None, columns_of_words))
+    words = [{str(cell).strip().lower() for cell in _cells(rows, column)} for column in columns]
+    words = list(filter(None, words))
     seen = sorted(set().union(*words))
     if len(columns) == 1:
         flags = flag_columns(rows, ())
@@ -340,15 +334,12 @@ def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
     if not items or not known or not set(known).isdisjoint(map(str, items)):
         return ()
-    numbers = [number_of(str(item)) for item in items]
-    if not all(number is not None and float(number).is_integer() for number in numbers):
+    numbers = {number_of(str(item)) for item in items}
+    if not numbers <= {*range(-1, len(known) + 1)}:
         return ()
-    whole = {int(number) for number in numbers if number is not None}
-    if not whole <= {*range(-1, len(known) + 1)}:
-        return ()
-    if max(whole) < len(known):
-        return tuple(known) if 0 in whole else ()
-    return () if {0, -1} & whole else ("", *known)
+    if len(known) not in numbers:
+        return tuple(known) if 0 in numbers else ()
+    return () if {0, -1} & numbers else ("", *known)
 
 
 def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str], are_known: bool) -> bool:

@@ -39,6 +39,7 @@ _WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
+_UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
 _LONGEST_TOTAL = 16  # characters
 _TOTAL = re.compile(
     r"\s*((grand|sub)[ -]?)?"
@@ -127,8 +128,12 @@ def read_rows(
 
 
 def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | None) -> Rows:
-    if isinstance(source, Piece) and form.kind in ("parquet", "json"):
-        yield from read_parquet(source, columns) if form.kind == "parquet" else _read_json(source, form)
+    if isinstance(source, Piece) and form.kind == "parquet":
+        yield from read_parquet(source, columns)
+        return
+    if isinstance(source, Piece) and form.kind == "json":
+        with open_binary(source.path) as stream:
+            yield from enumerate(read_records(stream, form.encoding), 1)
         return
     read: Any = read_lines if isinstance(source, Piece) else stream_lines
     with closing(read(source, form.encoding)) as lines:  # the traceback of an error would keep the file open
@@ -291,7 +296,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         if isinstance(cells, ValueError):
             raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
         header = list(map(clean_label, cells))
-    names = _distinct(header)
+    names = list(_distinct(header))
     width = len(header)
     for number, cells in rows:
         if isinstance(cells, ValueError):
@@ -308,16 +313,13 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
             yield number, ValueError(f"{counts}; {remedy}")
 
 
-def _distinct(header: Sequence[str]) -> list[str]:
-    """Numbers the columns that share a name, so that none is read for another."""
-    totals = Counter(header)
-    numbers: Counter[str] = Counter()
-    names = list(header)
-    for position, column in enumerate(header):
+def _distinct(header: Sequence[str]) -> Iterator[str]:
+    """Yields the names of columns, with numbers where several share a name, so that none is read for another."""
+    repeated = {column for column, number in Counter(header).items() if column and number > 1}
+    numbers = Counter[str]()
+    for column in header:
         numbers[column] += 1
-        if column and totals[column] > 1:
-            names[position] = f"{column}.{numbers[column]}"
-    return names
+        yield f"{column}.{numbers[column]}" if column in repeated else column
 
 
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
@@ -336,48 +338,42 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
     """Yields the cells of rows that are not empty, with the number of their first line; or an error."""
     ahead: deque[tuple[int, str | ValueError]] = deque()
     row_lines: list[tuple[int, str | ValueError]] = []
-    size = 0
+    sign = re.escape(form.delimiter)
+    null = re.compile(rf"(^|{sign})\\N(?=\s*$|{sign})")  # of MySQL, whose backslash is no escape
 
     def feed() -> Iterator[str]:
-        nonlocal size
+        size = 0
         while item := ahead.popleft() if ahead else next(lines, None):
             row_lines.append(item)
             line = item[1]
             if isinstance(line, ValueError):
-                raise line
-            if len(row_lines) > 1:
-                size += len(line) + _LINE_BYTES
-                if size > MAX_RECORD:
-                    raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
+                raise csv.Error
+            size += len(line) + _LINE_BYTES
+            if len(row_lines) == 1:
+                size = 0
+            if size > MAX_RECORD:
+                raise csv.Error(f"a row is longer than {MAX_RECORD:,} characters")
             yield null.sub(r"\1", line) if form.escape else line
 
-    sign = re.escape(form.delimiter)
-    null = re.compile(rf"(^|{sign})\\N(?=\s*$|{sign})")  # of MySQL, whose backslash is no escape
-    may_have_rules = form.delimiter == "|"
     reader = csv_reader(feed(), form)
     while True:
         row_lines.clear()
-        size = 0
         usual_limit = csv.field_size_limit(MAX_RECORD)  # of the whole process, which other code may rely on
         try:
-            cells: list[str] | ValueError = next(reader)
+            cells: Any = next(reader)
         except StopIteration:
             return
-        except (csv.Error, ValueError) as error:
-            if not row_lines or not (isinstance(error, csv.Error) or error is row_lines[-1][1]):
-                raise  # the end of the lines
-            hint = (
-                ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
-                if isinstance(error, csv.Error)
-                else ""
-            )
-            cells = ValueError(f"{error}{hint}")
+        except csv.Error as error:
+            cells = row_lines[-1][1]
+            if not isinstance(cells, ValueError):
+                cells = ValueError(f"{error}{_UNCLOSED}")
             # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(row_lines[1:]))
             reader = csv_reader(feed(), form)
         finally:
             csv.field_size_limit(usual_limit)
-        if cells and not (may_have_rules and isinstance(cells, list) and is_rule(cells)):
+        is_error = isinstance(cells, ValueError)
+        if is_error or (cells and not (form.delimiter == "|" and is_rule(cells))):
             yield row_lines[0][0], cells
 
 
@@ -401,18 +397,11 @@ def _parse_object(line: str) -> object:
         got = line[error.pos : error.pos + 40].rstrip()
         hint = "" if got else "; write each object on a line, as with jq -c ."
         return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
-    except RecursionError:
-        return ValueError("not JSON that can be read: it is nested too deeply")
-    except ValueError as error:  # a number of many digits
-        return ValueError(f"not JSON: {error}")
+    except (ValueError, RecursionError) as error:  # a number of many digits, or deep nesting
+        return ValueError(f"not JSON that can be read: {error}")
 
 
 def _parse_fasttext(line: str) -> object:
     words = line.split()
     labels = [word.removeprefix(_LABEL) for word in words if word.startswith(_LABEL)]
     return {"text": " ".join([word for word in words if not word.startswith(_LABEL)]), "labels": labels}
-
-
-def _read_json(piece: Piece, form: Format) -> Rows:
-    with open_binary(piece.path) as stream:
-        yield from enumerate(read_records(stream, form.encoding), 1)

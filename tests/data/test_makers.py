@@ -1,61 +1,165 @@
-"""Tables in the shape of many makers are read as what they are, with the flags that a user would pass."""
+"""Tables as their makers write them: what is read, what is said about it, and what is refused with the way out."""
 
 import datasets
 import pytest
-from makers import LABELS, MAKERS, documents, frame, joined
+from makers import LABELS, MAKERS, ONE, documents, frame, joined, zipped
 
 from hf_gile.data import load_labels
 from hf_gile.data.table_source import TableSource
 
+TWO = documents(40, low=2)
+
+
+def csv_of(table, **options):
+    return table.to_csv(index=False, **options)
+
+
+def gold(parts):
+    return {row["text"]: set(row["labels"]) for part in parts.values() for row in part}
+
+
+def sets(rows):
+    return {text: set(labels) for text, labels in rows}
+
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
-    """Returns the labels by text as train reads them, and what was printed."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    """Reads a file as `train` does, and further files that settings name; returns parts, labels, and what was said."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
 
-    def read_all(file, *flags):
-        options = {}
-        for flag in flags:
-            if flag.startswith("--"):
-                options[name := flag[2:]] = []
-            else:
-                options[name].append(flag)
-        for name in ("id", "separator", "label_file", "on_error"):
-            if name in options:
-                options[name] = options[name][0]
-        lines = []
-        parts, _, _ = TableSource([str(file)], **options).read_all(lambda *words: lines.append(" ".join(words)))
-        labels = {row["text"]: set(row["labels"]) for part in parts.values() for row in part}
-        return labels, "\n".join(lines)
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    def read_all(name, content, label_file=None, test=None, **settings):
+        if label_file is not None:
+            settings["label_file"] = write("labels.csv" if label_file.startswith("id,") else "labels.txt", label_file)
+        if test is not None:
+            settings["test_files"] = [write("test.csv", test)]
+        said = []
+        parts, labels, _ = TableSource([write(name, content)], **settings).read_all(said.append)
+        return parts, labels, "\n".join(said)
 
     return read_all
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_tables_of_many_makers_are_read(maker, tmp_path, read):
-    rows, file, flags = MAKERS[maker](tmp_path)
-    labels, printed = read(tmp_path / file, *flags)
-    assert labels == {text: set(gold) for text, gold in rows}
-    assert "label column" in printed
-    assert " such as '" in printed
+def test_tables_of_many_makers_are_read(maker, read):
+    rows, name, content, settings = MAKERS[maker]
+    parts, labels, said = read(name, content, **settings)
+    assert gold(parts) == sets(rows)
+    assert set(labels.ids) >= {label for _, ids in rows for label in ids}
+    assert "  label column" in said
+    assert " such as '" in said
 
 
-def test_titles_and_comments_before_the_names_of_columns_are_skipped(tmp_path, read):
-    rows = documents(60, low=1, high=1)
-    table = joined(rows, "").to_csv(index=False)
+def test_what_a_table_looks_like_is_said_with_examples_and_the_flag_that_overrules(read):
+    said = read("a.csv", csv_of(joined(TWO, ", "), sep=";").encode("cp1252"), separator=",")[2]
+    lines = said.splitlines()
+    assert lines[0] == "train: 40 records from 1 file; left out: none"
+    flags = "--delimiter, --quote, --encoding and --columns overrule"
+    assert lines[1] == f"  a.csv: encoding cp1252, as in 'über'; delimiter ';' ({flags})"
+    examples = " and ".join(repr(" | ".join(labels)) for _, labels in TWO[:2])
+    assert lines[2] == f"  label column 'labels': labels separated by ',', such as {examples} (--separator overrules)"
+
+
+def test_flags_overrule_what_is_seen(read):
+    content = csv_of(joined(TWO, "|"), sep=";").replace(",", "")
+    with pytest.raises(ValueError, match="no column 'text', only text;labels"):
+        read("a.csv", content, delimiter=",")
+    parts, _, _ = read("b.csv", content.encode("latin-1"), separator="|", encoding="cp1253")
+    assert "ό" in parts["train"]["text"][0]  # as requested, though wrong
+
+
+def test_a_workbook_and_a_web_page_are_refused_with_what_to_do(read):
+    with pytest.raises(ValueError, match=r"a\.xlsx is an Excel workbook: .*save it as \"CSV UTF-8\""):
+        read("a.xlsx", zipped("xl/workbook.xml", "<workbook/>"))
+    with pytest.raises(ValueError, match=r"a\.csv is a web page"):
+        read("a.csv", "<!DOCTYPE html><html></html>")
+
+
+def test_a_table_without_a_header_says_how_to_name_its_columns(read):
+    with pytest.raises(ValueError, match=r"no column 'text', only 1, 2; the file has no header: name all .* --columns"):
+        read("a.csv", csv_of(joined(ONE, ""), header=False))
+    different = "The heart pumps.,Blood\nMice eat.,Mice\nRats sleep.,Rats\n"
+    with pytest.raises(ValueError, match=r"only The heart pumps., Blood; .* is no header, name all .* --columns"):
+        read("b.csv", different)
+
+
+def test_joined_labels_stop_the_run_before_training(read):
+    content = csv_of(joined(TWO, "; "))
+    for separator in (None, "|"):
+        with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator ';', or --separator no"):
+            read("a.csv", content, separator=separator)
+    assert len(read("a.csv", content, separator="none")[1]) > len(LABELS)
+
+
+def test_lists_of_zeros_and_ones_get_the_names_of_the_label_file(read):
+    content = csv_of(frame(TWO, lambda labels: [int(name in labels) for name in LABELS]))
+    with pytest.raises(
+        ValueError, match=r"say which of 5 labels a document has, but not their names: pass a --label_file"
+    ):
+        read("a.csv", content)
+    names = "id,name\n" + "".join(f"{name},{name}\n" for name in LABELS)
+    parts, labels, _ = read("a.csv", content, names)
+    assert gold(parts) == sets(TWO)
+    assert set(labels.ids) == set(LABELS)
+
+
+def test_documents_without_labels_are_negatives_in_every_part(read):
+    rows = [(text, labels if number % 3 == 0 else []) for number, (text, labels) in enumerate(documents(90, low=2))]
+    parts, labels, said = read("a.csv", csv_of(frame(rows)))
+    assert "90 records from 1 file, 60 of them without labels; left out: none" in said
+    assert all(sum(not ids for ids in part["labels"]) > 0.4 * len(part) for part in parts.values())
+    assert len(labels) == len(LABELS)
+
+
+def test_other_parts_are_read_like_the_training_documents(read):
+    table = joined(TWO, "|")
+    parts, _, _ = read("a.csv", csv_of(table), test=csv_of(table[:3]), separator="|")
+    assert parts["test"]["labels"] == [labels for _, labels in TWO[:3]]
+    # 25 different labels are no reason to refuse a test file.
+    table = frame([(f"text {number}", [f"label {number % 25}"]) for number in range(100)], "".join)
+    assert len(read("b.csv", csv_of(table), test=csv_of(table[:25]))[0]["test"]) == 25
+
+
+def test_forms_of_a_name_are_one_label_and_cases_are_noted(read):
+    names = [*["Café", "Cafe\u0301", "Caf\u00e9 ", "\u00a0Café"] * 5, "trade", "Trade", "trade"]
+    table = frame([(f"text {number}", [name]) for number, name in enumerate(names)], "".join)
+    _, labels, said = read("a.csv", csv_of(table))
+    assert sorted(labels.ids) == ["Café", "Trade", "trade"]
+    note = "note: 2 labels differ from others in upper and lower case only, such as 'trade' and 'Trade'"
+    assert f"{note}: they count as different labels" in said
+
+
+def test_a_label_file_that_differs_in_form_only_is_matched_or_explained(read):
+    table = csv_of(frame([(f"text {number}", [["Café", "Trade"][number % 2]]) for number in range(40)], "".join))
+    labels = read("a.csv", table, "id,name\nCafe\u0301,Coffee\nTrade,Trade\n")[1]
+    assert labels.names.count("Coffee") == 1
+    with pytest.raises(ValueError, match=r"lacks 1 label id .*'Trade' \(the labels have 'trade', which differs in cas"):
+        read("a.csv", table, "id,name\nCafé,Coffee\ntrade,Trade\n")
+    with pytest.raises(ValueError, match=r"lacks 2 label ids .* is the name of a label, but the documents must have"):
+        read("a.csv", table, "id,name\nT1,Trade\nT2,Café\n")
+
+
+def test_titles_and_comments_before_the_names_of_columns_are_skipped(read):
     for before in ("# made by us\n# in 2024\n", "Complaints of 2024,\n,\n", "sep=,\nThe title\n"):
-        (tmp_path / "a.csv").write_text(before + table)
-        labels, printed = read(tmp_path / "a.csv")
-        assert labels == {text: set(gold) for text, gold in rows}
-        assert "names of columns in line 3" in printed
-    (tmp_path / "a.csv").write_text("comment,kind\n" + "".join(f"note {number},text\n" for number in range(9)))
+        parts, _, said = read("a.csv", before + csv_of(joined(ONE, "")))
+        assert gold(parts) == sets(ONE)
+        assert "names of columns in line 3" in said
     with pytest.raises(ValueError, match="no column 'text', only comment, kind"):
-        read(tmp_path / "a.csv")
+        read("a.csv", "comment,kind\n" + "".join(f"note {number},text\n" for number in range(9)))
 
 
-def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(tmp_path, read):
-    (tmp_path / "a.csv").write_text("text, labels\n" + "".join(f'"{n}, it", "a {n % 3}"\n' for n in range(30)))
-    assert read(tmp_path / "a.csv")[0]["4, it"] == {"a 1"}
+def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(read):
+    table = "text, labels\n" + "".join(f'"{n}, it", "a {n % 3}"\n' for n in range(30))
+    assert gold(read("a.csv", table)[0])["4, it"] == {"a 1"}
+
+
+def test_fasttext_may_have_its_labels_at_the_end(read):
+    table = "".join(f"note {n} __label__{'ab'[n % 2]}\n" for n in range(30))
+    assert gold(read("a.txt", table)[0])["note 3"] == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -66,47 +170,36 @@ def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(tmp_
         ("+------+------+\n| text | labels |\n+------+------+\n{}+------+------+\n", "table"),
     ],
 )
-def test_the_rules_of_markdown_and_of_databases_are_no_documents(tmp_path, read, rows, name):
+def test_the_rules_of_markdown_and_of_databases_are_no_documents(read, rows, name):
     outer = "|" if name != "a.txt" else ""
     lines = [f"{outer} note {number} | {'ab'[number % 2]} {outer}\n" for number in range(30)]
-    (tmp_path / name).write_text(rows.format("".join(lines)))
-    assert read(tmp_path / name)[0] == {f"note {number}": {"ab"[number % 2]} for number in range(30)}
+    assert gold(read(name, rows.format("".join(lines)))[0]) == {f"note {n}": {"ab"[n % 2]} for n in range(30)}
 
 
-def test_a_byte_order_mark_may_be_repeated_and_a_file_may_end_as_in_dos(tmp_path, read):
+def test_a_byte_order_mark_may_be_repeated_and_a_file_may_end_as_in_dos(read):
     lines = "".join(f"note {number},{'ab'[number % 2]}\r\n" for number in range(30))
-    (tmp_path / "a.csv").write_text(f"\ufeff\ufefftext,labels\u200b\r\n{lines}\x1a", encoding="utf-8")
-    assert len(read(tmp_path / "a.csv")[0]) == 30
+    assert len(gold(read("a.csv", f"\ufeff\ufefftext,labels\u200b\r\n{lines}\x1a")[0])) == 30
 
 
-def test_fasttext_may_have_its_labels_at_the_end(tmp_path, read):
-    (tmp_path / "a.txt").write_text("".join(f"note {n} __label__{'ab'[n % 2]}\n" for n in range(30)))
-    assert read(tmp_path / "a.txt")[0]["note 3"] == {"b"}
-
-
-def test_a_saved_dataset_is_a_dataset_not_files(tmp_path, read):
-    rows = documents(60, low=1)
-    saved = datasets.Dataset.from_dict({"text": [text for text, _ in rows], "labels": [gold for _, gold in rows]})
+def test_a_saved_dataset_is_a_dataset_not_files(tmp_path):
+    saved = datasets.Dataset.from_pandas(frame(documents(60, low=1)))
     for folder, content in (("a", saved), ("b", datasets.DatasetDict(train=saved))):
         content.save_to_disk(str(tmp_path / folder))
         with pytest.raises(ValueError, match=r"written by save_to_disk of datasets: train with --dataset .*to_parquet"):
-            read(tmp_path / folder)
+            TableSource([str(tmp_path / folder)]).read_all(print)
         parts, *_ = TableSource(dataset=str(tmp_path / folder)).read_all(print)
-        assert {row["text"]: row["labels"] for part in parts.values() for row in part} == dict(rows)
+        assert gold(parts) == sets(documents(60, low=1))
 
 
-def test_a_header_in_the_middle_of_a_table_is_no_document(tmp_path, read):
-    table = frame(documents(30, low=1, high=1)).to_csv(index=False)
-    (tmp_path / "a.csv").write_text(table + table)
+def test_a_header_in_the_middle_of_a_table_is_no_document(read):
+    table = csv_of(frame(documents(30, low=1, high=1)))
     with pytest.raises(ValueError, match="line 32: the row repeats the names of the columns; fix it, or pass"):
-        read(tmp_path / "a.csv")
+        read("a.csv", table + table)
 
 
-def test_lines_that_end_with_a_carriage_return_alone_are_read(tmp_path, read):
-    rows = documents(30)
-    joined(rows, ";").to_csv(tmp_path / "a.csv", sep=";", index=False, lineterminator="\r")
-    labels, _ = read(tmp_path / "a.csv", "--separator", ";")
-    assert labels == {text: set(gold) for text, gold in rows}
+def test_lines_that_end_with_a_carriage_return_alone_are_read(read, tmp_path):
+    table = csv_of(joined(TWO, ";"), sep=";", lineterminator="\r")
+    assert gold(read("a.csv", table, separator=";")[0]) == sets(TWO)
     (tmp_path / "a.txt").write_bytes(b"hose\rred pump\r")
     assert load_labels(tmp_path / "a.txt").ids == ["hose", "red pump"]
     (tmp_path / "b.csv").write_bytes(b"made in 2024\rid,name\r3,hose\r5,red pump\r")
@@ -114,45 +207,40 @@ def test_lines_that_end_with_a_carriage_return_alone_are_read(tmp_path, read):
 
 
 @pytest.mark.parametrize("last", ["Total,", "Grand total,30", "Summe:,30"])
-def test_a_last_row_with_totals_is_no_document(tmp_path, read, last):
-    rows = documents(30, low=1, high=1)
-    table = joined(rows, "").to_csv(index=False)
-    (tmp_path / "a.csv").write_text(f"{table}{last}\n")
+def test_a_last_row_with_totals_is_no_document(read, last):
+    table = f"{csv_of(joined(documents(30, low=1, high=1), ''))}{last}\n"
     with pytest.raises(ValueError, match="line 32: the last row has totals, and is no document or label; fix it, or"):
-        read(tmp_path / "a.csv")
-    (tmp_path / "a.csv").write_text(f"{table}{last}\nanother text,hose\n")
-    assert len(read(tmp_path / "a.csv")[0]) == 32
+        read("a.csv", table)
+    assert len(gold(read("a.csv", f"{table}another text,refund\n")[0])) == 32
 
 
-def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(tmp_path, read):
+def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(read):
     table = "text,rude,threat\n" + "".join(f"text {row},{row % 2},{row % 3 // 2}\n" for row in range(30))
-    (tmp_path / "a.csv").write_text(f"{table},,\nTotal,15,10\n")
     with pytest.raises(ValueError, match="the last row has totals"):
-        read(tmp_path / "a.csv")
-    labels, _ = read(tmp_path / "a.csv", "--on_error", "skip")
-    assert labels["text 5"] == {"rude", "threat"}
+        read("a.csv", f"{table},,\nTotal,15,10\n")
+    parts, _, _ = read("a.csv", f"{table},,\nTotal,15,10\n", on_error="skip")
+    assert gold(parts)["text 5"] == {"rude", "threat"}
 
 
-@pytest.mark.parametrize("flags", [["--separator", ";"], []])
-def test_entities_in_labels_are_read_as_characters(tmp_path, read, flags):
+@pytest.mark.parametrize("separator", [";", None])
+def test_entities_in_labels_are_read_as_characters(read, tmp_path, separator):
     names = ["arts &amp; crafts", "rock &#39;n&#39; roll"]
-    rows = [[f"text {row}", ";".join(names[row % 2 :]) if flags else names[row % 2]] for row in range(30)]
-    (tmp_path / "a.csv").write_text("text,labels\n" + "".join(f"{text},{label}\n" for text, label in rows))
-    labels, printed = read(tmp_path / "a.csv", *flags)
-    assert set().union(*labels.values()) == {"arts & crafts", "rock 'n' roll"}
-    assert "&amp;" not in printed
-    (tmp_path / "labels.csv").write_text("id,name\narts &amp; crafts,Arts &amp; Crafts\nrock 'n' roll,Rock\n")
-    assert read(tmp_path / "a.csv", *flags, "--label_file", str(tmp_path / "labels.csv"))[0] == labels
+    rows = [[f"text {row}", ";".join(names[row % 2 :]) if separator else names[row % 2]] for row in range(30)]
+    table = "text,labels\n" + "".join(f"{text},{label}\n" for text, label in rows)
+    parts, _, said = read("a.csv", table, separator=separator)
+    assert set().union(*gold(parts).values()) == {"arts & crafts", "rock 'n' roll"}
+    assert "&amp;" not in said
+    names = "id,name\narts &amp; crafts,Arts &amp; Crafts\nrock 'n' roll,Rock\n"
+    assert gold(read("a.csv", table, names, separator=separator)[0]) == gold(parts)
     (tmp_path / "labels.json").write_text('["arts &amp; crafts", "rock"]')
     assert load_labels(tmp_path / "labels.json").ids == ["arts & crafts", "rock"]
 
 
 @pytest.mark.parametrize("header", ["Schlagwort", "Catégorie", "Etiquetas:", "Категория"])
-def test_a_header_in_another_language_is_no_label(tmp_path, header):
-    (tmp_path / "a.txt").write_text(f"{header}\nhose\nred pump\n")
-    assert load_labels(tmp_path / "a.txt").names == ["hose", "red pump"]
-    (tmp_path / "b.csv").write_text(f"{header}\nhose\nred pump\n")
-    assert load_labels(tmp_path / "b.csv").names == ["hose", "red pump"]
+@pytest.mark.parametrize("name", ["a.txt", "a.csv"])
+def test_a_header_in_another_language_is_no_label(tmp_path, header, name):
+    (tmp_path / name).write_text(f"{header}\nhose\nred pump\n")
+    assert load_labels(tmp_path / name).names == ["hose", "red pump"]
 
 
 @pytest.mark.parametrize("content", ['{"0": "hose", "1": "red pump"}', '{"hose": 0, "red pump": 1}'])
@@ -162,18 +250,15 @@ def test_a_mapping_of_ids_to_names_is_a_label_file(tmp_path, content):
     assert [(label.id, label.name) for label in labels] == [("0", "hose"), ("1", "red pump")]
 
 
-def test_class_numbers_from_one_are_lines_of_the_label_file(tmp_path, read):
-    rows = documents(60, low=1, high=1)
-    joined([(text, [str(LABELS.index(gold[0]) + 1)]) for text, gold in rows], "").to_csv(tmp_path / "a.csv")
-    (tmp_path / "classes.txt").write_text("\n".join(LABELS))
-    labels, printed = read(tmp_path / "a.csv", "--label_file", str(tmp_path / "classes.txt"))
-    assert labels == {text: set(gold) for text, gold in rows}
-    assert "numbers of classes, which have names, counted in --label_file from 1" in printed
+def test_class_numbers_from_one_are_lines_of_the_label_file(read):
+    table = frame(ONE, lambda labels: LABELS.index(labels[0]) + 1)
+    parts, _, said = read("a.csv", csv_of(table), "\n".join(LABELS))
+    assert gold(parts) == sets(ONE)
+    assert "numbers of classes, which have names, counted in --label_file from 1" in said
 
 
-def test_rows_that_are_pairs_of_a_text_and_a_label_are_noted(tmp_path, read):
+def test_rows_that_are_pairs_of_a_text_and_a_label_are_noted(read):
     rows = documents(60, low=2)
-    frame([(text, label) for text, gold in rows for label in gold]).to_csv(tmp_path / "a.csv")
-    assert "60 of 120 rows repeat a text with another label" in read(tmp_path / "a.csv")[1]
-    frame([(text, gold[0]) for text, gold in rows] * 2).to_csv(tmp_path / "b.csv")
-    assert "repeat a text" not in read(tmp_path / "b.csv")[1]
+    pairs = frame([(text, [label]) for text, labels in rows for label in labels])
+    assert "60 of 120 rows repeat a text with another label" in read("a.csv", csv_of(pairs))[2]
+    assert "repeat a text" not in read("b.csv", csv_of(frame([(text, labels[:1]) for text, labels in rows] * 2)))[2]
