@@ -107,23 +107,23 @@ class LabelColumns(Layout):
 
         Args:
             path: The label file, if any.
-            options: Further arguments of `read_label_file`.
+            options: Further arguments of `load_labels`.
 
         Returns:
             A `LabelSet`; None without a file.
         """
         if path is None:
             return None
-        from hf_gile.data import ReadReport, read_label_file
+        from hf_gile.data import ReadReport, load_labels
 
         report = options.setdefault("report", ReadReport())
-        labels = read_label_file(
+        labels = load_labels(
             path,
             id=self.label_id,
             name=self.label_name or ["name"],
-            describe=self.label_description or None,
+            description=self.label_description or None,
             languages=self.label_language or ["en"],
-            **{"requested": self.requested()} | options,
+            **self.requested()._asdict() | options,
         )
         if report.left_out or report.notes:
             note("\n".join([f"{path}: {report}", *report.notes]))

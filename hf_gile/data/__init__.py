@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from .annif import load_annif, load_annif_vocabulary
     from .documents import Document, document_pieces, read_documents
     from .hub_tables import table_of
-    from .label_files import is_mesh, read_label_file, save_labels
-    from .label_tables import load_labels
+    from .label_files import is_mesh, load_labels, save_labels
     from .medline import Record, demo_file, read_medline
     from .mesh import load_mesh, read_mesh
     from .report import ReadReport
@@ -35,7 +34,6 @@ __all__ = [
     "load_table",
     "load_word_vectors",
     "read_documents",
-    "read_label_file",
     "read_medline",
     "read_mesh",
     "save_labels",
@@ -47,7 +45,6 @@ _MODULES = (
     "documents",
     "hub_tables",
     "label_files",
-    "label_tables",
     "medline",
     "mesh",
     "report",

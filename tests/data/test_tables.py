@@ -12,7 +12,7 @@ from written_tables import content
 
 from hf_gile.data import ReadReport, table_files
 from hf_gile.data.hub_tables import table_of
-from hf_gile.data.label_tables import load_labels
+from hf_gile.data.label_files import load_labels
 from hf_gile.data.loading import Piece
 from hf_gile.data.sniffing import Format, sniff
 from hf_gile.data.table_files import read_rows
