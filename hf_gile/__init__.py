@@ -42,7 +42,7 @@ __all__ = [
     "load_labels",
 ]
 
-import_on_demand(__name__, ("models", "data.label_tables", "tokenizing", "label_index"))
+import_on_demand(__name__, ("models", "tokenizing", "label_index", "data.label_files"))
 
 if not getattr(sys.modules.get("hf_gile_cli"), "is_running", False):
     for _module in ("data", "default_pipeline", "models.registration", "tokenizing", "label_index"):

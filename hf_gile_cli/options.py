@@ -103,19 +103,19 @@ class LabelColumns(Layout):
     label_language: LabelLanguage = None
 
     def read(self, path: str | None, **options: Any) -> Any:
-        """Reads a label file, if any, by `read_label_file`, and notes what was left out or read unexpectedly."""
+        """Reads a label file, if any, by `load_labels`, and notes what was left out or read unexpectedly."""
         if path is None:
             return None
-        from hf_gile.data import ReadReport, read_label_file
+        from hf_gile.data import ReadReport, load_labels
 
         report = options.setdefault("report", ReadReport())
-        labels = read_label_file(
+        labels = load_labels(
             path,
             id=self.label_id,
             name=self.label_name or ["name"],
-            describe=self.label_description or None,
+            description=self.label_description or None,
             languages=self.label_language or ["en"],
-            **{"requested": self.requested()} | options,
+            **self.requested()._asdict() | options,
         )
         if report.left_out or report.notes:
             note("\n".join([f"{path}: {report}", *report.notes]))

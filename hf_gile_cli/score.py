@@ -176,7 +176,7 @@ class Scoring(FolderOptions, LabelColumns):
         """Reads the label file, if any."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
             raise typer.BadParameter("pass only one of --label, --label-file and --index")
-        return self.read(self.label_file, requested=self.requested()._replace(columns=()))
+        return self.read(self.label_file, columns=())
 
     def candidates(
         self, label_set: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"

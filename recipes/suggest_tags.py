@@ -19,7 +19,7 @@ import yaml
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from hf_gile import Label, LabelScoringPipeline, LabelSet
-from hf_gile.data import read_label_file
+from hf_gile.data import load_labels
 from hf_gile.sklearn import GileClassifier
 from hf_gile.training.general import general_scorer
 
@@ -107,7 +107,7 @@ def main() -> None:
     tagged = [note for note in notes if note.tags]
     tags = [tag for note in tagged for tag in note.tags]
     try:
-        tags += split_tags(read_label_file(str(options.tags)).names) if options.tags else []
+        tags += split_tags(load_labels(str(options.tags)).names) if options.tags else []
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from error
     tags = list(dict.fromkeys(tags))

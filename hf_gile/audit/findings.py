@@ -1,4 +1,4 @@
-"""Finds labels of documents that are probably wrong or missing, according to a model.
+"""Finds labels of documents that are probably wrong or missing, according to a model, and labels that drift.
 
 The model must not have been trained on these documents: it would have memorized their errors.
 
@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from ..metrics.batch import Array, read_batch
 from ..metrics.calibration import make_gold_mask
-from ..models import GileForSequenceClassification, GileProcessor, LabelSet, unwrapped
+from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.losses_gile import IGNORE
 from ..models.search_gile import calibrated
 from ..models.texts_gile import pad_rows
@@ -72,6 +72,23 @@ class Audit:
         """Returns the indices of documents with findings, most expected corrections first."""
         indices = {finding.document for finding in (*self.wrong, *self.missing)}
         return sorted(indices, key=lambda index: (-float(self.corrections[index]), index))
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A label that two collections use differently.
+
+    Args:
+        column: Index of the label.
+        used: Number of documents with the label in the first and in the second collection.
+        expected: The same numbers according to the model.
+        score: Difference in use from the first to the second collection, in standard deviations.
+    """
+
+    column: int
+    used: tuple[int, int]
+    expected: tuple[float, float]
+    score: float
 
 
 class Auditor:
@@ -132,15 +149,8 @@ class Auditor:
         self.expected += values.sum(0)
         self.documents += len(values)
 
-    def _add(
-        self,
-        assigned: bool,
-        values: Tensor,
-        rows: Tensor,
-        columns: Tensor,
-        instead: Tensor,
-    ) -> None:
-        new = torch.stack([values, (rows + self.documents).double(), columns.double(), instead.double()])
+    def _add(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor, instead: Tensor) -> None:
+        new = torch.stack([values, rows + self.documents, columns, instead])
         candidates = torch.cat([self._findings[assigned], new], dim=1)
         order = candidates[0].argsort(descending=not assigned, stable=True)[: self.most or MOST]
         self._findings[assigned] = candidates[:, order]
@@ -200,25 +210,62 @@ def audit(
         write_audit("runs/audit", findings, model.label_set, rows["id"], rows["text"], rows["labels"])
     """
     model = unwrapped(model)
-    label_set: LabelSet | None = model.label_set
-    if label_set is None:
+    if model.label_set is None:
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
     if len(texts) != len(labels):
         raise ValueError(f"labels must have a list of ids for each of the {len(texts)} texts, got {len(labels)}")
-    config = model.config
-    seen = model.stored_labels.seen()
-    one_label = config.problem_type == "single_label_classification"
-    auditor = Auditor(config.num_labels, most)
+    auditor = Auditor(model.config.num_labels, most)
     was_training = model.training
     model.eval()
     try:
         for start in tqdm(range(0, len(texts), batch_size), desc="documents", unit="batch", disable=not progress):
-            rows = [label_set.columns(dict.fromkeys(ids)) for ids in labels[start : start + batch_size]]
-            words = processor(list(texts[start : start + batch_size]), language=language, return_tensors="pt")
+            batch = slice(start, start + batch_size)
+            rows = [model.label_set.columns(dict.fromkeys(ids)) for ids in labels[batch]]
+            words = processor(list(texts[batch]), language=language, return_tensors="pt")
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**words.to(model.device)).logits
-            logits = calibrated(logits, seen, config.calibration)
-            auditor.update(logits.softmax(-1) if one_label else logits.sigmoid(), pad_rows(rows, IGNORE))
+            logits = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
+            is_single = model.config.problem_type == "single_label_classification"
+            auditor.update(logits.softmax(-1) if is_single else logits.sigmoid(), pad_rows(rows, IGNORE))
     finally:
         model.train(was_training)
     return auditor.compute()
+
+
+def drift(first: Audit, second: Audit, most: int = MOST) -> list[Drift]:
+    """Ranks labels by how differently two collections use them.
+
+    The predictions of the model account for topics: a label that is used more often because more documents are on its
+    topic has not drifted. If both collections use a label in the same way, of n documents with the label
+
+        n e2 / (e1 + e2)
+
+    are expected in the second collection, where e1 and e2 are the numbers that the model predicts. The score is the
+    deviation from this number, in standard deviations of the binomial distribution: the comparison of two Poisson rates
+    by Przyborowski and Wilenski (1940).
+
+    Args:
+        first: Audit of the first collection.
+        second: Audit of the second collection, with the same model.
+        most: Maximum number of labels.
+
+    Returns:
+        Labels that occur in a collection, largest difference first.
+
+    Raises:
+        ValueError: If the audits have different numbers of labels.
+    """
+    if len(first.used) != len(second.used):
+        raise ValueError(
+            f"the audits have {len(first.used):,} and {len(second.used):,} labels: create both with the same model"
+        )
+    total = (first.used + second.used).double()
+    share = (second.expected / (first.expected + second.expected)).clamp(1e-6, 1 - 1e-6)
+    scores = (second.used - total * share) / (total * share * (1 - share)).sqrt()
+    scores = torch.where(total > 0, scores, 0.0)
+    order = scores.abs().argsort(descending=True, stable=True)[:most]
+    order = order[total[order] > 0]
+    used = torch.stack([first.used, second.used], dim=1)[order].tolist()
+    expected = torch.stack([first.expected, second.expected], dim=1)[order].tolist()
+    rows = zip(order.tolist(), map(tuple, used), map(tuple, expected), scores[order].tolist(), strict=True)
+    return [Drift(*row) for row in rows]

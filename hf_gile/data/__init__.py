@@ -7,8 +7,7 @@ from ..extras import import_on_demand
 if TYPE_CHECKING:
     from .annif import load_annif, load_annif_vocabulary
     from .documents import Document, document_pieces, read_documents
-    from .label_files import is_mesh, read_label_file, save_labels
-    from .label_tables import load_labels
+    from .label_files import is_mesh, load_labels, save_labels
     from .medline import Record, demo_file, read_medline
     from .mesh import load_mesh, read_mesh
     from .report import ReadReport
@@ -34,7 +33,6 @@ __all__ = [
     "load_table",
     "load_word_vectors",
     "read_documents",
-    "read_label_file",
     "read_medline",
     "read_mesh",
     "save_labels",
@@ -45,7 +43,6 @@ _MODULES = (
     "annif",
     "documents",
     "label_files",
-    "label_tables",
     "medline",
     "mesh",
     "report",

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from reprlib import repr as shortened
@@ -89,18 +89,16 @@ def load_annif(
         text = _find_sibling(readable[0], ".txt")
         raise ValueError(f"{readable[0]} contains the subjects of {text}: pass their folder")
     pieces: list[Piece] = []
-    chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects by first file of a piece
+    chunks: dict[str, list[Path]] = {}  # long texts by the first of a piece
     states: list[object] = []
     for file in files:
         if data_suffix(file) != ".txt":
             pieces += file_pieces(file, _FORMS[data_suffix(file)])
             continue
-        subjects = _find_sibling(file, ".tsv") or _find_sibling(file, ".key")
-        if not pieces or len(chunks.get(pieces[-1].path, [None] * _CHUNK)) >= _CHUNK:
+        if not pieces or len(chunks.get(pieces[-1].path, [])) % _CHUNK == 0:
             pieces.append(Piece(str(file)))
-            chunks[pieces[-1].path] = []
-        chunks[pieces[-1].path].append((str(file), None if subjects is None else str(subjects)))
-        for path in filter(None, (file, subjects)):
+        chunks.setdefault(pieces[-1].path, []).append(file)
+        for path in filter(None, (file, _find_subjects(file))):
             states.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
     names = short_names(files)
     dataset = load_pieces(
@@ -144,9 +142,12 @@ def load_annif_vocabulary(
     file, *more = find_files(path, (".tsv", ".csv"))
     if more:
         raise ValueError(f"{path}: expected a single file of subjects, got {len(more) + 1}")
-    languages = (language,) if isinstance(language, str) else language
-    is_tsv = data_suffix(file) == ".tsv"
-    rows = _read_tsv_subjects(file, report) if is_tsv else _read_csv_subjects(file, report, languages)
+    if data_suffix(file) == ".tsv":
+        rows: Iterator[tuple[str, list[str]]] = (
+            (where, line.split("\t")) for where, _, line in _read_lines(Piece(str(file)), report)
+        )
+    else:
+        rows = _read_csv_subjects(file, report, (language,) if isinstance(language, str) else language)
     return make_labels(rows, _read_subject, report, str(file))
 
 
@@ -160,11 +161,6 @@ def _read_subject(cells: Sequence[str]) -> tuple[Label, list[str]]:
     return Label(uri, name), [notation]
 
 
-def _read_tsv_subjects(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
-    for where, _, line in _read_lines(Piece(str(file)), report):
-        yield where, line.split("\t")
-
-
 def _read_csv_subjects(
     file: Path, report: ReadReport, languages: Sequence[str] | None
 ) -> Iterator[tuple[str, list[str]]]:
@@ -173,23 +169,36 @@ def _read_csv_subjects(
             languages = [column.removeprefix("label_") for column in row if column.startswith("label_")]
             if len(languages) != 1:
                 raise ValueError(f"{file}: choose a language from {', '.join(languages) or 'none'}")
-        for tag in languages:
-            if f"label_{tag}" not in row:
-                raise missing_column_error(f"label_{tag}", row, file)
-        names = [row[f"label_{tag}"] for tag in languages]
-        yield where, [row["uri"], next(filter(str.strip, names), ""), row.get("notation", "")]
+        columns = [f"label_{tag}" for tag in languages]
+        if missing := [column for column in columns if column not in row]:
+            raise missing_column_error(missing[0], row, file)
+        name = next((row[column] for column in columns if row[column].strip()), "")
+        yield where, [row["uri"], name, row.get("notation", "")]
 
 
 def _read_documents(
-    piece: Piece, report: ReadReport, *, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
+    piece: Piece, report: ReadReport, *, chunks: Mapping[str, list[Path]], names: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    for where, position, parse in _open_source(piece, report, chunks, names):
-        if piece.path not in chunks:
-            where = f"{piece.path}: {where}"
-            position = f"{names[piece.path]}:{position}"
+    rows: Iterable[tuple[str, str, Any]]
+    if piece.path in chunks:
+        parse: Callable[[Any], dict[str, Any]] = _parse_files
+        rows = [
+            (str(file), names[str(file)].removesuffix(".gz").removesuffix(".txt"), file) for file in chunks[piece.path]
+        ]
+        report.files += len(rows)
+    else:
+        suffix = data_suffix(Path(piece.path))
+        parse = _parse_line if suffix == ".tsv" else _parse_row
+        rows = _read_lines(piece, report)
+        if suffix != ".tsv":
+            subjects = "subject_uris" if suffix == ".csv" else "subjects"
+            rows = read_rows(piece, report, _FORMS[suffix], ["text"], [subjects])
+        name = names[piece.path]
+        rows = ((f"{piece.path}: {where}", f"{name}:{position}", row) for where, position, row in rows)
+    for where, position, row in rows:
         try:
-            row_id, text, labels = parse()
-            document = {"id": row_id or position, "text": clean_text(text, "text").strip(), "labels": labels}
+            document = {"id": position} | parse(row)
+            document["text"] = clean_text(document["text"], "text").strip()
         except ValueError as error:
             report.problem("malformed document", f"{where}: {error}")
             continue
@@ -197,47 +206,28 @@ def _read_documents(
             yield document
 
 
-def _open_source(
-    piece: Piece, report: ReadReport, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
-) -> Iterator[tuple[str, str, Callable[[], tuple[str | None, str | None, list[str]]]]]:
-    """Yields the location of each document, its position for ids, and what parses it into id, text and labels."""
-    suffix = data_suffix(Path(piece.path))
-    if suffix == ".txt":
-        for path, subjects in chunks[piece.path]:
-            report.files += 1
-            yield path, names[path].removesuffix(".gz").removesuffix(".txt"), partial(_parse_files, path, subjects)
-    elif suffix == ".tsv":
-        for where, position, line in _read_lines(piece, report):
-            yield where, position, partial(_parse_line, line)
-    else:
-        subjects = "subject_uris" if suffix == ".csv" else "subjects"
-        for where, position, row in read_rows(piece, report, _FORMS[suffix], ["text"], [subjects]):
-            yield where, position, partial(_parse_row, row)
-
-
-def _parse_files(path: str, subjects: str | None) -> tuple[None, str, list[str]]:
-    text = _read_text(path)
+def _parse_files(file: Path) -> dict[str, Any]:
+    text = _read_text(file)
     labels: dict[str, None] = {}
-    if subjects is not None:
-        check = _parse_uri if data_suffix(Path(subjects)) == ".tsv" else partial(clean_text, name="a name")
+    if subjects := _find_subjects(file):
+        check = _parse_uri if data_suffix(subjects) == ".tsv" else partial(clean_text, name="a name")
         for number, line in enumerate(_read_text(subjects).split("\n"), 1):
             label = line.strip().partition("\t")[0]
             try:
                 labels.update({check(label): None} if label else {})
             except ValueError as error:
                 raise ValueError(f"{subjects}: line {number:,}: {error}") from None
-    return None, text, list(labels)
+    return {"text": text, "labels": list(labels)}
 
 
-def _parse_line(line: str) -> tuple[None, str, list[str]]:
+def _parse_line(line: str) -> dict[str, Any]:
     text, tab, subjects = line.partition("\t")
     if not tab:
         raise ValueError(f"expected a text, a tab and URIs, got {shortened(line)}")
-    return None, text, _parse_uris(subjects)
+    return {"text": text, "labels": _parse_uris(subjects)}
 
 
-def _parse_row(row: Mapping[str, Any]) -> tuple[str | None, str | None, list[str]]:
-    row_id = document_id(row["document_id"], "document_id") if row.get("document_id") else None
+def _parse_row(row: Mapping[str, Any]) -> dict[str, Any]:
     subjects = row.get("subjects") or []
     if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
         raise ValueError(f"subjects must be a list of objects, got {shortened(subjects)}")
@@ -247,7 +237,10 @@ def _parse_row(row: Mapping[str, Any]) -> tuple[str | None, str | None, list[str
             labels.append(_parse_uri(clean_text(subject["uri"], "uri")))
         else:
             labels.append(document_id(subject.get("label"), "label"))
-    return row_id, row.get("text"), list(dict.fromkeys(labels))
+    document = {"text": row.get("text"), "labels": list(dict.fromkeys(labels))}
+    if row.get("document_id"):
+        document["id"] = document_id(row["document_id"], "document_id")
+    return document
 
 
 def _read_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
@@ -257,7 +250,7 @@ def _read_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, st
             yield where, position, row["text"]
 
 
-def _read_text(path: str) -> str:
+def _read_text(path: Path) -> str:
     try:
         return read_into_memory(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -275,10 +268,11 @@ def _parse_uri(text: str) -> str:
     return match[1] or match[2]
 
 
+def _find_subjects(text: Path) -> Path | None:
+    return _find_sibling(text, ".tsv") or _find_sibling(text, ".key")
+
+
 def _find_sibling(file: Path, suffix: str) -> Path | None:
-    name = file.name[: -len(".gz")] if file.name.lower().endswith(".gz") else file.name
-    for end in (suffix, f"{suffix}.gz"):
-        path = file.with_name(Path(name).stem + end)
-        if path.is_file():
-            return path
-    return None
+    stem = Path(re.sub(r"\.gz$", "", file.name, flags=re.IGNORECASE)).stem
+    siblings = (file.with_name(stem + end) for end in (suffix, f"{suffix}.gz"))
+    return next(filter(Path.is_file, siblings), None)

@@ -1,4 +1,4 @@
-"""Readers of label files in all supported formats, and a writer of CSV."""
+"""Reader of label files in all supported formats, and a writer of CSV."""
 
 from __future__ import annotations
 
@@ -8,18 +8,90 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
-from .files import MAX_RECORD, data_suffix, open_binary
-from .label_tables import load_labels
+from .files import MAX_RECORD, data_suffix, find_files, open_binary
+from .label_tables import Columns, read_label_table
 from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
 from .rdf import SUFFIXES as RDF_SUFFIXES
 from .report import ReadReport
 from .skos import load_skos
-from .sniffing import SEEN, Format, Requested, sniff
+from .sniffing import Format, Layout, Requested, sniff
+from .table_files import SUFFIXES
+from .tables import as_tuple
+
+
+def load_labels(
+    path: str | os.PathLike[str],
+    *,
+    id: str = "id",
+    name: str | Sequence[str] = "name",
+    description: str | Sequence[str] | None = None,
+    synonyms: str | Sequence[str] = (),
+    languages: Sequence[str] = ("en",),
+    report: ReadReport | None = None,
+    **layout: Unpack[Layout],
+) -> LabelSet:
+    """Reads a label set from a table, a text with a label on each line, MeSH, or a vocabulary in RDF, such as SKOS.
+
+    The content determines what a file is, whatever its name.
+
+    If all columns of a table are fields of `Label`, as written by `save_labels`, all fields are read. In other tables,
+    a column `broader` has the ids of parents, and a column `description` or `definition` the descriptions, unless it is
+    used for something else or other columns have them. A column that was not asked for and has values of another type
+    than the field is not read; the report names it. Labels with the same name and description are distinguished by
+    their synonyms, or else their id, in the description. The lines of a text are both ids and names.
+
+    Args:
+        path: The file, compressed or not.
+        id: Column with the ids, for a table.
+        name: Columns with names, for a table; the first non-empty column is used.
+        description: Parts of descriptions: columns of a table, joined by semicolons like lists; `entry_terms`,
+            `scope_note`, `tree_path` of MeSH; `alt_labels`, `definition`, `broader` of RDF. By default the definitions;
+            empty, or `none`, for labels without descriptions.
+        synonyms: Columns with synonyms, for a table; each a list, or a string for `split_synonyms`. MeSH and RDF define
+            their own.
+        languages: Languages of names in RDF, and of texts by language in a table, in order of preference.
+        report: Counts labels and decides whether malformed labels raise (the default) or are skipped.
+        layout: As in `load_table`, for a table.
+
+    Returns:
+        The labels, in file order; those of RDF in the order of their ids.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ImportError: If the format needs an extra that is not installed.
+        ValueError: If the file is malformed, has no labels, or lacks a column; the message names file and row.
+    """
+    report = report or ReadReport()
+    file, *more = find_files(path, (*SUFFIXES, ".txt"), any_name=True)
+    if more:
+        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
+    parts = None if description is None else _as_columns(description)
+    parts = () if parts == ("none",) else parts
+    columns = Columns(id, as_tuple(name), parts, _as_columns(synonyms))
+    requested = Requested(**layout).check()
+    form = sniff(file, requested, columns.required()).refuse(file)
+    kind = _find_kind(file, form)
+    is_default = columns[:2] == ("id", ("name",)) and not columns.synonyms
+    if kind == "MeSH" and form.kind == "jsonl" and not (is_default and {*MESH_DESCRIPTIONS}.issuperset(parts or ())):
+        kind = "table"
+        columns = columns._replace(id="ui" if id == "id" else id)
+    if kind == "table":
+        return read_label_table(file, form, columns, languages, report)
+    if not is_default:
+        raise ValueError(f"{path} is {kind}, not a table with columns to choose")
+    described: dict[str, Any] = {} if parts is None else {"describe": parts}
+    if kind == "MeSH":
+        return load_mesh(file, **described, report=report, encoding=requested.encoding)
+    return load_skos(file, languages, **described, report=report)
+
+
+def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
+    return as_tuple(names) if names else ()
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
@@ -28,78 +100,30 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
     Args:
         path: The file.
     """
-    return _find_kind(path, sniff(path)) == "mesh"
+    return _find_kind(Path(path), sniff(path)) == "MeSH"
 
 
-def read_label_file(
-    path: str | os.PathLike[str],
-    *,
-    id: str = "id",
-    name: Sequence[str] = ("name",),
-    describe: Sequence[str] | None = None,
-    synonyms: Sequence[str] = (),
-    languages: Sequence[str] = ("en",),
-    requested: Requested = SEEN,
-    report: ReadReport | None = None,
-) -> LabelSet:
-    """Reads a label set from a table, a text with a label on each line, MeSH, or a vocabulary in RDF, such as SKOS.
-
-    The content determines what a file is, whatever its name.
-
-    Args:
-        path: The file, compressed or not.
-        id: Column with the ids, for a table.
-        name: Columns with names, for a table; the first non-empty column is used.
-        describe: Parts of descriptions: columns of a table; `entry_terms`, `scope_note`, `tree_path` of MeSH;
-            `alt_labels`, `definition`, `broader` of RDF. By default the definitions; empty, or `none`, for labels
-            without descriptions.
-        synonyms: Columns with synonyms, for a table. MeSH and RDF define their own.
-        languages: Languages of names in RDF, in order of preference.
-        requested: Encoding and layout of a table; by default as seen in the file.
-        report: Counts labels and decides whether malformed labels raise (the default) or are skipped.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ImportError: If the format needs an extra that is not installed.
-        ValueError: If the file is malformed; the message names file and row.
-    """
-    describe = [] if describe is not None and list(describe) == ["none"] else describe
-    parts: dict[str, Any] = {} if describe is None else {"describe": describe}
-    names_columns = id != "id" or tuple(name) != ("name",) or bool(synonyms)
-    form = sniff(path, requested)
-    kind = _find_kind(path, form)
-    if kind == "mesh" and form.kind == "jsonl":
-        if names_columns or not set(describe or ()) <= {*MESH_DESCRIPTIONS}:
-            kind = "table"
-            id = "ui" if id == "id" else id
-    elif kind != "table" and names_columns:
-        raise ValueError(f"{path} is {'MeSH' if kind == 'mesh' else 'RDF'}, not a table with columns to choose")
-    if kind == "mesh":
-        return load_mesh(path, **parts, report=report, encoding=requested.encoding)
-    if kind == "rdf":
-        return load_skos(path, list(languages), **parts, report=report)
-    columns: dict[str, Any] = {"description": describe, "synonyms": synonyms, "languages": languages}
-    return load_labels(path, id=id, name=name, **columns, **requested._asdict(), report=report)
-
-
-def _find_kind(path: str | os.PathLike[str], form: Format) -> Literal["table", "mesh", "rdf"]:
+def _find_kind(path: Path, form: Format) -> Literal["table", "MeSH", "RDF"]:
     form.refuse(path)
-    is_named_rdf = data_suffix(Path(path)) in RDF_SUFFIXES
     if form.kind == "medline":
         raise ValueError(f"{path} has documents of MEDLINE, not labels")
-    if form.kind in ("turtle", "ntriples", "xml") or (form.kind == "text" and is_named_rdf):
-        return "rdf"
+    if form.kind == "mesh":
+        return "MeSH"
+    if form.kind in ("turtle", "ntriples", "xml") or (form.kind == "text" and data_suffix(path) in RDF_SUFFIXES):
+        return "RDF"
     if form.kind not in ("json", "jsonl"):
-        return "mesh" if form.kind == "mesh" else "table"
+        return "table"
     with open_binary(path) as stream:
         try:
             head = stream.read(1 << 16).decode(form.encoding, "replace")
         except EOFError:
             return "table"  # whose reader reports the error
-    keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head.partition("\n")[0] if form.kind == "jsonl" else head)
-    if {"@context", "@graph", "@id", "@type"} & set(keys):
-        return "rdf"
-    return "mesh" if form.kind == "jsonl" and {"ui", "name"} <= set(keys) and "id" not in keys else "table"
+    if form.kind == "jsonl":
+        head = head.partition("\n")[0]
+    keys = set(re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head))
+    if {"@context", "@graph"} & keys or ({"@id", "@type"} & keys and "id" not in keys):
+        return "RDF"
+    return "MeSH" if form.kind == "jsonl" and {"ui", "name"} <= keys and "id" not in keys else "table"
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:

@@ -7,143 +7,116 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import find_files
 from .homonyms import LeaveOut, make_labels
 from .label_cells import MISSING, are_lists, is_missing, parse_list
 from .label_names import note_header, read_json_names, read_names
 from .loading import Piece
 from .report import ReadReport
 from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
-from .sniffing import VOCABULARIES, Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, missing_column_error, read_rows
-from .tables import as_tuple
+from .sniffing import Format
+from .table_files import missing_column_error, read_rows
 
 
-def load_labels(
-    path: str | os.PathLike[str],
-    *,
-    id: str = "id",
-    name: str | Sequence[str] = "name",
-    description: str | Sequence[str] | None = None,
-    synonyms: str | Sequence[str] | None = None,
-    language: str | None = None,
-    languages: Sequence[str] = ("en",),
-    report: ReadReport | None = None,
-    **layout: Unpack[Layout],
-) -> LabelSet:
-    """Reads a table of labels in any format of `load_table`, or a text with a label on each line.
-
-    If all columns are fields of `Label`, as written by `save_labels`, all fields are read. In other tables, a column
-    `broader` has the ids of parents, and a column `description` or `definition` the descriptions, unless it is used for
-    something else or other columns have them. A column that was not asked for and has values of another type than the
-    field is not read; the report names it. Labels with the same name and description are distinguished by their
-    synonyms, or else their id, in the description. The lines of a text are both ids and names.
+class Columns(NamedTuple):
+    """Columns of a table of labels.
 
     Args:
-        path: The file.
         id: Column with the ids.
-        name: Column with the names, or several; the first non-empty column is used.
-        description: Column with descriptions, or several, which are joined by semicolons, like lists; by default
-            `description` or else `definition`, if it exists. Empty for labels without descriptions.
-        synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
-        language: Column with the language of name and description.
+        name: Columns with names; the first non-empty column is used.
+        description: Columns that describe labels; None for `description` or else `definition`, if it exists.
+        synonyms: Columns with synonyms.
+    """
+
+    id: str
+    name: tuple[str, ...]
+    description: tuple[str, ...] | None
+    synonyms: tuple[str, ...]
+
+    def required(self) -> list[str]:
+        """Returns the columns that must exist."""
+        return [self.id, *self.name, *(self.description or ()), *self.synonyms]
+
+
+def read_label_table(
+    file: Path, form: Format, chosen: Columns, languages: Sequence[str], report: ReadReport
+) -> LabelSet:
+    """Reads a table of labels, a text with a label on each line, or JSON with nothing but names; see `load_labels`.
+
+    Args:
+        file: The file.
+        form: Its format.
+        chosen: The columns.
         languages: Languages in order of preference, for cells with texts by language, as {"en": "mice"}.
         report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
-        layout: As in `load_table`.
-
-    Returns:
-        The labels in file order.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
         ValueError: If a column is missing, or there are no labels; also if a row is malformed, has no id or name, or
             repeats an id, unless the report says to skip.
     """
-    report = report or ReadReport()
-    file, *more = find_files(path, (*SUFFIXES, ".txt"), any_name=True)
-    if more:
-        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    chosen = _Columns(
-        id,
-        as_tuple(name),
-        None if description is None else _as_columns(description),
-        _as_columns(synonyms or ()),
-        language,
-    )
-    requested = Requested(**layout).check()
-    form = sniff(file, requested, chosen.required()).refuse(file)
     if form.kind == "text":
         return read_names(file, form, report)
     if form.kind == "json" and (labels := read_json_names(file, report)):
         return labels
-    if form.kind in VOCABULARIES:
-        raise ValueError(f"{file}: expected a table, got {form.kind}, which hf_gile.data.read_label_file reads")
-    if form.note:
-        report.note(form.note)
-    rows = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
-    cells = [row for _, row in rows]
-    chosen = _choose_only_column(cells, chosen, report)
-    _check_columns(cells, chosen.required(), file, form)
-    if any(_WRITTEN.issubset(row) for row in cells):
-        _unescape(cells)
-    else:
-        _read_cells(cells, chosen, report)
-        if form.kind != "jsonl" or not all(_SAVED.issuperset(row) for row in cells):  # as `LabelSet.save` writes them
-            _read_markup(cells, chosen)
-    chosen, extra = _choose_columns(file, cells, chosen, report)
-    return _make_labels(file, rows, (chosen, extra, languages), report)
-
-
-def _choose_only_column(
-    rows: Sequence[Mapping[str, Any]],
-    chosen: _Columns,
-    report: ReadReport,
-) -> _Columns:
-    """Returns the only column of a table for both ids and names, if it is named as a list of labels is."""
-    if not rows or len(rows[0]) > 1 or chosen.required() != ["id", "name"]:
-        return chosen
-    ((column, first),) = rows[0].items()
-    cells = [column, str(first), *(str(row.get(column)) for row in rows[1:])]
-    if note := note_header(cells):
-        report.note(note)
-        return chosen._replace(id=column, name=(column,))
-    return chosen
-
-
-def _check_columns(rows: Sequence[Mapping[str, Any]], required: Sequence[str], file: Path, form: Format) -> None:
+    report.note(form.note)
+    located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
+    rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
-    missing = [column for column in required if column not in existing]
-    if not rows or not missing:
-        return
+    if len(existing) == 1 and chosen.required() == ["id", "name"]:
+        chosen = _choose_only_column(rows, next(iter(existing)), chosen, report)
+    if rows:
+        _check_columns(existing, chosen, file, form)
+    if any(_WRITTEN.issubset(row) for row in rows):
+        for row in rows:
+            if all(isinstance(cell, str) for cell in row.values()):  # of CSV, in which only formulas are escaped
+                row.update({name: unescape_formula(cell) for name, cell in row.items()})
+    else:
+        _read_cells(rows, chosen, report)
+        if form.kind != "jsonl" or not _SAVED.issuperset(existing):  # as `LabelSet.save` writes them
+            _read_markup(rows, chosen)
+    chosen, extra = _choose_columns(file, rows, existing, chosen, report)
+
+    def read(row: Mapping[str, Any]) -> tuple[Label, list[str]]:
+        return _read_label(row, chosen, extra, languages, report)
+
+    labels = make_labels(located, read, report, str(file))
+    parents = {parent for label in labels for parent in label.broader}
+    if unknown := parents - set(labels.ids):
+        report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
+    return labels
+
+
+def _choose_only_column(rows: Sequence[Mapping[str, Any]], column: str, chosen: Columns, report: ReadReport) -> Columns:
+    """Returns the only column of a table for both ids and names, if it is named as a list of labels is."""
+    note = note_header([column, *(str(row.get(column)) for row in rows)])
+    report.note(note)
+    return chosen._replace(id=column, name=(column,)) if note else chosen
+
+
+def _check_columns(existing: Collection[str], chosen: Columns, file: Path, form: Format) -> None:
     hint = "choose columns with id=... and name=... (--label_id and --label_name)"
     if form.columns:
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
-    raise ValueError(f"{missing_column_error(missing[0], existing, file, form=form)}; {hint}")
+    for column in chosen.required():
+        if column not in existing:
+            raise ValueError(f"{missing_column_error(column, existing, file, form=form)}; {hint}")
 
 
-def _unescape(rows: Sequence[dict[str, Any]]) -> None:
-    """Replaces cells of CSV files that hf_gile wrote, in which only formulas are escaped."""
-    for row in rows:
-        if all(isinstance(cell, str) for cell in row.values()):
-            row.update({name: unescape_formula(cell) for name, cell in row.items()})
-
-
-def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadReport) -> None:
+def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadReport) -> None:
     """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value."""
-    if all(_DECIMAL.fullmatch(str(row.get(chosen.id))) for row in rows):
-        for row in rows:
-            row[chosen.id] = str(row[chosen.id]).partition(".")[0]
-    if rounded := [row[chosen.id] for row in rows if _ROUNDED.fullmatch(str(row.get(chosen.id)))]:
+    ids = [str(row.get(chosen.id)) for row in rows]
+    if all(map(_DECIMAL.fullmatch, ids)):
+        for row, label_id in zip(rows, ids, strict=True):
+            row[chosen.id] = label_id.partition(".")[0]
+    if rounded := list(filter(_ROUNDED.fullmatch, ids)):
         report.note(f"the id {rounded[0]!r} looks like a number that a spreadsheet has rounded: format ids as text")
     lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
     texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
@@ -156,7 +129,7 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: _Columns, report: ReadRe
             report.note(f"{commas[0]!r} is a single synonym: they are separated by semicolons")
 
 
-def _read_markup(rows: Sequence[dict[str, Any]], chosen: _Columns) -> None:
+def _read_markup(rows: Sequence[dict[str, Any]], chosen: Columns) -> None:
     """Replaces markup and errors of spreadsheets in names and texts, and entities in ids."""
     columns = {"synonyms", "description", "definition", *chosen.required()} - {chosen.id}
     for row in rows:
@@ -192,58 +165,37 @@ def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -
             row[column] = cell.split(signs[0])
 
 
-def _make_labels(
-    file: Path,
-    rows: Sequence[tuple[str, Mapping[str, Any]]],
-    selection: tuple[_Columns, list[str], Sequence[str]],
+def _read_label(
+    row: Mapping[str, Any],
+    chosen: Columns,
+    extra: Sequence[str],
+    languages: Sequence[str],
     report: ReadReport,
-) -> LabelSet:
-    """Makes the labels of rows from the selected columns, fields and languages."""
-    chosen, extra, languages = selection
-
-    def read(row: Mapping[str, Any]) -> tuple[Label, list[str]]:
-        clean = str.strip if _WRITTEN.issubset(row) else clean_label
-        label_id = clean(document_id(row.get(chosen.id), chosen.id))
-        names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
-        names = list(filter(None, names))
-        if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
-            raise LeaveOut(f"without a name in {' or '.join(languages)}", label_id)
-        if not names:
-            report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
-            raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
-        label = Label(
-            id=label_id,
-            name=names[0],
-            description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
-            synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
-            language=None if chosen.language is None else _parse_language(row.get(chosen.language)),
-        )
-        fields = {field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""}
-        return replace(label, **fields), [other for other in names if other != label.name]
-
-    labels = make_labels(rows, read, report, str(file))
-    parents = {parent for label in labels for parent in label.broader}
-    if unknown := parents - set(labels.ids):
-        report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
-    return labels
-
-
-class _Columns(NamedTuple):
-    id: str
-    name: tuple[str, ...]
-    description: tuple[str, ...] | None
-    synonyms: tuple[str, ...]
-    language: str | None
-
-    def required(self) -> list[str]:
-        """Returns the columns that must exist."""
-        return [self.id, *self.name, *(self.description or ()), *self.synonyms, *filter(None, [self.language])]
+) -> tuple[Label, list[str]]:
+    """Returns the label of a row, and its other names."""
+    clean = str.strip if _WRITTEN.issubset(row) else clean_label
+    label_id = clean(document_id(row.get(chosen.id), chosen.id))
+    names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
+    names = list(filter(None, names))
+    if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
+        raise LeaveOut(f"without a name in {' or '.join(languages)}", label_id)
+    if not names:
+        report.ids_left_out[label_id] = f"without {' or '.join(chosen.name)}"
+        raise ValueError(f"the label {label_id!r} has no {' and no '.join(chosen.name)}")
+    label = Label(
+        id=label_id,
+        name=names[0],
+        description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
+        synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
+    )
+    values = {field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""}
+    return replace(label, **values), [other for other in names if other != label.name]
 
 
 def _refuse_nested(
     file: Path,
     rows: Sequence[Mapping[str, Any]],
-    chosen: _Columns,
+    chosen: Columns,
     unread: Iterable[str],
 ) -> None:
     """Refuses trees, whose rows have a column of further labels."""
@@ -259,16 +211,16 @@ def _refuse_nested(
 
 
 def _choose_columns(
-    file: Path, rows: Sequence[Mapping[str, Any]], chosen: _Columns, report: ReadReport
-) -> tuple[_Columns, list[str]]:
+    file: Path, rows: Sequence[Mapping[str, Any]], existing: Iterable[str], chosen: Columns, report: ReadReport
+) -> tuple[Columns, list[str]]:
     """Returns the columns of descriptions, and the fields of `Label` that are read as they are, and notes the rest."""
-    existing = dict.fromkeys(column for row in rows for column in row)
     unread = {column: "" for column in existing if column not in chosen.required()}
-    is_saved = _SAVED.issuperset(existing)
-    is_saved = is_saved and not (chosen.description or chosen.synonyms or chosen.language)
+    is_saved = _SAVED.issuperset(existing) and not (chosen.description or chosen.synonyms)
     candidates = [field for field in (_FIELDS if is_saved else ["broader"]) if field in unread]
     descriptions = [column for column in ("description", "definition") if column in unread]
-    for column in candidates + (descriptions if chosen.description is None else []):
+    if chosen.description is not None:
+        descriptions = []
+    for column in candidates + descriptions:
         parse = _FIELDS.get(column, _parse_names)
         unread[column] = next((shortened(row[column]) for row in rows if not _can_parse(parse, row.get(column))), "")
     extra = [field for field in candidates if not unread[field]]
@@ -333,10 +285,6 @@ def split_synonyms(cell: str) -> tuple[str, ...]:
     """
     parts = re.findall(r"(?:[^;\\]|\\[;\\]?)+", cell)
     return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
-
-
-def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
-    return as_tuple(names) if names else ()
 
 
 def _parse_ids(value: object) -> tuple[str, ...]:

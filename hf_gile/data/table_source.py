@@ -14,7 +14,7 @@ from .files import data_suffix
 from .homonyms import note_case
 from .joined_labels import separator_hint
 from .label_columns import SAMPLE
-from .label_files import read_label_file
+from .label_files import load_labels
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
 from .schema import clean_label, plain_text
@@ -255,14 +255,16 @@ class TableSource:
         path, report = self.label_file or "", ReadReport(self.on_error)
         if self.format == "annif" and data_suffix(Path(path)) in (".tsv", ".csv"):
             return load_annif_vocabulary(path, self.label_language, report), report
-        labels = read_label_file(
+        labels = load_labels(
             path,
             id=self.label_id,
             name=self.label_name,
-            describe=self.label_description or None,
+            description=self.label_description or None,
             synonyms=self.label_synonyms,
             languages=self.label_language,
-            requested=Requested(self.delimiter, self.quote, self.encoding),
+            delimiter=self.delimiter,
+            quote=self.quote,
+            encoding=self.encoding,
             report=report,
         )
         return labels, report

@@ -18,20 +18,6 @@ _NEARLY_LINEAR = 2.0**-10
 WITHOUT_WORDS = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
 
 
-class LabelCodes(NamedTuple):
-    """The label side of the score: the logits are `text_codes @ codes.T + bias`.
-
-    Args:
-        labels: The stored labels.
-        codes: `(L, J)` label codes.
-        bias: Constant of the score.
-    """
-
-    labels: LabelSet
-    codes: Tensor
-    bias: float
-
-
 class DenseLayer(NamedTuple):
     """Maps `(P,)` document vectors of length 1 to text codes: `activation(weight x + bias) * scale`.
 
@@ -49,12 +35,15 @@ class DenseLayer(NamedTuple):
 
 
 @torch.no_grad()
-def label_codes(model: GileForSequenceClassification, without_words: bool = False) -> LabelCodes:
-    """Computes the codes of the labels stored with a model.
+def label_codes(model: GileForSequenceClassification, without_words: bool = False) -> tuple[LabelSet, Tensor, float]:
+    """Computes the label side of the score: the logits are `text_codes @ codes.T + bias`.
 
     Args:
         model: The model.
         without_words: Whether to leave out lexical terms.
+
+    Returns:
+        The stored labels, their `(L, J)` codes, and the bias.
 
     Raises:
         ValueError: If the model stores no labels, has lexical terms, or is multilingual.
@@ -69,7 +58,7 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
     if model.label_set is None:
         raise ValueError("the model stores no labels: add some with model.set_labels or hf-gile labels import")
     codes = model.eval().project_stored_labels().float().cpu().clone()
-    return LabelCodes(model.label_set, codes, get_bias(model.gile, None))
+    return model.label_set, codes, get_bias(model.gile, None)
 
 
 @torch.no_grad()
@@ -83,7 +72,7 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
         ValueError: If the text encoder, the pooling, a bag or the terms cannot be represented by such a layer.
     """
     config = model.config
-    text = model.config.text_config
+    text = config.text_config
     if text.text_encoder_type != "transformer" or text.pooling == "attention":
         raise ValueError(
             "Sentence Transformers needs a pretrained encoder with mean, sum or cls pooling, got "
@@ -91,33 +80,28 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
         )
     if config.bag_size:
         raise ValueError(f"bag_size {config.bag_size}: Sentence Transformers cannot represent a bag of tokens")
-    layer = model.gile.output_layer.cpu()
-    size = text.pooled_size
-    activation = getattr(layer, "input_activation", nn.Identity())
-    is_linear = config.output_layer in ("linear", "only_label") or config.joint_act == "linear"
-    is_linear = is_linear or config.output_layer.startswith("bilinear")
-    only_joint = not config.cosine_score and not config.label_rows and not config.mixture.sets("offset")
     if config.output_layer != "linear" and config.joint_layers > 1:
         raise ValueError(f"joint_layers {config.joint_layers}: text codes must be computed by a single layer")
-    if is_linear:
-        # Document vectors have a root mean square of 1. P of them, and the negative of the first, determine the layer.
-        units = torch.eye(size) * size**0.5
-        codes = layer.project_texts(units)
+    layer = model.gile.output_layer.cpu()
+    units = torch.eye(text.pooled_size) * text.pooled_size**0.5  # document vectors have a root mean square of 1
+    codes = layer.project_texts(units)
+    if config.joint_act == "linear" or config.output_layer.startswith(("linear", "only_label", "bilinear")):
+        # The codes of P unit vectors, and of the negative of the first, determine the layer.
         constant = (codes[:1] + layer.project_texts(-units[:1]))[0] / 2
         return DenseLayer((codes - constant).T.contiguous(), constant, nn.Identity(), torch.ones(len(constant)))
-    if not only_joint and config.joint_act != "tanh":
+    has_other_terms = config.cosine_score or config.label_rows or config.mixture.sets("offset")
+    if has_other_terms and config.joint_act != "tanh":
         raise ValueError(
             f"the joint term has the activation {config.joint_act!r}, but the other terms have none "
             f"(cosine_score={config.cosine_score}, label_rows={config.label_rows}, term_weights): a layer has a single "
             "activation, which must be tanh"
         )
+    activation = layer.input_activation
     if not type(activation).__module__.startswith("torch."):
         raise ValueError(f"joint_act {config.joint_act!r} is not a torch activation, which Dense layers require")
-    projection = layer.input_projection
-    joint = DenseLayer(
-        projection.weight * size**0.5, projection.bias.clone(), activation, layer.classifier()[0][0].detach().clone()
-    )
-    return joint if only_joint else _with_linear_terms(joint, layer.project_texts(torch.eye(size) * size**0.5))
+    weight = layer.input_projection.weight * text.pooled_size**0.5
+    scale = layer.classifier()[0][0].detach().clone()
+    return _with_linear_terms(DenseLayer(weight, layer.input_projection.bias.clone(), activation, scale), codes)
 
 
 def _with_linear_terms(joint: DenseLayer, codes: Tensor) -> DenseLayer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_gile.data.label_files import is_mesh, read_label_file
+from hf_gile.data.label_files import is_mesh, load_labels
 from hf_gile.data.medline import demo_file
 from hf_gile.data.report import ReadReport
 from hf_gile.data.zero_shot import seen_first
@@ -114,7 +114,7 @@ class RecordSource:
         if self.label_file is None:
             return collect_labels(split)[0]
         report = ReadReport(self.on_error)
-        known = read_label_file(self.label_file, describe=self.describe or None, report=report)
+        known = load_labels(self.label_file, description=self.describe or None, report=report)
         say(f"labels: {report}")
         labels, missing = collect_labels(split, known)
         if missing:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, is_mesh, load_labels, read_label_file, save_labels
+from hf_gile.data import ReadReport, is_mesh, load_labels, save_labels
 from hf_gile.data.table_source import TableSource
 from hf_gile.publishing.card_sections import write_label_table
 
@@ -15,7 +15,7 @@ SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 
 def test_a_table_with_custom_columns_is_read(tmp_path):
     (tmp_path / "terms.csv").write_text("code,en,de,about\nx1,,Eisen,a metal\nx2,Milk,Milch,\n")
-    labels = read_label_file(tmp_path / "terms.csv", id="code", name=["en", "de"], describe=["about"])
+    labels = load_labels(tmp_path / "terms.csv", id="code", name=["en", "de"], description=["about"])
     assert [(label.id, label.text) for label in labels] == [("x1", "Eisen: a metal"), ("x2", "Milk")]
 
 
@@ -23,7 +23,7 @@ def test_a_skos_vocabulary_is_read_in_the_requested_language(tmp_path):
     pytest.importorskip("rdflib")
     (tmp_path / "terms.ttl").write_text(SKOS)
     report = ReadReport()
-    labels = read_label_file(tmp_path / "terms.ttl", languages=["de", "en"], report=report)
+    labels = load_labels(tmp_path / "terms.ttl", languages=["de", "en"], report=report)
     assert [(label.id, label.name) for label in labels] == [("http://a.org/1", "Eisen")]
     assert report.records == 1
 
@@ -34,38 +34,38 @@ def test_json_lines_with_a_ui_field_are_read_as_mesh(tmp_path):
     table.write_text(json.dumps({"id": "D1", "name": "Iron"}) + "\n")
     broken.write_text("D1\n")
     assert [is_mesh(path) for path in (mesh, table, broken)] == [True, False, False]
-    assert read_label_file(table).names == ["Iron"]
+    assert load_labels(table).names == ["Iron"]
 
 
 def test_flags_of_columns_win_over_mesh(tmp_path):
     path = tmp_path / "mesh.jsonl.gz"
     row = {"ui": "D1", "name": "Iron", "name_de": "Eisen", "definition": "A metal.", "note": "Fe", "synonyms": ["Fe"]}
     path.write_bytes(gzip.compress(json.dumps(row).encode()))
-    assert read_label_file(path).texts == ["Iron: A metal"]
-    assert read_label_file(path, describe=["none"]).texts == ["Iron"]
-    assert read_label_file(path, describe=["entry_terms"]).texts == ["Iron: Fe"]
-    assert read_label_file(path, name=["name_de"]).texts == ["Eisen: A metal."]
-    assert read_label_file(path, describe=["note"], synonyms=["synonyms"]) == LabelSet(
+    assert load_labels(path).texts == ["Iron: A metal"]
+    assert load_labels(path, description=["none"]).texts == ["Iron"]
+    assert load_labels(path, description=["entry_terms"]).texts == ["Iron: Fe"]
+    assert load_labels(path, name=["name_de"]).texts == ["Eisen: A metal."]
+    assert load_labels(path, description=["note"], synonyms=["synonyms"]) == LabelSet(
         [Label("D1", "Iron", "Fe", synonyms=("Fe",))]
     )
-    assert read_label_file(path, id="name").ids == ["Iron"]
+    assert load_labels(path, id="name").ids == ["Iron"]
 
 
 def test_columns_of_a_file_without_columns_are_refused(tmp_path):
     (tmp_path / "terms.ttl").write_text(SKOS)
     (tmp_path / "mesh.bin").write_text("*NEWRECORD\nRECTYPE = D\nMH = Iron\nUI = D1\n")
-    assert read_label_file(tmp_path / "mesh.bin").ids == ["D1"]
+    assert load_labels(tmp_path / "mesh.bin").ids == ["D1"]
     for name, kind in (("terms.ttl", "RDF"), ("mesh.bin", "MeSH")):
         with pytest.raises(ValueError, match=rf"{name} is {kind}, not a table with columns to choose"):
-            read_label_file(tmp_path / name, name=["name_de"])
+            load_labels(tmp_path / name, name=["name_de"])
 
 
 def test_numbers_name_the_columns_of_a_file_without_a_header(tmp_path):
     (tmp_path / "terms.csv").write_text("1,Iron\n2,Tin\n")
-    labels = read_label_file(tmp_path / "terms.csv", id="1", name=["2"])
+    labels = load_labels(tmp_path / "terms.csv", id="1", name=["2"])
     assert (labels.ids, labels.names) == (["1", "2"], ["Iron", "Tin"])
     (tmp_path / "terms.csv").write_text("0,1\nD1,Iron\nD2,Tin\n")
-    assert read_label_file(tmp_path / "terms.csv", id="0", name=["1"]).names == ["Iron", "Tin"]
+    assert load_labels(tmp_path / "terms.csv", id="0", name=["1"]).names == ["Iron", "Tin"]
 
 
 def test_damaged_rdf_is_no_text_of_labels(tmp_path):
@@ -73,13 +73,13 @@ def test_damaged_rdf_is_no_text_of_labels(tmp_path):
     for name in ("a.nt", "a.ttl.gz", "a.owl"):
         (tmp_path / name).write_text("<http://a.org/b c> <http://a.org/1> 'Iron' .\n")
         with pytest.raises(ValueError, match=rf"{name}: (read as|expected RDF|0 concepts)"):
-            read_label_file(tmp_path / name)
+            load_labels(tmp_path / name)
 
 
 def test_turtle_may_be_named_as_a_table(tmp_path):
     pytest.importorskip("rdflib")
     (tmp_path / "terms.csv").write_text(SKOS)
-    assert read_label_file(tmp_path / "terms.csv").names == ["Iron"]
+    assert load_labels(tmp_path / "terms.csv").names == ["Iron"]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.json", "a.xml", "a"])
@@ -97,7 +97,7 @@ def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
     }
     for kind, content in kinds.items():
         path.write_text(content)
-        assert read_label_file(path)[0].name == "Iron", kind
+        assert load_labels(path)[0].name == "Iron", kind
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
 def test_other_files_are_refused_with_what_they_are(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"{name}:? .*{message}"):
-        read_label_file(tmp_path / name)
+        load_labels(tmp_path / name)
 
 
 def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(tmp_path):
@@ -192,5 +192,5 @@ def test_an_apostrophe_in_a_table_of_others_is_kept(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file at .*absent.ttl"):
-        read_label_file(tmp_path / "absent.ttl")
+    with pytest.raises(FileNotFoundError, match=r"nothing matches .*absent\.ttl"):
+        load_labels(tmp_path / "absent.ttl")

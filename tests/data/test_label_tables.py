@@ -7,7 +7,7 @@ import pytest
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, save_labels
-from hf_gile.data.label_tables import load_labels
+from hf_gile.data.label_files import load_labels
 from hf_gile.data.tables import load_table
 
 LABELS = [
@@ -29,7 +29,6 @@ def test_label_tables_may_have_any_format_and_columns(write, name):
     mouse = "Mouse; House Mouse" if name not in ("a.csv", "a.tsv") else "Mouse; House Mouse; Mouse"
     assert labels == LabelSet([Label("D3", "Mice", f"{mouse}; Small."), Label("D5", "Ratten")])
     assert load_labels(path, id="ui", name="name_de").names == ["Mäuse", "Ratten"]
-    assert load_labels(path, id="ui", name="name_de", language="ui")[0].language == "D3"
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])

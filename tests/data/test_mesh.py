@@ -7,9 +7,8 @@ from xml.sax.saxutils import escape
 import pytest
 from papers.bioasq import mesh_ids, read_bioasq
 
-from hf_gile.data import ReadReport, read_label_file
+from hf_gile.data import ReadReport, load_labels
 from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, read_mesh
-from hf_gile.data.sniffing import Requested
 
 DESCRIPTORS = [
     Descriptor("D002318", "Cardiovascular Diseases", tree_numbers=("C14",)),
@@ -236,7 +235,7 @@ def test_declared_and_chosen_encodings_are_read(write_mesh):
         assert load_mesh(latin, DESCRIPTIONS, encoding="windows-1252") == expected
         if name == "d2024.bin":
             assert load_mesh(latin, DESCRIPTIONS) == expected
-            assert read_label_file(latin, requested=Requested(encoding="latin-1")) == load_mesh(latin)
+            assert load_labels(latin, encoding="latin-1") == load_mesh(latin)
         message = 'is not utf-8; if the file is in windows-1252, pass encoding="windows-1252"'
         with pytest.raises(ValueError, match=rf"a\.mesh: line \d+: .*{message}"):
             load_mesh(latin, encoding="utf-8")

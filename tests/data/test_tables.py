@@ -11,7 +11,7 @@ import pytest
 from written_tables import content
 
 from hf_gile.data import ReadReport, table_files
-from hf_gile.data.label_tables import load_labels
+from hf_gile.data.label_files import load_labels
 from hf_gile.data.loading import Piece
 from hf_gile.data.sniffing import Format, sniff
 from hf_gile.data.table_files import read_rows

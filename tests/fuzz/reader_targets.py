@@ -37,7 +37,6 @@ from hf_gile.data import (
     load_table,
     load_word_vectors,
     read_documents,
-    read_label_file,
     save_labels,
 )
 from hf_gile.data.files import read_yaml
@@ -283,7 +282,7 @@ TARGETS = [
     reading("table .json", "rows.json", [json.dumps(_ROWS).encode()], _table),
     reading("table .parquet", "rows.parquet", [_parquet()], _table),
     reading("labels of a table", "labels.jsonl", [_saved(".jsonl")], load_labels),
-    reading("labels of any file", "labels.jsonl", [_saved(".jsonl"), _MESH_JSON], read_label_file),
+    reading("labels of any file", "labels.jsonl", [_saved(".jsonl"), _MESH_JSON], load_labels),
     reading("documents .csv", "texts.csv", [_CSV], _all(read_documents)),
     reading("documents .txt", "texts.txt", [_CSV, _JSONL], _all(read_documents)),
     reading("BioASQ .json", "articles.json", [_ARTICLES], _all(read_bioasq)),

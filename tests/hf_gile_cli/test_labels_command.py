@@ -340,7 +340,7 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
         (["rename", "model", "Iron", " "], 1, "the name is empty"),
         (["retire", "model"], 2, "Missing argument"),
-        (["import", "model", "absent.csv"], 1, "no file at absent.csv"),
+        (["import", "model", "absent.csv"], 1, "nothing matches absent.csv"),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, saved_model, monkeypatch, arguments, ends, message):

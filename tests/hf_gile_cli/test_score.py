@@ -230,7 +230,7 @@ def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
         (["--format", "pdf"], 2, "'pdf' is not one of 'text', 'jsonl', 'csv'"),
         (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
         (["--label", "a", "--label", "a"], 1, "id 'a' is already used in row 1"),
-        (["--label-file", "absent.csv"], 1, "no file at absent.csv"),
+        (["--label-file", "absent.csv"], 1, "nothing matches absent.csv"),
         (["--encoding", "utf-7000"], 1, "encoding must be known to Python"),
         (["--labels", "a"], 2, "No such option"),
         (["absent.txt"], 1, "no file at absent.txt"),
