@@ -128,13 +128,18 @@ class _Statements:
         self.properties: Counter[str] = Counter()  # others with texts
         self._ranks: dict[str | None, tuple[str, _Rank | None]] = {None: ("", (len(languages), False))}
         self._actions: dict[str, Callable[[str, Any], None]] = {}
+        self._subject: Any = None
+        self._subject_name = ""
 
     def add(self, subject: Any, predicate: Any, value: Any) -> None:
         """Stores a statement if it is needed."""
+        if subject is not self._subject:  # statements about a resource follow each other
+            self._subject = subject
+            self._subject_name = _name(subject)
         key = str(predicate)  # texts are found faster than nodes
         if key not in self._actions:
             self._actions[key] = self._action(normalize(key))
-        self._actions[key](_name(subject), value)
+        self._actions[key](self._subject_name, value)
 
     def _action(self, predicate: str) -> Callable[[str, Any], None]:
         """Returns what stores the statements of a property."""
@@ -213,6 +218,9 @@ class _Vocabulary:
         self.profile = profile
         self.concepts = self._find_concepts() - statements.containers
         self.substitutes: Counter[str] = Counter()  # properties with names, other than the usual
+        self._paths = {  # of which the file has any
+            paths: [steps for steps in chains if statements.texts[steps[0]]] for paths, chains in _PATHS.items()
+        }
 
     def _find_concepts(self) -> set[str]:
         statements = self.statements
@@ -253,12 +261,12 @@ class _Vocabulary:
 
     def _is_named(self, paths: str, subject: str) -> bool:
         """Checks whether there is a name in any language."""
-        return any(subject in self.statements.texts[steps[0]] for steps in _PATHS[paths])
+        return any(subject in self.statements.texts[steps[0]] for steps in self._paths[paths])
 
     def _texts(self, paths: str, subject: str) -> list[str]:
         """Returns texts in the best available language, plain tags before regional tags."""
         result: list[_Text] = []
-        for steps in _PATHS[paths]:
+        for steps in self._paths[paths]:
             values: list[Any] = [subject]
             for step in steps:
                 texts = self.statements.texts[step]
@@ -340,7 +348,7 @@ class _Vocabulary:
     def summary(self) -> str:
         """Summarizes the content for the message that no concept is usable."""
         statements = self.statements
-        steps = {steps[-1] for paths in self.profile.names for steps in _PATHS[paths]}
+        steps = {steps[-1] for paths in self.profile.names for steps in self._paths[paths]}
         tags = sum((statements.tags[step] for step in steps), Counter[str]())
         listed = ", ".join(f"{tag or 'no language':.30} ({count:,})" for tag, count in tags.most_common(30))
         requested = " or ".join(statements.languages)
