@@ -53,8 +53,20 @@ def _add_group(name: str, about: str, commands: list[Callable[..., None]]) -> No
 add_command(app, train.demo)
 add_command(app, train.train, **train.SETTINGS)
 for command in (
-    *(distill.distill, score.score, serve.serve, space.space, describe.describe, measure.evaluate, measure.calibrate),
-    *(audit.audit, convert.index, convert.convert, publish.card, publish.push, publish.verify, publish.repair),
+    distill.distill,
+    score.score,
+    serve.serve,
+    space.space,
+    describe.describe,
+    measure.evaluate,
+    measure.calibrate,
+    audit.audit,
+    convert.index,
+    convert.convert,
+    publish.card,
+    publish.push,
+    publish.verify,
+    publish.repair,
 ):
     add_command(app, command)
 _add_group("labels", labels.ABOUT, [labels.show, labels.add, labels.rename, labels.retire, labels.import_])

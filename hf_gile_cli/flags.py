@@ -297,7 +297,11 @@ def _first_sentence(text: str) -> str:
 
 def _format_flag(action: argparse.Action, width: int) -> str:
     default = action.default
-    value = {int: " N", float: " X"}.get(action.type, " TEXT")  # type: ignore[arg-type]
+    value = " TEXT"
+    if action.type is int:
+        value = " N"
+    elif action.type is float:
+        value = " X"
     if action.nargs == "?":
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":

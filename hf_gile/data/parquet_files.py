@@ -32,7 +32,8 @@ def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int
         file = _open_parquet(piece.path)
         if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
             columns = None
-        unpacked, limit = 0, unpacked_limit(piece.path)
+        unpacked = 0
+        limit = unpacked_limit(piece.path)
         for group, start in enumerate(_find_group_starts(file.metadata)):
             content = file.metadata.row_group(group)
             if not piece.start <= start < (start + 1 if piece.stop is None else piece.stop):

@@ -257,6 +257,7 @@ def write_label_table(
     rows: list[list[object]] = [[*_LABEL_FIELDS, *_REPORT_FIELDS]]
     for label in labels:
         row = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
-        cells = [*(getattr(label, name) for name in _LABEL_FIELDS), *(row.get(name) for name in _REPORT_FIELDS)]
+        cells = [getattr(label, name) for name in _LABEL_FIELDS]
+        cells += [row.get(name) for name in _REPORT_FIELDS]
         rows.append([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
     write_csv(path, rows)

@@ -106,18 +106,25 @@ def missing_parts(folder: Path) -> list[str]:
     """Describes the parts that a folder lacks to be a saved GILE model that loads without hf_gile."""
     if _read_json(folder / "config.json").get("model_type") not in MODEL_TYPES:
         return ["a config.json with model_type 'gile'"]
-    shards = _read_json(folder / "model.safetensors.index.json") or {"weight_map": {"all": "model.safetensors"}}
+    shards = _read_json(folder / "model.safetensors.index.json")
+    weights = {"model.safetensors"}
+    if shards:
+        weights = set(shards.get("weight_map", {}).values())
     code = referenced_code(folder)
     parts = {
-        "the weights": set(shards.get("weight_map", {}).values()),
+        "the weights": weights,
         "its code": code,
         "its processor": {"processor_config.json", "tokenizer_config.json", "tokenizer.json"},
         "its labels": {LABELS_FILE},
     }
-    absent = {part: sorted(name for name in names if not (folder / name).is_file()) for part, names in parts.items()}
+    missing = []
     if not code:
-        absent["its code"] = ["config.json has no auto_map"]
-    return [f"{part} ({', '.join(names)})" for part, names in absent.items() if names]
+        missing.append("its code (config.json has no auto_map)")
+    for part, names in parts.items():
+        absent = sorted(name for name in names if not (folder / name).is_file())
+        if absent:
+            missing.append(f"{part} ({', '.join(absent)})")
+    return missing
 
 
 def code_references(config: Any) -> list[str]:
@@ -180,7 +187,8 @@ class CodeCheck:
     @property
     def is_same(self) -> bool:
         """Returns whether all code files are identical to the installed files."""
-        return bool(self.files) and not self.elsewhere and all(status == "same" for _, status in self.files.values())
+        statuses = {status for _, status in self.files.values()}
+        return statuses == {"same"} and not self.elsewhere
 
 
 def verify_code(model: str, revision: str | None = None) -> CodeCheck:

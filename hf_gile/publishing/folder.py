@@ -154,7 +154,8 @@ def _write_index(folder: Path, model: GileForSequenceClassification) -> None:
         LabelIndex.build(model, dtype=torch.float16).save_pretrained(folder)
         return
     for language in model.config.language_labels or languages:
-        LabelIndex.build(model, language=language, dtype=torch.float16).save_pretrained(folder / language)
+        built = LabelIndex.build(model, language=language, dtype=torch.float16)
+        built.save_pretrained(folder / language)
 
 
 def find_outdated(folder: Path, written: set[str]) -> list[str]:

@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tqdm import tqdm
 
@@ -151,22 +153,14 @@ def test_names_and_descriptions_come_from_label_file_columns(run, saved_model, p
     check(rows, [pipe(TEXTS[0], {"Rats": "rats were fed", "Milk": ""})])
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "json", "parquet", "jsonl.gz"])
+@pytest.mark.parametrize("kind", ["tsv", "jsonl.gz", "parquet"])
 def test_every_table_format_gives_the_same_answers(run, saved_model, pipe, tmp_path, kind):
     rows = [{"id": f"d{number}", "title": "Iron", "body": text} for number, text in enumerate(TEXTS)]
     path = tmp_path / f"table.{kind}"
-    if kind in ("csv", "tsv"):
-        comma = {"csv": ",", "tsv": "\t"}[kind]
-        path.write_text("\n".join([comma.join(rows[0]), *(comma.join(row.values()) for row in rows)]) + "\n")
-    elif kind == "json":
-        path.write_text(json.dumps(rows))
+    if kind == "tsv":
+        path.write_text("\n".join(["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]) + "\n")
     elif kind == "parquet":
-        import pyarrow
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    elif kind == "jsonl":
-        write_jsonl(path, rows)
+        pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
     answers = lines(run("score", saved_model, path, "--text", "title", "--text", "body"))

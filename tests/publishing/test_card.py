@@ -427,16 +427,11 @@ def test_tables_omit_empty_columns(make_reported):
     assert tables(render(make_card(named, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
 
 
-def test_the_card_of_a_single_label_uses_the_singular(make_reported):
+def test_the_card_of_a_single_label_uses_the_singular_and_fences_its_command(make_reported):
     model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
-    text = make_card(model, INFO, report).text
-    assert "Scores a text against 1 label: iron." in text
-    assert "Its label was seen in training." in text
-
-
-def test_a_command_with_code_fences_stays_in_its_block(make_reported):
-    model, _, _ = make_reported()
-    card = make_card(model, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"))
+    card = make_card(model, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"), report)
+    assert "Scores a text against 1 label: iron." in card.text
+    assert "Its label was seen in training." in card.text
     assert "no heading" not in re.sub(r"<pre>.*?</pre>", "", render(card), flags=re.DOTALL)
 
 
