@@ -344,8 +344,6 @@ class LabelIndex:
         Raises:
             ValueError: If an id is unknown, or no label would be left.
         """
-        if not all(isinstance(label_id, str) for label_id in label_ids):
-            raise ValueError("remove takes ids, not a list of ids: call index.remove(*ids)")
         columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
         remaining = torch.ones(len(self), dtype=torch.bool)
         remaining[columns] = False

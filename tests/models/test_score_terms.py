@@ -373,19 +373,6 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
         torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_weights_of_a_seen_label_lie_between_those_of_rare_and_of_seen_labels(make_pretrained):
-    weights = {"seen": {"joint": 0.5, "rows": 3.0}, "rare": {"joint": 1.5, "offset": 2.0}, "unseen": {"joint": 9.0}}
-    model, processor = make_pretrained(label_rows=True, term_weights=weights)
-    layer, table = model.gile.output_layer, model.gile.label_rows
-    with torch.no_grad():
-        table.rarity[:] = rarity = torch.linspace(0, 1, 5)
-        text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table())
-        joint, rows = (literal_term(term, text, label) for term in (layer, layer.rows))
-        expected = layer.bias() + (0.5 + rarity) * joint + 3.0 * rows + 2.0 * rarity
-        torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
