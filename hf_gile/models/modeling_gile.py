@@ -730,9 +730,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if labels is None and self.training and arguments.keys() & {"shift_labels", "num_items_in_batch"}:
             # Trainer then computes a softmax itself, which is correct for a single gold label among all stored labels.
             kind = self.config.problem_type
+            setting = "model.loss_function" if kind else "problem_type, which is not set"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
-                    "label_smoothing_factor withholds labels from the model, but its loss depends on them: set "
+                    f"label_smoothing_factor withholds labels from the model, but its loss depends on {setting}: set "
                     "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func does so on purpose, set "
                     "config.problem_type = 'multi_label_classification'"
                 )
@@ -786,7 +787,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         parts = (gile.output_layer.lexical, gile.word_rows, gile.label_rows)
         weights = (x for part in parts if part is not None for x in part.parameters() if not x.is_meta)
         state = (self.label_set, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
-        return self.stored_labels.postings(state, build)
+        return self.stored_labels.cache.fact(self.stored_labels, "postings", state, build)
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:
         """Returns the arguments of `GileModel.project_labels` for `(C,)` stored labels, by default all.

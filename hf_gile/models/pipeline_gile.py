@@ -8,9 +8,10 @@ Shapes: B texts, P pieces of a text, L labels, J joint size.
 """
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
+from itertools import islice
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 from transformers import AutoModelForSequenceClassification, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
+from transformers.pipelines.pt_utils import PipelineDataset
 from transformers.utils import logging
 
 from .languages_gile import check_language, get_language_columns
@@ -267,15 +269,17 @@ class LabelScoringPipeline(Pipeline):
         language = options.language
         pieces = self.processor.pieces(texts, language, is_cut=options.long_texts == "cut")
         codes, text_embeds = self._encode_batch([parts[0] for parts in pieces], language)
-        rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[1:]]
-        piece_codes = {row: [codes[row]] for row, _ in rest}
+        others = [piece for parts in pieces for piece in parts[1:]]
+        other_codes: list[Tensor] = []
         size = max(_PIECES_AT_ONCE, len(texts))
-        for start in range(0, len(rest), size):
-            batch = rest[start : start + size]
-            batch_codes, _ = self._encode_batch([piece for _, piece in batch], language)
-            for (row, _), code in zip(batch, batch_codes, strict=True):
-                piece_codes[row].append(code)
-        stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
+        for start in range(0, len(others), size):
+            other_codes += self._encode_batch(others[start : start + size], language)[0]
+        rest = iter(other_codes)
+        stacked = {
+            row: torch.stack([codes[row], *islice(rest, len(parts) - 1)])
+            for row, parts in enumerate(pieces)
+            if len(parts) > 1
+        }
         lexical = self.model.gile.lexical_features(self.processor.count_words(texts), text_embeds)
         known = [any(map(self.processor.knows, parts)) for parts in pieces]
         return EncodedTexts(codes, stacked, lexical, known)
@@ -579,29 +583,14 @@ def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
     if isinstance(inputs, Dataset) and has_length:
-        return _CheckedDataset(inputs, read)
-    texts = _check_each(inputs, read)
+        return PipelineDataset(range(len(inputs)), _read_row, {"texts": inputs, "read": read})
+    texts = (read(text, f"text[{position}]") for position, text in enumerate(inputs))
     return list(texts) if has_length else texts
 
 
-def _check_each(texts: Iterable[Any], read: Callable[[Any, str], Any]) -> Iterator[Any]:
-    """Yields texts after checking each."""
-    for position, text in enumerate(texts):
-        yield read(text, f"text[{position}]")
-
-
-class _CheckedDataset(Dataset[Any]):
-    """A dataset that checks each text when it is read."""
-
-    def __init__(self, texts: Any, read: Callable[[Any, str], Any]) -> None:
-        self.texts = texts
-        self.read = read
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, position: int) -> Any:
-        return self.read(self.texts[position], f"text[{position}]")
+def _read_row(position: int, texts: Any, read: Callable[[Any, str], Any]) -> Any:
+    """Returns a checked text of a dataset."""
+    return read(texts[position], f"text[{position}]")
 
 
 class EncodedTexts(NamedTuple):

@@ -556,7 +556,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             positions = [position for position, other in enumerate(languages) if other == language]
-            rows = self._encode([texts[position] for position in positions], self._language_tokenizer(language))
+            rows = self._encode([texts[position] for position in positions], language)
             for position, row in zip(positions, rows, strict=True):
                 words[position] = row
         return words
@@ -575,9 +575,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
                 "shorten the text, or change the pattern"
             ) from None
 
-    def _encode(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[int]]:
-        """Returns all ids of texts, without special tokens."""
-        tokenizer = self._get_backend(language_tokenizer)
+    def _encode(self, texts: list[str], language: str | None) -> list[list[int]]:
+        """Returns all ids of texts in a language, without special tokens."""
+        tokenizer = self._get_backend(language)
         if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = [[] for _ in texts]
@@ -602,10 +602,11 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         # Some tokenizers add the space themselves.
         return [front, *(part.removeprefix(" ") for part in rest)]
 
-    def _get_backend(self, language_tokenizer: Tokenizer | None) -> Tokenizer | None:
-        """Returns the fast tokenizer without limits; None for a Python tokenizer."""
-        shared = getattr(self.tokenizer, "backend_tokenizer", None)
-        tokenizer = shared if language_tokenizer is None else language_tokenizer
+    def _get_backend(self, language: str | None) -> Tokenizer | None:
+        """Returns the fast tokenizer of a language without limits; None for a Python tokenizer."""
+        tokenizer = self._language_tokenizer(language)
+        if tokenizer is None:
+            tokenizer = getattr(self.tokenizer, "backend_tokenizer", None)
         # Limits are applied to the output, so limits of previous calls are removed. (Only if set, since other threads
         # may be encoding.)
         if tokenizer is not None and (tokenizer.truncation or tokenizer.padding):

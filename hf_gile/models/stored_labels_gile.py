@@ -147,7 +147,7 @@ class StoredLabels(nn.Module):
         self.register_buffer("input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         self.label_set: LabelSet | None = None
         self.embeds: Any = None
-        self._cache = LabelCache(sys.maxsize)
+        self.cache = LabelCache(sys.maxsize)
 
     @property
     def languages(self) -> Tensor:
@@ -163,7 +163,7 @@ class StoredLabels(nn.Module):
         """
         if self.label_set is None:
             return torch.full((len(labels),), -1)
-        by_id, by_text = self._cache.fact(self.label_set, "columns", None, partial(_columns_of, self.label_set))
+        by_id, by_text = self.cache.fact(self.label_set, "columns", None, partial(_columns_of, self.label_set))
         # Stored labels for all languages have no language.
         default = language if self.config.language_labels else None
         texts = ((normalize("NFC", label.text), label.language or default) for label in labels)
@@ -246,11 +246,7 @@ class StoredLabels(nn.Module):
         def state(distinct: Tensor) -> Any:
             return label_state(), label_state(distinct), compute_state(words)
 
-        return self._cache.codes(name, state, lambda: (compute(), words.unique()))
-
-    def postings(self, state: tuple[Any, ...], build: Callable[[], Any]) -> Any:
-        """Returns the postings of the stored labels, built again if the state of their inputs changes."""
-        return self._cache.fact(self, "postings", state, build)
+        return self.cache.codes(name, state, lambda: (compute(), words.unique()))
 
     def get_exported(self, name: Hashable) -> Tensor:
         """Returns a cached result of `get_or_compute`, which cannot be computed while a model is exported.
@@ -258,7 +254,7 @@ class StoredLabels(nn.Module):
         Raises:
             ValueError: If it is not cached.
         """
-        codes = self._cache.known_codes(name)
+        codes = self.cache.known_codes(name)
         if codes is None:
             raise ValueError(
                 "an exported model contains its label codes as constants: call it once, in evaluation mode and "
@@ -268,7 +264,7 @@ class StoredLabels(nn.Module):
 
     def clear_cache(self) -> None:
         """Clears cached results."""
-        self._cache = LabelCache(sys.maxsize)
+        self.cache = LabelCache(sys.maxsize)
 
 
 def _columns_of(label_set: LabelSet) -> tuple[dict[str, int], dict[tuple[str, str | None], int]]:

@@ -556,17 +556,3 @@ def test_incompatible_fields_are_refused_by_name(options, message):
     fields |= {"label_encoder_type": "text_encoder"}
     with pytest.raises((StrictDataclassError, ValueError), match=message):
         GileConfig(**fields | options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"pooling": "cls"},
-        {"encoder_cell": "none"},
-        {"freeze_text_encoder": True},
-    ],
-    ids=str,
-)
-def test_fields_for_pretrained_encoders_are_refused_for_other_encoders(options):
-    with pytest.raises(StrictDataclassError, match=r"pretrained encoder|'hierarchical_transformer', not 'wan'"):
-        GileConfig(**options)

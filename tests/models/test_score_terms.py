@@ -77,22 +77,6 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     assert layer.cosine or layer.rows
 
 
-@pytest.mark.parametrize("name", ["joint", "cosine", "rows"])
-def test_each_term_is_the_inner_product_of_its_parts(name):
-    torch.manual_seed(0)
-    terms = {"bag_size": 3, "cosine_score": True, "label_rows": True}
-    config = GileConfig(embedding_size=7, hidden_size=7, joint_size=5, **terms)
-    layer = randomized(JointInputLabelEmbedding(config).double())
-    texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
-    rows = random_rows(L, 7 + 3, torch.double).where(torch.arange(L) < 4)
-    text, label = layer.split_parts(texts), layer.split_parts(labels, rows)
-    term = layer if name == "joint" else getattr(layer, name)
-    text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
-    assert text_parts.keys() == label_parts.keys()
-    products = sum(text_parts[part] @ label_parts[part].T for part in text_parts)
-    torch.testing.assert_close(products, literal_term(term, text, label), rtol=1e-12, atol=1e-12)
-
-
 def test_a_linear_unit_equals_its_formula():
     torch.manual_seed(0)
     layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
