@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from transformers import PreTrainedConfig
@@ -186,6 +187,13 @@ def _check_knots(name: str, numbers: object) -> None:
     steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type used to apply them
     if not bool((steps > 0).all()):
         raise ValueError(f"{name} must be increasing, got {numbers!r:.100}")
+
+
+def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
+    """Refuses anything but an integer, of Python or NumPy, that is at least `minimum`."""
+    is_other = isinstance(value, bool) or getattr(value, "ndim", 0) > 0
+    if is_other or not isinstance(value, SupportsIndex) or index(value) < minimum:
+        raise ValueError(f"{name} must be a whole number, at least {minimum}, got {value!r:.100}")
 
 
 def is_number(value: object) -> bool:

@@ -36,7 +36,7 @@ from .lexical_gile import LexicalFeatures, Postings, WordRows
 from .losses_gile import label_loss, without_infinities
 from .mixture_gile import Rows, RowTable
 from .pretrained_gile import GilePreTrainedModel
-from .processing_gile import WRONG_PIPELINE, GileProcessor
+from .processing_gile import WRONG_PIPELINE, GileProcessor, check_processor
 from .saving_gile import find_file
 from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours, TokenBag
 from .stored_labels_gile import StoredLabels, compute_state, weights_state
@@ -564,13 +564,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: If the label set or the processor does not fit the model.
         """
-        if not hasattr(processor, "pad_documents"):
-            raise ValueError(f"processor must be the GileProcessor of this model, got {type(processor).__name__}")
         if not hasattr(label_set, "language_labels"):
             raise ValueError(
                 f"label_set must be a LabelSet, got {type(label_set).__name__}; use LabelSet.from_names(names)"
             )
-        processor.check_fits(self.config)
+        check_processor(processor, self.config)
         sizes = label_set.language_labels if self.config.languages else {}
         if list(sizes) != [language for language in self.config.languages if language in sizes]:
             raise ValueError(

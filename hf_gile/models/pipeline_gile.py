@@ -24,9 +24,11 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.pipelines.pt_utils import PipelineDataset
 from transformers.utils import logging
 
+from .checks_gile import check_whole_number
 from .languages_gile import check_language, get_language_columns
 from .lexical_gile import LexicalFeatures, Postings
 from .losses_gile import widened
+from .processing_gile import check_processor
 from .search_gile import Bias, Choice, TopLabels, best_labels, compute_scores, get_bias, project_label_set
 from .stored_labels_gile import LABEL_CACHE_BYTES, LabelCache, compute_state
 
@@ -86,9 +88,8 @@ class Options:
             if not isinstance(value, bool | None):
                 raise ValueError(f"{name} must be True or False, got {value!r:.100}")
         for name in ("top_k", "shortlist"):
-            limit = getattr(self, name)
-            if limit is not None and (not hasattr(limit, "__index__") or isinstance(limit, bool) or limit < 1):
-                raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r:.100}")
+            if getattr(self, name) is not None:
+                check_whole_number(name, getattr(self, name))
         threshold: Any = self.threshold
         is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
         is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
@@ -150,12 +151,7 @@ class LabelScoringPipeline(Pipeline):
         super().__init__(*args, **kwargs)
         self.watched = 0
         self.unusual = 0
-        if not hasattr(self.processor, "pad_documents"):
-            raise ValueError(
-                "the label-scoring pipeline needs the processor saved with the model; save it in the same folder, or "
-                "pass processor="
-            )
-        self.processor.check_fits(self.model.config)
+        check_processor(self.processor, self.model.config)
 
     def __call__(
         self, inputs: object = None, candidate_labels: Any = None, *, sequences: object = None, **options: Any
@@ -582,8 +578,9 @@ def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
     has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
+    texts: Any = inputs
     if isinstance(inputs, Dataset) and has_length:
-        return PipelineDataset(range(len(inputs)), _read_row, {"texts": inputs, "read": read})
+        return PipelineDataset(range(len(texts)), _read_row, {"texts": inputs, "read": read})
     texts = (read(text, f"text[{position}]") for position, text in enumerate(inputs))
     return list(texts) if has_length else texts
 

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
+from .checks_gile import check_whole_number
 from .configuration_gile import GileConfig
 from .label_embeds_gile import EMBEDS_FILE, LabelEmbeds
 from .labels_gile import LABELS_FILE
@@ -95,10 +96,8 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
                 "the number of tokens of a pretrained encoder or a bag cannot be changed: resize the encoder before "
                 "creating a model with it"
             )
-        if number is not None and (not hasattr(number, "__index__") or number <= text.pad_token_id):
-            raise ValueError(
-                f"new_num_tokens must be a whole number above pad_token_id, {text.pad_token_id}, got {number!r:.100}"
-            )
+        if number is not None:
+            check_whole_number("new_num_tokens", number, text.pad_token_id + 1)
         resized = super().resize_token_embeddings(number, *args, **kwargs)
         self.processor_fingerprint = None
         words = getattr(self, "label_input_ids", None)

@@ -26,7 +26,7 @@ from transformers import (
     ProcessorMixin,
 )
 
-from .checks_gile import check_largest, read_json_object
+from .checks_gile import check_largest, check_whole_number, read_json_object
 from .languages_gile import check_language
 from .lexical_gile import list_features, pad_features
 from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
@@ -112,9 +112,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
         for name in _LIMITS:
-            limit = getattr(self, name)
-            if not hasattr(limit, "__index__") or limit < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r}")
+            check_whole_number(name, getattr(self, name))
         if isinstance(languages, str) or not isinstance(languages, Iterable):
             raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
@@ -634,6 +632,18 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def __getstate__(self) -> dict[str, Any]:
         # Created on demand: copies, and fingerprints of datasets made with this processor, do not depend on it.
         return {**self.__dict__, "_tokenizers": {}}
+
+
+def check_processor(processor: GileProcessor | None, config: PreTrainedConfig) -> None:
+    """Refuses anything but a `GileProcessor` that fits the configuration of a model."""
+    if processor is None or not hasattr(
+        processor, "pad_documents"
+    ):  # not by its class, which exists twice with remote code
+        raise ValueError(
+            f"processor must be the GileProcessor saved with the model, got {type(processor).__name__}; save it in the "
+            "same folder, or pass processor="
+        )
+    processor.check_fits(config)
 
 
 def _check_config(config: PreTrainedConfig) -> None:

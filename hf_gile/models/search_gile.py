@@ -14,9 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from .checks_gile import check_whole_number
 from .labels_gile import LabelSet
 from .losses_gile import widened
-from .processing_gile import GileProcessor
+from .processing_gile import GileProcessor, check_processor
 from .stored_labels_gile import is_finite
 
 _logger = logging.get_logger(__name__)
@@ -106,8 +107,7 @@ def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
             f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the same model returns them, "
             f"got {tuple(text_codes.shape)}"
         )
-    if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
-        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+    check_whole_number("k", k)
     return operator.index(k)
 
 
@@ -399,9 +399,8 @@ def project_label_set(
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # raises an error with the reason
-    if processor is None or not hasattr(processor, "pad_documents"):
-        raise ValueError("pass processor=, the GileProcessor saved with the model: it tokenizes label texts")
-    processor.check_fits(gile.config)
+    check_processor(processor, gile.config)
+    assert processor is not None
     default = label_language or language
     special_ids = (processor.tokenizer.unk_token_id, processor.tokenizer.pad_token_id)
     special = torch.tensor([token_id for token_id in special_ids if token_id is not None])

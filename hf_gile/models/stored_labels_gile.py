@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 
+from .checks_gile import check_whole_number
 from .labels_gile import Label, LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
@@ -43,8 +44,7 @@ class LabelCache:
     """
 
     def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
-        if not hasattr(max_bytes, "__index__") or max_bytes < 0:
-            raise ValueError(f"label_cache_bytes must be a whole number of bytes, at least 0, got {max_bytes!r}")
+        check_whole_number("label_cache_bytes", max_bytes, 0)
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self._lock = threading.Lock()

@@ -398,7 +398,7 @@ def test_an_index_without_label_set_or_processor_is_refused(make_model):
     labels = LabelSet.from_names(NAMES)
     with pytest.raises(ValueError, match=r"no label set is stored .*: pass label_set="):
         LabelIndex.build(model.gile, processor)
-    with pytest.raises(ValueError, match="pass processor="):
+    with pytest.raises(ValueError, match=r"processor must be the GileProcessor .* pass processor="):
         LabelIndex.build(model, label_set=labels)
     with pytest.raises(ValueError, match="this model has no languages"):
         LabelIndex.build(model, processor, labels, language="english")

@@ -276,7 +276,7 @@ def test_a_set_larger_than_the_limit_is_scored_without_evictions(parts, monkeypa
 def test_the_memory_limit_must_be_a_number_of_bytes(pipe, parts):
     assert pipe._cache.max_bytes == LABEL_CACHE_BYTES == 256 * 2**20
     for bad in (-1, "1"):
-        with pytest.raises(ValueError, match="label_cache_bytes must be a whole number of bytes, at least 0"):
+        with pytest.raises(ValueError, match="label_cache_bytes must be a whole number, at least 0"):
             pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=bad)
 
 

@@ -70,7 +70,7 @@ MISTAKES = {
     ),
     "tokenizer for a processor": (
         lambda a: LabelScoringPipeline(model=a.model, processor=a.processor.tokenizer),
-        "needs the processor saved with the model",
+        "processor must be the GileProcessor saved with the model",
     ),
     # model
     "ids beyond the vocabulary": (
@@ -103,7 +103,7 @@ MISTAKES = {
     ),
     "tokenizer in set_labels": (
         lambda a: a.model.set_labels(a.labels, a.processor.tokenizer),
-        "processor must be the GileProcessor of this model, got",
+        "processor must be the GileProcessor saved with the model, got",
     ),
     # label set
     "number for labels of a set": (lambda a: LabelSet(5), "labels must be a list of Labels, got int"),
@@ -122,7 +122,7 @@ MISTAKES = {
     "folder in build": (lambda a: LabelIndex.build("folder", a.processor, a.labels), "model must be a GileModel or a"),
     "tokenizer in build": (
         lambda a: LabelIndex.build(a.model.gile, a.processor.tokenizer, a.labels),
-        "pass processor=, the GileProcessor",
+        "processor must be the GileProcessor",
     ),
     "number to add": (lambda a: a.index.add(5, a.model, a.processor), "labels must be Labels, got int"),
     "processor to check": (lambda a: a.index.check_fits(a.processor), "model must be a GileModel or a"),
