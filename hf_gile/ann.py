@@ -153,14 +153,13 @@ class ApproximateSearch:
     def _raise_probes(self, codes: Tensor, sample: Tensor) -> None:
         """Doubles `probes` until enough of the ten best labels of sample documents are candidates."""
         sample = sample.to(codes.device)
-        best = search_top_k(sample, codes, 0.0, 10).scores
-        least = best[:, -1:] - 1e-5 * best[:, -1:].abs()
+        exact = search_top_k(sample, codes, 0.0, 10)
+        k = exact.scores.shape[1]
 
         def recall() -> float:
-            columns = self.candidates(sample, best.shape[1]).to(codes.device)
+            columns = self.candidates(sample, k).to(codes.device)
             scores = (codes[columns.clamp(min=0)].float() @ sample[:, :, None]).squeeze(-1)  # (B, candidates)
-            hits = ((scores >= least) & (columns >= 0)).sum(1)  # may exceed ten, because of equal scores
-            return hits.clamp(max=best.shape[1]).double().mean().item() / best.shape[1]
+            return share_found(TopLabels(*scores.masked_fill(columns < 0, -torch.inf).topk(k)), exact)
 
         current = recall()
         before = -1.0

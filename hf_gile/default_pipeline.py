@@ -10,8 +10,7 @@ from transformers import AutoModelForSequenceClassification
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .models import LabelScoringPipeline
-from .models.pipeline_gile import LabelCache
-from .models.stored_labels_gile import read_versions, weights_state
+from .models.stored_labels_gile import LabelCache, read_versions, weights_state
 
 _LABELS = 300
 """Maximum number of labels of a set whose language is detected."""

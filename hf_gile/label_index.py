@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from .models import GileProcessor, Scorer, get_towers, unwrapped
+from .models.checks_gile import check_whole_number
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
 from .models.lexical_gile import LexicalFeatures, Postings
@@ -178,8 +179,7 @@ class LabelIndex:
             raise ValueError(
                 f"label_set must be a LabelSet, got {type(label_set).__name__}; use LabelSet.from_names(names)"
             )
-        if not hasattr(batch_size, "__index__") or getattr(batch_size, "ndim", False) or batch_size < 1:
-            raise ValueError(f"batch_size must be a whole number, at least 1, got {batch_size!r}")
+        check_whole_number("batch_size", batch_size)
         _check_dtype(dtype)
         gile = get_towers(model)
         model = unwrapped(model)
@@ -344,8 +344,6 @@ class LabelIndex:
         Raises:
             ValueError: If an id is unknown, or no label would be left.
         """
-        if not all(isinstance(label_id, str) for label_id in label_ids):
-            raise ValueError("remove takes ids, not a list of ids: call index.remove(*ids)")
         columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
         remaining = torch.ones(len(self), dtype=torch.bool)
         remaining[columns] = False

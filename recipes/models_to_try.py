@@ -127,7 +127,7 @@ def store(model: GileForSequenceClassification, processor: GileProcessor, folder
     halved = {key: weight.half() if weight.is_floating_point() else weight.int() for key, weight in weights.items()}
     model.save_pretrained(folder, state_dict=halved)
     processor.save_pretrained(folder)
-    embeds = LabelEmbeds.load(folder / EMBEDS_FILE) if (folder / EMBEDS_FILE).is_file() else None
+    embeds = LabelEmbeds.load(folder, {})
     if embeds is not None:
         embeds._replace(input_ids=embeds.input_ids.int(), vectors=embeds.vectors.half()).save(folder / EMBEDS_FILE)
         manifest = read_manifest(folder, "model")

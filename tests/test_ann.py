@@ -84,15 +84,6 @@ def test_searching_some_lists_gives_high_recall_and_exact_scores(made, built):
     assert 0.6 < both < 1
 
 
-def test_more_probes_and_candidates_raise_recall(made, built):
-    found = []
-    for probes, oversampling in ((1, 1), (4, 1), (4, 8), (64, 8)):
-        built.search.probes, built.search.oversampling = probes, oversampling
-        found.append(recall(built, made[2][200:], 10))
-    assert found == sorted(found)
-    assert found[0] < found[1] < found[3]
-
-
 def test_directions_unused_by_text_codes_are_ignored(made, built):
     index = LabelIndex(built.label_set, built.codes.clone(), 0.0, None, "of no model")
     text_codes = made[2].clone()
@@ -229,13 +220,6 @@ def test_the_requested_number_of_labels_is_returned(made, built):
     exact = built.top_k(made[2], 1000)
     assert (built.search.candidates(made[2], 1000) < 0).any(-1).all()
     torch.testing.assert_close(found, exact)
-
-
-def test_the_search_of_another_index_is_refused(made, built):
-    other = LabelIndex(built.label_set[:3000], built.codes[:3000], 0.0, None, "of no model")
-    other.search = built.search
-    with pytest.raises(ValueError, match=r"has 3001 labels, but the index has 3000"):
-        other.top_k(made[2], 3, approximate=True)
 
 
 def test_an_empty_batch_gives_empty_results(made, built):

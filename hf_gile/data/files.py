@@ -28,7 +28,8 @@ MAX_PARTS = 1 << 20
 """Largest number of elements of a record, or of lists and objects: each takes a hundred bytes in memory."""
 
 _FREE = 1 << 24  # bytes that any compressed file may unpack to
-_RATIO, _IN_MEMORY_RATIO = 200, 32
+_RATIO = 200
+_IN_MEMORY_RATIO = 32
 PACKED_SUFFIXES = (".gz", ".zip", ".bz2", ".xz")
 """Suffixes of compressed files."""
 

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from transformers import PreTrainedConfig
@@ -15,8 +16,8 @@ from transformers.activations import ACT2FN
 
 from .saving_gile import LONGEST_JSON
 
-GROUPS = ("seen", "unseen")
-"""Groups of labels with separate calibration and thresholds."""
+GROUPS: dict[str, set[str]] = {"seen": set(), "unseen": {"labels", "crowding"}}
+"""Groups of labels with separate calibration and thresholds, and further parameters of their calibration."""
 
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """Calibration methods and their parameters."""
@@ -96,19 +97,24 @@ def check_fetches_nothing(content: object, where: str) -> None:
 
     With the package `kernels`, an attention implementation "user/name" is code on the Hub, and flash attention may be.
     """
-    pairs = content.items() if isinstance(content, Mapping) else ()
-    for key, value in pairs:
-        name = f"{where}.{key}" if where else str(key)
+    if isinstance(content, list | tuple):
+        for item in content:
+            check_fetches_nothing(item, where)
+    if not isinstance(content, Mapping):
+        return
+    for key, value in content.items():
+        name = f"{where}.{key}".removeprefix(".")
         implementation = str(key).removesuffix("_internal").endswith(("attn_implementation", "experts_implementation"))
-        values = value.values() if implementation and isinstance(value, Mapping) else [value]
+        values = value.values() if isinstance(value, Mapping) else [value]
         is_remote = implementation and not all(item is None or item in _IMPLEMENTATIONS for item in values)
         is_remote = is_remote or (key == "quant_method" and value not in _QUANTIZATIONS)
         is_image = bool(value) and ("backbone" in str(key) or (key == "model_type" and str(value).startswith("timm")))
         if is_remote or is_image:
-            hint = "; pass attn_implementation to from_pretrained" if implementation else ""
-            raise ValueError(f"{name} is {value!r:.100}, which may download code or weights: remove it{hint}")
-        for item in value if isinstance(value, list | tuple) else [value]:
-            check_fetches_nothing(item, name)
+            raise ValueError(
+                f"{name} is {value!r:.100}, which may download code or weights: remove it, or pass an implementation "
+                "of attention to from_pretrained"
+            )
+        check_fetches_nothing(value, name)
 
 
 def check_encoder_sizes(encoder: Mapping[str, Any], where: str = "text_encoder_config") -> None:
@@ -147,16 +153,16 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             raise ValueError(
                 f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r:.100}"
             )
-        labels = numbers.get("labels", 1) if group == "unseen" else 1
-        if isinstance(labels, bool) or not isinstance(labels, int) or labels < 1:
-            raise ValueError(f"{where}: labels must be a positive number of unseen labels, got {labels!r:.100}")
-        crowding = numbers.get("crowding", 1.0) if group == "unseen" else 1.0
-        if not is_number(crowding) or not 0 <= crowding <= 1:
-            raise ValueError(f"{where}: crowding must be a number from 0 to 1, got {crowding!r:.100}")
-        if set(numbers) - ({"labels", "crowding"} if group == "unseen" else set()) != {"method", *METHODS[method]}:
+        if set(numbers) - GROUPS[group] != {"method", *METHODS[method]}:
             raise ValueError(
                 f"{where}: method {method!r} has the parameters {', '.join(METHODS[method])}, got {sorted(numbers)}"
             )
+        labels = numbers.get("labels", 1)
+        if type(labels) is not int or labels < 1:
+            raise ValueError(f"{where}: labels must be a positive number of unseen labels, got {labels!r:.100}")
+        crowding = numbers.get("crowding", 1.0)
+        if not is_number(crowding) or not 0 <= crowding <= 1:
+            raise ValueError(f"{where}: crowding must be a number from 0 to 1, got {crowding!r:.100}")
         if problem_type == "single_label_classification" and method != "platt":
             raise ValueError(
                 f"{where}: {method!r} calibrates labels independently; with problem_type "
@@ -179,10 +185,15 @@ def _check_knots(name: str, numbers: object) -> None:
     if not isinstance(numbers, list | tuple) or not numbers or not all(map(is_number, numbers)):
         raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r:.100}")
     steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type used to apply them
-    for position in (~(steps > 0)).nonzero()[:1, 0].tolist():
-        first = numbers[position]
-        second = numbers[position + 1]
-        raise ValueError(f"{name} must be increasing, got {first!r} and then {second!r} at position {position + 1}")
+    if not bool((steps > 0).all()):
+        raise ValueError(f"{name} must be increasing, got {numbers!r:.100}")
+
+
+def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
+    """Refuses anything but an integer, of Python or NumPy, that is at least `minimum`."""
+    is_other = isinstance(value, bool) or getattr(value, "ndim", 0) > 0
+    if is_other or not isinstance(value, SupportsIndex) or index(value) < minimum:
+        raise ValueError(f"{name} must be a whole number, at least {minimum}, got {value!r:.100}")
 
 
 def is_number(value: object) -> bool:
@@ -270,9 +281,9 @@ def check_fields(config: PreTrainedConfig) -> None:
         value = getattr(config, item.name)
         if name in LARGEST:
             check_largest(name, len(value) if isinstance(value, list) else value)
-            minimum = 0 if name in _MAY_BE_ZERO else 1
+            minimum = int(name not in _MAY_BE_ZERO)
             if isinstance(value, int) and value < minimum:
-                raise ValueError(f"{name} must be {'positive' if minimum else 'at least 0'}, got {value}")
+                raise ValueError(f"{name} must be at least {minimum}, got {value}")
         if isinstance(value, float) and not abs(value) <= LARGEST_NUMBER:  # this form also rejects NaN
             raise ValueError(f"{name} must be a finite number of moderate size, got {value}")
         if name.endswith("_dropout") and not 0 <= value < 1:

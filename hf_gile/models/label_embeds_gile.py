@@ -56,12 +56,17 @@ class LabelEmbeds(NamedTuple):
         save_file(tensors, file, {"encoder_state": self.encoder_state})
 
     @classmethod
-    def load(cls, file: Path) -> "LabelEmbeds | None":
-        """Reads a file of `save`; returns None if its tensors do not belong together.
+    def load(cls, folder: str | PathLike[str], arguments: Mapping[str, Any]) -> "LabelEmbeds | None":
+        """Reads the file of a saved model; returns None if it has none, or its tensors do not belong together.
+
+        Arguments are those of `find_file`.
 
         Raises:
             ValueError: If it is damaged.
         """
+        file = find_file(folder, EMBEDS_FILE, arguments)
+        if file is None:
+            return None
         try:
             with safe_open(file, "pt") as opened:
                 if set(opened.keys()) != {"input_ids", "vectors"}:
@@ -72,8 +77,9 @@ class LabelEmbeds(NamedTuple):
         except SafetensorError as error:
             raise ValueError(f"{file} is damaged ({error!s:.200}): save the model again, or remove the file") from None
         is_matching = input_ids.dim() == vectors.dim() == 2 and len(input_ids) == len(vectors)
-        is_matching = is_matching and not input_ids.is_floating_point() and is_finite(vectors)
-        return cls(state, input_ids, vectors) if is_matching else None
+        if is_matching and not input_ids.is_floating_point() and is_finite(vectors):
+            return cls(state, input_ids, vectors)
+        return None
 
 
 def _list_tokens(input_ids: Tensor, pad_token_id: int) -> list[tuple[int, ...]]:
@@ -148,26 +154,6 @@ def embed_stored_labels(model: PreTrainedModel) -> Tensor:
             mask = tokens != model.config.text_config.pad_token_id
             vectors.append(model.gile.with_bag(model.gile.read_labels(None, tokens, mask, part)[0], tokens, mask))
     return torch.cat(vectors)
-
-
-@torch.no_grad()
-def project_label_embeds(model: PreTrainedModel, language: str | None) -> Tensor:
-    """Computes `(L, J)` codes of the stored labels from their vectors; `language` is that of the documents."""
-    gile = model.gile
-    vectors = embed_stored_labels(model)
-    codes = []
-    for start in range(0, len(vectors), LABELS_AT_ONCE):
-        part = slice(start, start + LABELS_AT_ONCE)
-        columns = torch.arange(part.start, min(part.stop, len(vectors)), device=vectors.device)
-        rows = None if gile.label_rows is None else gile.label_rows(columns)
-        codes.append(gile.project_labels(label_embeds=vectors[part], language=language, label_rows=rows))
-    return torch.cat(codes)
-
-
-def load_label_embeds(folder: str | PathLike[str], arguments: Mapping[str, Any]) -> LabelEmbeds | None:
-    """Reads the label vectors of a saved model, if it has any; arguments are those of `find_file`."""
-    file = find_file(folder, EMBEDS_FILE, arguments)
-    return None if file is None else LabelEmbeds.load(file)
 
 
 def save_label_embeds(model: PreTrainedModel, folder: Path) -> None:

@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
-from .saving_gile import sync_to_disk
+from .saving_gile import new_files
 
 LABELS_FILE = "labels.jsonl"
 """File name of the label set in a saved model."""
@@ -118,7 +117,7 @@ class LabelSet(Sequence[Label]):
             FileNotFoundError: If the file does not exist.
             ValueError: If the file does not contain labels; the message names file and row.
         """
-        path = _checked_suffix(path, "is read from", "hf_gile.load_labels(path) reads tables")
+        path = _checked_suffix(path)
         return cls((_label_from_row(row, where) for row, where in _rows(path)), str(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -128,26 +127,19 @@ class LabelSet(Sequence[Label]):
             ValueError: If the suffix is not `.jsonl`, or a label has a lone surrogate. The message names the label.
             OSError: If the file cannot be written.
         """
-        path = _checked_suffix(path, "is written to", "hf_gile.data.save_labels(label_set, path) writes a .csv file")
+        path = _checked_suffix(path)
         lines = []
         for label in self:
-            values = zip(_TYPES, _values(label), strict=True)
-            row = {name: value for name, value in values if value != _DEFAULTS[name]}
+            row = {name: value for name in _TYPES if (value := getattr(label, name)) != _DEFAULTS[name]}
             try:
                 lines.append(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
             except UnicodeEncodeError:
                 raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
         try:
-            staged.write_bytes(b"".join(lines))
-            sync_to_disk(staged)
-            staged.replace(path)
-        except BaseException as error:
-            staged.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise OSError(error.errno, error.strerror, str(path)) from error
-            raise
+            with new_files(path.parent) as staging:
+                (staging / path.name).write_bytes(b"".join(lines))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
     @property
     def ids(self) -> list[str]:
@@ -190,8 +182,6 @@ class LabelSet(Sequence[Label]):
 
     def id2label(self) -> dict[int, str]:
         """Returns unique names by index, as in a Transformers configuration; ids are appended to repeated names."""
-        if len(set(self.names)) == len(self):
-            return dict(enumerate(self.names))
         counts = Counter(self.names)
         names: dict[str, None] = {}
         for label in self:
@@ -211,7 +201,7 @@ class LabelSet(Sequence[Label]):
             return self._columns[label_id]
         except TypeError:
             raise ValueError(
-                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in retire(*ids)"
+                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in remove(*ids)"
             ) from None
         except KeyError:
             similar = difflib.get_close_matches(str(label_id), self._columns, n=3)
@@ -332,20 +322,24 @@ def _label_from_row(row: object, where: str) -> Label:
     """Creates a label from a row of a file; `where` is its location, for errors."""
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected a table row with the fields of a label, got {_SHORT.repr(row)}")
-    unknown = [] if row.keys() <= _TYPES.keys() else sorted(set(map(str, row)) - set(_TYPES))
-    missing = [name for name in ("id", "name") if name not in row]
-    if unknown or missing:
-        problem = f"unknown field {_SHORT.repr(unknown[0])}" if unknown else f"no field {missing[0]!r}"
-        raise ValueError(f"{where}: {problem}; a label has {', '.join(_TYPES)}")
-    values: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Label(**values)
+    problems = [f"unknown field {_SHORT.repr(name)}" for name in sorted(row.keys() - _TYPES.keys())]
+    problems += [f"no field {name!r}" for name in ("id", "name") if name not in row]
+    if problems:
+        raise ValueError(f"{where}: {problems[0]}; a label has {', '.join(_TYPES)}")
+    for name in ("synonyms", "broader"):
+        if isinstance(row.get(name), list):
+            row[name] = tuple(row[name])
+    return Label(**row)
 
 
-def _checked_suffix(path: str | os.PathLike[str], verb: str, hint: str) -> Path:
+def _checked_suffix(path: str | os.PathLike[str]) -> Path:
     """Returns a path if its suffix is `.jsonl`."""
     path = Path(path)
     if path.suffix != ".jsonl":
-        raise ValueError(f"{path}: a label set {verb} a .jsonl file; {hint}")
+        raise ValueError(
+            f"{path}: the file of a label set is .jsonl; hf_gile.load_labels(path) reads tables, and "
+            "hf_gile.data.save_labels(label_set, path) writes a .csv file"
+        )
     return path
 
 

@@ -101,24 +101,25 @@ def run_by_language(
     if not isinstance(language, Tensor):
         indices = [config.languages.index(check_language(config, name)) for name in language]
         language = torch.tensor(indices, dtype=torch.long)
-    for name, tensor in inputs.items():
-        if tensor is not None and (language.dim() != 1 or language.shape != tensor.shape[:1]):
+    tensors = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+    for name, tensor in tensors.items():
+        if language.dim() != 1 or language.shape != tensor.shape[:1]:
             shapes = f"{tuple(tensor.shape)}, got shape {tuple(language.shape)}"
             raise ValueError(f"language must name the language of each row of {name} {shapes}")
     language = language.cpu()  # modules are selected on the CPU
     wrong = language.is_floating_point() or bool(((language < 0) | (language >= len(config.languages))).any())
     if wrong or not config.languages:
-        hint = "" if config.languages else ": this model has no languages"
         raise ValueError(
-            f"language must contain indices into {config.languages}, got {sorted(set(language.tolist()))}{hint}"
+            f"language must contain indices into the languages of this model, {config.languages}, got "
+            f"{sorted(set(language.tolist()))}"
         )
     groups = []
     results = []
     for index in language.unique().tolist() or [0]:  # an empty batch may have any language
         rows = (language == index).nonzero().squeeze(1)
         groups.append(rows)
-        selected = {name: None if tensor is None else tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
-        results.append(run(config.languages[index], **selected))
+        selected = {name: tensor[rows.to(tensor.device)] for name, tensor in tensors.items()}
+        results.append(run(config.languages[index], **{**inputs, **selected}))
     if len(groups) == 1:
         return results[0]
     order = torch.cat(groups).argsort()

@@ -59,9 +59,7 @@ class LexicalFeatures:
     @classmethod
     def count(cls, texts: Iterable[str]) -> "LexicalFeatures":
         """Counts the features of texts."""
-        counted = [count_features(text) for text in texts]
-        lists = {"lexical_ids": list(map(list, counted)), "lexical_counts": [list(row.values()) for row in counted]}
-        features = cls.of(pad_features(lists))
+        features = cls.of(pad_features(list_features(texts)))
         assert features is not None
         return features
 
@@ -92,6 +90,12 @@ def pad_features(lists: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, Tens
         "lexical_ids": pad_rows(lists["lexical_ids"], -1),
         "lexical_counts": pad_rows(lists["lexical_counts"], 0),
     }
+
+
+def list_features(texts: Iterable[str]) -> dict[str, list[list[int]]]:
+    """Lists the `lexical_ids` and `lexical_counts` of texts."""
+    counted = [count_features(text) for text in texts]
+    return {"lexical_ids": [list(row) for row in counted], "lexical_counts": [list(row.values()) for row in counted]}
 
 
 def count_features(text: str) -> dict[int, int]:

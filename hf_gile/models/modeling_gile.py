@@ -25,9 +25,9 @@ from transformers.utils import ModelOutput, can_return_tuple, logging
 from .configuration_gile import GileConfig
 from .label_embeds_gile import (
     LABELS_AT_ONCE,
+    LabelEmbeds,
+    embed_stored_labels,
     keeps_label_embeds,
-    load_label_embeds,
-    project_label_embeds,
     save_label_embeds,
 )
 from .labels_gile import LABELS_FILE, Label, LabelSet
@@ -36,14 +36,9 @@ from .lexical_gile import LexicalFeatures, Postings, WordRows
 from .losses_gile import label_loss, without_infinities
 from .mixture_gile import Rows, RowTable
 from .pretrained_gile import GilePreTrainedModel
-from .processing_gile import WRONG_PIPELINE, GileProcessor
+from .processing_gile import WRONG_PIPELINE, GileProcessor, check_processor
 from .saving_gile import find_file
-from .scoring_gile import (
-    JointInputLabelEmbedding,
-    LinearOutput,
-    Neighbours,
-    TokenBag,
-)
+from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours, TokenBag
 from .stored_labels_gile import StoredLabels, compute_state, weights_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
@@ -205,8 +200,7 @@ class GileModel(GilePreTrainedModel):
         language = check_language(self.config, language)
         text = self.config.text_config
         if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
-            which = "neither" if input_ids is None else "both"
-            raise ValueError(f"pass either input_ids or inputs_embeds, got {which}")
+            raise ValueError("pass exactly one of input_ids and inputs_embeds")
         dimensions = "BSW" if text.reads_sentences else "BW"
         check_shape("input_ids", input_ids, *dimensions)
         check_shape("inputs_embeds", inputs_embeds, *dimensions, "D")
@@ -364,7 +358,9 @@ class GileModel(GilePreTrainedModel):
         size = self.config.text_config.vocab_size
         embeddings = (x for x in self.modules() if isinstance(x, nn.Embedding) and x is not self.label_rows)
         tables = {id(x.weight) for x in embeddings if x.num_embeddings == size}
-        weights = [*self.label_parameters(), *(() if self.label_rows is None else self.label_rows.parameters())]
+        weights = self.label_parameters()
+        if self.label_rows is not None:
+            weights += self.label_rows.parameters()
         return [x for x in weights if id(x) not in tables], [x for x in weights if id(x) in tables]
 
     def label_parameters(self) -> list[nn.Parameter]:
@@ -481,8 +477,8 @@ class GileModel(GilePreTrainedModel):
         self._require_joint_embedding()
         if (label_input_ids is None) == (label_embeds is None):
             raise ValueError(
-                f"pass either label_input_ids or label_embeds, got {'neither' if label_embeds is None else 'both'}; "
-                "the processor saved with the model returns label_input_ids"
+                "pass exactly one of label_input_ids and label_embeds; the processor saved with the model returns "
+                "label_input_ids"
             )
         if label_embeds is None:
             assert label_input_ids is not None
@@ -502,7 +498,7 @@ class GileModel(GilePreTrainedModel):
         if lowest < 0 or highest >= self.config.text_config.vocab_size:
             raise ValueError(
                 f"{name} must be word ids of this model, from 0 to {self.config.text_config.vocab_size - 1}, got "
-                f"{lowest if lowest < 0 else highest}; use the processor saved with the model"
+                f"{lowest} to {highest}; use the processor saved with the model"
             )
 
     def _require_joint_embedding(self) -> None:
@@ -568,13 +564,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: If the label set or the processor does not fit the model.
         """
-        if not hasattr(processor, "pad_documents"):
-            raise ValueError(f"processor must be the GileProcessor of this model, got {type(processor).__name__}")
         if not hasattr(label_set, "language_labels"):
             raise ValueError(
                 f"label_set must be a LabelSet, got {type(label_set).__name__}; use LabelSet.from_names(names)"
             )
-        processor.check_fits(self.config)
+        check_processor(processor, self.config)
         sizes = label_set.language_labels if self.config.languages else {}
         if list(sizes) != [language for language in self.config.languages if language in sizes]:
             raise ValueError(
@@ -583,9 +577,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         if self.config.output_layer == "linear":
             if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
-                expected = f"{self.config.num_labels}{self.config.language_labels or ''}"
                 raise ValueError(
-                    f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has {expected}: "
+                    f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has "
+                    f"{self.config.num_labels}{self.config.language_labels or ''}: "
                     "a linear unit scores only the labels it was trained on; for a new model, set config.num_labels "
                     "(and config.language_labels, if it has languages)"
                 )
@@ -734,7 +728,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if labels is None and self.training and arguments.keys() & {"shift_labels", "num_items_in_batch"}:
             # Trainer then computes a softmax itself, which is correct for a single gold label among all stored labels.
             kind = self.config.problem_type
-            setting = "problem_type, which is not set" if kind is None else "model.loss_function"
+            setting = "model.loss_function" if kind else "problem_type, which is not set"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
                     f"label_smoothing_factor withholds labels from the model, but its loss depends on {setting}: set "
@@ -763,11 +757,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 
         def make() -> Tensor:
-            chunks = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(LABELS_AT_ONCE)
+            every = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
+            codes = []
             with torch.inference_mode(False), torch.no_grad():  # so that torch.export accepts the codes
-                if keeps_label_embeds(self.gile):
-                    return project_label_embeds(self, language)
-                return torch.cat([self.project_stored_labels(chunk, language) for chunk in chunks])
+                vectors = embed_stored_labels(self) if keeps_label_embeds(self.gile) else None
+                for columns in every.split(LABELS_AT_ONCE):
+                    inputs = self.stored_inputs(columns)
+                    if vectors is not None:
+                        inputs |= {"label_input_ids": None, "label_embeds": vectors[columns]}
+                    codes.append(self.gile.project_labels(**inputs, language=language))
+                return torch.cat(codes)
 
         weights = self.gile.label_weights() if weights_state.get() is None else ()
         if any(weight.is_meta for group in weights for weight in group):  # offloaded until modules are called
@@ -786,7 +785,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         parts = (gile.output_layer.lexical, gile.word_rows, gile.label_rows)
         weights = (x for part in parts if part is not None for x in part.parameters() if not x.is_meta)
         state = (self.label_set, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
-        return self.stored_labels.postings(state, build)
+        return self.stored_labels.cache.fact(self.stored_labels, "postings", state, build)
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:
         """Returns the arguments of `GileModel.project_labels` for `(C,)` stored labels, by default all.
@@ -816,8 +815,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: If `labels.jsonl` does not match the labels of the model, or they have unknown word ids.
         """
-        loaded = super()._load_unchecked(folder, *args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model, info = super()._load_unchecked(folder, *args, **kwargs)
         model.gile._check_ids(f"{folder}: label_input_ids", model.label_input_ids)
         file = None if folder is None else find_file(folder, LABELS_FILE, kwargs)
         if file is not None:
@@ -829,8 +827,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         if folder is not None and keeps_label_embeds(model.gile):
-            model.stored_labels.embeds = load_label_embeds(folder, kwargs)
-        return loaded
+            model.stored_labels.embeds = LabelEmbeds.load(folder, kwargs)
+        return model, info
 
     def _write(self, folder: Path, **kwargs: Any) -> None:
         super()._write(folder, **kwargs)

@@ -7,12 +7,11 @@
 Shapes: B texts, P pieces of a text, L labels, J joint size.
 """
 
-import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
+from itertools import islice
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -22,14 +21,16 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 from transformers import AutoModelForSequenceClassification, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
+from transformers.pipelines.pt_utils import PipelineDataset
 from transformers.utils import logging
 
-from .labels_gile import LabelSet
+from .checks_gile import check_whole_number
 from .languages_gile import check_language, get_language_columns
 from .lexical_gile import LexicalFeatures, Postings
 from .losses_gile import widened
+from .processing_gile import check_processor
 from .search_gile import Bias, Choice, TopLabels, best_labels, compute_scores, get_bias, project_label_set
-from .stored_labels_gile import compute_state
+from .stored_labels_gile import LABEL_CACHE_BYTES, LabelCache, compute_state
 
 LONG_TEXTS = ("cut", "max", "mean")
 """Ways to handle texts that are longer than a model reads."""
@@ -41,9 +42,6 @@ _WATCHED = 50
 _UNUSUAL = 0.3
 """Number of texts after which they are compared with the training documents, and the share below `config.usual_score`
 from which they are unlike these: a tenth is usual."""
-
-LABEL_CACHE_BYTES = 1 << 28
-"""Default size of the cache of label codes in bytes, enough for 130,000 labels with codes of size 500."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +81,15 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("language", "label_language"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
+            if not isinstance(value, str | None):
                 raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once per language")
         for name in ("multi_label", "force_label", "return_parents"):
             value = getattr(self, name)
-            if not isinstance(value, bool) and (value is not None or name not in ("multi_label", "force_label")):
+            if not isinstance(value, bool | None):
                 raise ValueError(f"{name} must be True or False, got {value!r:.100}")
         for name in ("top_k", "shortlist"):
-            limit = getattr(self, name)
-            if limit is not None and (not hasattr(limit, "__index__") or isinstance(limit, bool) or limit < 1):
-                raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r:.100}")
+            if getattr(self, name) is not None:
+                check_whole_number(name, getattr(self, name))
         threshold: Any = self.threshold
         is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
         is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
@@ -154,12 +151,7 @@ class LabelScoringPipeline(Pipeline):
         super().__init__(*args, **kwargs)
         self.watched = 0
         self.unusual = 0
-        if not hasattr(self.processor, "pad_documents"):
-            raise ValueError(
-                "the label-scoring pipeline needs the processor saved with the model; save it in the same folder, or "
-                "pass processor="
-            )
-        self.processor.check_fits(self.model.config)
+        check_processor(self.processor, self.model.config)
 
     def __call__(
         self, inputs: object = None, candidate_labels: Any = None, *, sequences: object = None, **options: Any
@@ -273,15 +265,17 @@ class LabelScoringPipeline(Pipeline):
         language = options.language
         pieces = self.processor.pieces(texts, language, is_cut=options.long_texts == "cut")
         codes, text_embeds = self._encode_batch([parts[0] for parts in pieces], language)
-        rest = [(row, piece) for row, parts in enumerate(pieces) for piece in parts[1:]]
-        piece_codes = {row: [codes[row]] for row, _ in rest}
+        others = [piece for parts in pieces for piece in parts[1:]]
+        other_codes: list[Tensor] = []
         size = max(_PIECES_AT_ONCE, len(texts))
-        for start in range(0, len(rest), size):
-            batch = rest[start : start + size]
-            batch_codes, _ = self._encode_batch([piece for _, piece in batch], language)
-            for (row, _), code in zip(batch, batch_codes, strict=True):
-                piece_codes[row].append(code)
-        stacked = {row: torch.stack(parts) for row, parts in piece_codes.items()}
+        for start in range(0, len(others), size):
+            other_codes += self._encode_batch(others[start : start + size], language)[0]
+        rest = iter(other_codes)
+        stacked = {
+            row: torch.stack([codes[row], *islice(rest, len(parts) - 1)])
+            for row, parts in enumerate(pieces)
+            if len(parts) > 1
+        }
         lexical = self.model.gile.lexical_features(self.processor.count_words(texts), text_embeds)
         known = [any(map(self.processor.knows, parts)) for parts in pieces]
         return EncodedTexts(codes, stacked, lexical, known)
@@ -307,37 +301,36 @@ class LabelScoringPipeline(Pipeline):
         `labels` are a `LabelSet` or `LabelIndex`, None for the stored labels; `state` is `label_state` of the model.
         """
         config = self.model.config
-        codes, bias, first = self._cached_codes(labels, options, state)
+        side = self._label_side(labels, options, state)
         multi_label = options.multi_label
         top_k = options.shortlist or options.top_k
-        threshold = options.threshold
+        threshold: Any = options.threshold
+        force_label = options.force_label
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
         if threshold == "stored" and not multi_label:
             threshold = None
             top_k = 1
-        columns = slice(first, first + len(codes))
         returns_logits = getattr(options, "returns_logits", False)
-        arguments = (labels, columns, options.label_language or options.language)
-        thresholds: Any = self._label_facts("thresholds", *arguments) if threshold == "stored" else threshold
-        seen = self._label_facts("seen", *arguments) if config.calibration and not returns_logits else None
-        top_k = None if top_k is None else int(top_k)
-        force_label = options.force_label
-        if force_label is None:
-            is_stored = threshold == "stored" and config.force_label
-            force_label = is_stored and self._has_all_seen(*arguments)
-        choice = Choice(multi_label, top_k, thresholds, force_label, config.calibration, seen, returns_logits)
+        if threshold == "stored":
+            threshold = self._label_facts("thresholds", labels, side)
+            if force_label is None:
+                force_label = config.force_label and self._has_all_seen(labels, side)
+        seen = self._label_facts("seen", labels, side) if config.calibration and not returns_logits else None
+        choice = Choice(
+            multi_label, top_k and int(top_k), threshold, bool(force_label), config.calibration, seen, returns_logits
+        )
         answers: dict[int, TopLabels] = {}
-        addend = partial(self._addend, bias, columns, self._cached_postings(labels, options, state), read)
         long = [row for row in positions if row in read.pieces]
         if len(long) < len(positions):  # so that scores of short texts do not depend on long_texts
             rows = slice(None) if len(positions) == len(read.codes) else positions
-            answers |= zip(positions, best_labels(read.codes[rows], codes, addend(rows), choice), strict=True)
+            best = best_labels(read.codes[rows], side.codes, side.addend(read, rows), choice)
+            answers |= zip(positions, best, strict=True)
         if long:
             pieces = [widened(read.pieces[row]) for row in long]
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
-            answers |= zip(long, best_labels(means, codes, addend(long), choice), strict=True)
+            answers |= zip(long, best_labels(means, side.codes, side.addend(read, long), choice), strict=True)
         if labels is None and options.multi_label is None and not returns_logits:
             self._watch([answer.scores for answer in answers.values()])
         if any(bool(answer.scores.isnan().any()) for answer in answers.values()):
@@ -345,34 +338,14 @@ class LabelScoringPipeline(Pipeline):
                 "scores of a text are NaN: the weights of the model contain NaN or infinity, as after diverged "
                 "training; use an earlier checkpoint"
             )
+        first = side.columns.start
         return [TopLabels(answers[row].scores, answers[row].columns + first) for row in positions]
 
-    def logits(
-        self,
-        labels: object,
-        read: "EncodedTexts",
-        options: Options,
-        columns: Sequence[int],
-    ) -> Tensor:
+    def logits(self, labels: object, read: "EncodedTexts", options: Options, columns: Sequence[int]) -> Tensor:
         """Returns `(B, C)` logits of texts for the labels at some indices; other arguments are as in `select`."""
-        codes, bias, first = self._cached_codes(labels, options, self.model.gile.label_state)
-        postings = self._cached_postings(labels, options, self.model.gile.label_state)
-        addend = self._addend(bias, slice(first, first + len(codes)), postings, read, slice(None))
-        return compute_scores(read.codes, codes, addend)[:, [column - first for column in columns]]
-
-    def _addend(
-        self,
-        bias: float,
-        columns: slice,
-        postings: Postings | None,
-        read: "EncodedTexts",
-        texts: slice | Sequence[int],
-    ) -> Bias:
-        """Returns the addend of the scores of some texts: the constant, and the terms of words for some columns."""
-        if postings is None:
-            return bias
-        words = read.lexical and read.lexical.take(texts)
-        return lambda rows: bias + postings.scores(words and words.take(rows))[:, columns]
+        side = self._label_side(labels, options, self.model.gile.label_state)
+        scores = compute_scores(read.codes, side.codes, side.addend(read, slice(None)))
+        return scores[:, [column - side.columns.start for column in columns]]
 
     def _watch(self, scores: list[Tensor]) -> None:
         """Counts documents by the probability of their best stored label, and warns if most look unusual."""
@@ -404,68 +377,60 @@ class LabelScoringPipeline(Pipeline):
             answer["note"] = "the model knows no word of this text"
         return answer
 
-    def _cached_codes(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
-        """Returns `(L, J)` label codes, the constant of their scores, and the index of the first label."""
-        gile = self.model.gile
-        config = self.model.config
-        language = check_language(config, options.language)
-        label_language = options.label_language or language
+    def _label_side(self, labels: Any, options: Options, state: Callable[[], Any]) -> "_LabelSide":
+        """Returns the codes and postings of labels in any form; arguments are as in `select`."""
+        model = self.model
+        language = check_language(model.config, options.language)
         if hasattr(labels, "check_fits"):
-            labels.check_fits(self.model, (language, label_language))
-            return labels.codes, labels.bias, 0
-        bias = get_bias(gile, language)
+            label_language = options.label_language or language
+            labels.check_fits(model, (language, label_language))
+            return _LabelSide(labels.codes, labels.bias, labels.postings, slice(0, len(labels)), label_language)
+        label_language = check_language(model.config, options.label_language or language)
+        bias = get_bias(model.gile, language)
         if labels is None:
-            columns = get_language_columns(config, check_language(config, label_language))
-            return self.model.project_stored_labels(language=language)[columns], bias, columns.start
-        check_language(config, label_language)
+            columns = get_language_columns(model.config, label_language)
+            codes = model.project_stored_labels(language=language)[columns]
+            return _LabelSide(codes, bias, model.stored_postings(), columns, label_language)
+
+        def words_state(words: Tensor) -> Any:
+            return state(), model.gile.label_state(words)
 
         def project() -> tuple[Tensor, Tensor]:
             words: list[Tensor] = []
-            codes = project_label_set(
-                self.model, self.processor, labels, language, options.label_language, seen_words=words
-            )
+            codes = project_label_set(model, self.processor, labels, language, options.label_language, seen_words=words)
             return codes, torch.cat(words).unique()
 
-        languages = (language, options.label_language)
-        return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), project), bias, 0
+        codes = self._cache.codes((labels, language, options.label_language), words_state, project)
+        postings = None
+        if model.gile.output_layer.counts_words:
+            inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), label_language)
+            build = partial(model.build_postings, labels, label_language)
+            postings = self._cache.fact(labels, "postings", inputs_state, build)
+        return _LabelSide(codes, bias, postings, slice(0, len(codes)), label_language)
 
-    def _cached_postings(self, labels: Any, options: Options, state: Callable[[], Any]) -> Postings | None:
-        """Returns the postings of labels; None if lexical terms are not used."""
-        model = self.model
-        language = options.label_language or options.language
-        if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:
-            return model.stored_postings() if labels is None else getattr(labels, "postings", None)
-
-        def build() -> Postings | None:
-            return model.build_postings(labels, check_language(model.config, language))
-
-        inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), language)
-        return self._cache.fact(labels, "postings", inputs_state, build)
-
-    def _has_all_seen(self, labels: Any, columns: slice, language: str | None) -> bool:
+    def _has_all_seen(self, labels: Any, side: "_LabelSide") -> bool:
         """Checks whether the labels include all that training documents have: each document had one of these."""
         stored = self.model.label_set
         if labels is None or stored is None:
             return labels is None
-        return int(self._label_facts("seen", labels, columns, language).sum()) == sum(stored.seen)
+        return int(self._label_facts("seen", labels, side).sum()) == sum(stored.seen)
 
-    def _label_facts(self, name: str, labels: Any, columns: slice, language: str | None) -> Any:
+    def _label_facts(self, name: str, labels: Any, side: "_LabelSide") -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
         stored = model.label_set
         label_set = getattr(labels, "label_set", labels)
 
         def compute() -> Any:
-            method = getattr(model.stored_labels, name)
-            values = method(label_set, check_language(model.config, language))[columns].to(model.device)
+            values = getattr(model.stored_labels, name)(label_set, side.language)[side.columns].to(model.device)
             is_single = name == "thresholds" and bool((values == values[0]).all())
             return values[0].item() if is_single else values
 
-        key = stored if label_set is None else label_set
+        key = label_set or stored
         if key is None:  # a linear unit without label set
             return compute()
         # Not the label set itself, which would never be released.
-        state = (stored and weakref.ref(stored), columns, language, sorted(model.config.thresholds.items()))
+        state = (stored and weakref.ref(stored), side.columns, side.language, sorted(model.config.thresholds.items()))
         return self._cache.fact(key, name if label_set is None else f"passed {name}", state, compute)
 
 
@@ -613,30 +578,16 @@ def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
     has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
+    texts: Any = inputs
     if isinstance(inputs, Dataset) and has_length:
-        return _CheckedDataset(inputs, read)
-    texts = _check_each(inputs, read)
+        return PipelineDataset(range(len(texts)), _read_row, {"texts": inputs, "read": read})
+    texts = (read(text, f"text[{position}]") for position, text in enumerate(inputs))
     return list(texts) if has_length else texts
 
 
-def _check_each(texts: Iterable[Any], read: Callable[[Any, str], Any]) -> Iterator[Any]:
-    """Yields texts after checking each."""
-    for position, text in enumerate(texts):
-        yield read(text, f"text[{position}]")
-
-
-class _CheckedDataset(Dataset[Any]):
-    """A dataset that checks each text when it is read."""
-
-    def __init__(self, texts: Any, read: Callable[[Any, str], Any]) -> None:
-        self.texts = texts
-        self.read = read
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, position: int) -> Any:
-        return self.read(self.texts[position], f"text[{position}]")
+def _read_row(position: int, texts: Any, read: Callable[[Any, str], Any]) -> Any:
+    """Returns a checked text of a dataset."""
+    return read(texts[position], f"text[{position}]")
 
 
 class EncodedTexts(NamedTuple):
@@ -646,6 +597,24 @@ class EncodedTexts(NamedTuple):
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
     lexical: LexicalFeatures | None  # of whole texts
     known: list[bool]  # whether the encoded part of each text has a known word
+
+
+class _LabelSide(NamedTuple):
+    """The labels to score, from any form of candidate labels."""
+
+    codes: Tensor  # (L, J)
+    bias: float  # the constant of their scores
+    postings: Postings | None  # of the lexical terms, if these are used; of all stored labels
+    columns: slice  # indices of the labels in their label set
+    language: str | None  # default language of the labels
+
+    def addend(self, read: EncodedTexts, texts: slice | Sequence[int]) -> Bias:
+        """Returns the addend of the scores of some texts: the constant, and the terms of words."""
+        postings = self.postings
+        if postings is None:
+            return self.bias
+        words = read.lexical and read.lexical.take(texts)
+        return lambda rows: self.bias + postings.scores(words and words.take(rows))[:, self.columns]
 
 
 def _format_labels(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
@@ -658,106 +627,3 @@ def _format_labels(labels: Any, names: Mapping[int, str], columns: Sequence[int]
         descriptions = [labels[j].text.removeprefix(labels[j].name) if labels else "" for j in columns]
         answer["shortlist"] = "\n".join(f"- {names[j]}{text}" for j, text in zip(columns, descriptions, strict=True))
     return answer
-
-
-class LabelCache:
-    """Least-recently-used cache of label codes, and of other results for label sets.
-
-    Label sets with equal content are identified. The cache is thread-safe and not locked during computations. It stores
-    at most `max_bytes` of codes.
-    """
-
-    def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
-        if not hasattr(max_bytes, "__index__") or max_bytes < 0:
-            raise ValueError(f"label_cache_bytes must be a whole number of bytes, at least 0, got {max_bytes!r}")
-        self.max_bytes = max_bytes
-        self.num_bytes = 0
-        self._lock = threading.Lock()
-        # By label set and languages: the state of the model, the codes, and the words of the labels.
-        self._codes: OrderedDict[tuple[Any, ...], tuple[Any, Tensor, Tensor]] = OrderedDict()
-        # Maps names to their label set while its codes are cached.
-        self._by_names: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-        self._facts: weakref.WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"max_bytes": self.max_bytes}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
-    def label_set(self, labels: object) -> Any:
-        """Converts candidate labels in any form to a `LabelSet` or `LabelIndex`, the same object for equal names."""
-        if hasattr(labels, "model_fingerprint"):
-            return labels
-        if hasattr(labels, "texts") and hasattr(labels, "names"):  # the known label set with equal content
-            return self.fact(labels, "first", None, lambda: weakref.ref(labels))() or labels  # type: ignore[arg-type]
-        if isinstance(labels, str):  # as in the built-in pipeline
-            labels = [name.strip() for name in labels.split(",") if name.strip()]
-        is_scalar = getattr(labels, "ndim", 1) == 0
-        # A table is iterated by columns.
-        if is_scalar or not isinstance(labels, Mapping | Iterable) or hasattr(labels, "columns"):
-            raise ValueError(
-                "candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got "
-                f"{type(labels).__name__}"
-            )
-        is_mapping = isinstance(labels, Mapping)
-        names: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
-        try:
-            label_set = self._by_names.get((is_mapping, names))
-        except TypeError:  # unhashable values are not labels, which the label set reports
-            label_set = None
-        if label_set is None:
-            if is_mapping:
-                label_set = LabelSet.from_names(dict(names))
-            elif names and all(hasattr(label, "text") for label in names):
-                label_set = LabelSet(names)
-            else:
-                label_set = LabelSet.from_names(names)
-            self._by_names[is_mapping, names] = label_set
-        return label_set
-
-    def fact(self, label_set: LabelSet, name: str, state: object, make: Callable[[], Any]) -> Any:
-        """Returns a named result for a label set, computed again if the state changes."""
-        with self._lock:
-            facts = self._facts.setdefault(label_set, {})
-        known = facts.get(name)
-        if known is None or known[0] != state:
-            known = facts[name] = (state, make())
-        return known[1]
-
-    def codes(
-        self,
-        label_set: LabelSet,
-        languages: tuple[str | None, ...],
-        state: Callable[[Tensor], Any],
-        make: Callable[[], tuple[Tensor, Tensor]],
-    ) -> Tensor:
-        """Returns the `(L, J)` codes of a label set, for languages of texts and labels.
-
-        `make` computes the codes and the words they depend on. They are computed again if `state` of these words
-        changes.
-        """
-        key = (label_set, *languages)
-        with self._lock:
-            known = self._codes.get(key)
-        if known is not None and known[0] == state(known[2]):
-            with self._lock:
-                if key in self._codes:  # unless another thread has dropped it
-                    self._codes.move_to_end(key)
-            return known[1]
-        codes, words = make()
-        words_state = state(words)
-        with self._lock:
-            self._drop(key)
-            if codes.nbytes <= self.max_bytes:
-                self._codes[key] = words_state, codes, words
-                self.num_bytes += codes.nbytes
-            while self._codes and codes.nbytes <= self.max_bytes < self.num_bytes:
-                self._drop(next(iter(self._codes)))
-        return codes
-
-    def _drop(self, key: tuple[Any, ...]) -> None:
-        """Removes codes from the cache, if cached."""
-        dropped = self._codes.pop(key, None)
-        if dropped is not None:
-            self.num_bytes -= dropped[1].nbytes

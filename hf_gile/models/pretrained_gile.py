@@ -14,8 +14,9 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
+from .checks_gile import check_whole_number
 from .configuration_gile import GileConfig
-from .label_embeds_gile import EMBEDS_FILE, load_label_embeds
+from .label_embeds_gile import EMBEDS_FILE, LabelEmbeds
 from .labels_gile import LABELS_FILE
 from .lexical_gile import WordRows, WordWeights
 from .mixture_gile import RowTable
@@ -82,24 +83,22 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
 
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Changes the number of words. If words of stored labels are removed, call `set_labels` again.
 
         Raises:
             ValueError: If the words are tokens of a pretrained encoder, or have vectors in a bag.
         """
         text = self.config.text_config
-        number = args[0] if args else kwargs.get("new_num_tokens")
+        number = new_num_tokens
         if number not in (None, text.vocab_size) and (text.reads_pretrained or self.config.bag_size):
             raise ValueError(
                 "the number of tokens of a pretrained encoder or a bag cannot be changed: resize the encoder before "
                 "creating a model with it"
             )
-        if number is not None and (not hasattr(number, "__index__") or number <= text.pad_token_id):
-            raise ValueError(
-                f"new_num_tokens must be a whole number above pad_token_id, {text.pad_token_id}, got {number!r:.100}"
-            )
-        resized = super().resize_token_embeddings(*args, **kwargs)
+        if number is not None:
+            check_whole_number("new_num_tokens", number, text.pad_token_id + 1)
+        resized = super().resize_token_embeddings(number, *args, **kwargs)
         self.processor_fingerprint = None
         words = getattr(self, "label_input_ids", None)
         if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
@@ -118,15 +117,15 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             ValueError: If files differ from the manifest of the folder; weights are damaged, contain NaN or infinity,
                 or are far fewer than configured; or an initial value is passed for weights in the checkpoint.
         """
+        returns_info = kwargs.pop("output_loading_info", False)
         load = partial(cls._load_unchecked, pretrained_model_name_or_path, *args, **kwargs)
         loaded, fingerprint = load_checked(pretrained_model_name_or_path, "model", load, kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded).processor_fingerprint = fingerprint
-        return loaded
+        loaded[0].processor_fingerprint = fingerprint
+        return loaded if returns_info else loaded[0]
 
     @classmethod
     def _load_unchecked(cls, folder: str | PathLike[str] | None, *args: Any, **kwargs: Any) -> Any:
-        """Loads a model whose files are checked by the caller."""
-        returns_info = kwargs.pop("output_loading_info", False)
+        """Loads a model whose files are checked by the caller, and information on its weights."""
         initial_values = {name: kwargs[name] for name in _INITIALIZED.keys() & kwargs.keys()}
         try:
             model, info = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
@@ -154,9 +153,9 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
         towers = getattr(model, cls.base_model_prefix, model)
         if folder is not None and isinstance(towers.text_encoder, StaticEncoder):
             check_finite({"bits": towers.text_encoder.bits.view(torch.float16)}, f"the text encoder of {folder}")
-            towers.text_encoder.label_embeds = load_label_embeds(folder, kwargs)
+            towers.text_encoder.label_embeds = LabelEmbeds.load(folder, kwargs)
         towers.freeze()
-        return (model, info) if returns_info else model
+        return model, info
 
     def _write(self, folder: Path, **kwargs: Any) -> None:
         super()._write(folder, **kwargs)

@@ -26,9 +26,9 @@ from transformers import (
     ProcessorMixin,
 )
 
-from .checks_gile import check_largest, read_json_object
+from .checks_gile import check_largest, check_whole_number, read_json_object
 from .languages_gile import check_language
-from .lexical_gile import count_features, pad_features
+from .lexical_gile import list_features, pad_features
 from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
 from .texts_gile import (
     PART_CHARACTERS,
@@ -112,9 +112,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
         for name in _LIMITS:
-            limit = getattr(self, name)
-            if not hasattr(limit, "__index__") or limit < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r}")
+            check_whole_number(name, getattr(self, name))
         if isinstance(languages, str) or not isinstance(languages, Iterable):
             raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
@@ -132,12 +130,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
                 raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt!r:.100}")
             check_largest("prompt", len(prompt), f"the number of characters of {name}")
-        self._front: list[int] = []
-        self._back: list[int] = []
-        self._label_front: list[int] = []
-        if self._is_pretrained:
-            self._front, self._back = self._special_tokens(tokenizer, text_prompt, "text")
-            self._label_front, _ = self._special_tokens(tokenizer, label_prompt, "label")
+        text_limit = "max_sentence_words" if reads_sentences else "max_words"
+        self._front, self._back = self._special_tokens(tokenizer, text_prompt, text_limit)
+        self._label_front, _ = self._special_tokens(tokenizer, label_prompt, "max_label_words")
         if not reads_sentences:  # so that truncation=True has the same effect when the tokenizer is used alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
@@ -221,14 +216,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """
         _check_config(config)
         text = config.text_config
-        kind = config.text_config.text_encoder_type
+        kind = text.text_encoder_type
         if self._is_pretrained != text.reads_pretrained:
-            problem = "does not produce whole words"
-            hint = "those of build_tokenizer"
-            if text.reads_pretrained:
-                problem = "produces whole words"
-                hint = "subwords: use hf_gile.training.processor_from_text_encoder"
-            raise ValueError(f"the tokenizer {problem}, but the text encoder {kind!r} reads {hint}")
+            raise ValueError(
+                f"the tokenizer does not fit the text encoder {kind!r}: a pretrained encoder reads the subwords of "
+                "hf_gile.training.processor_from_text_encoder, and others the whole words of build_tokenizer"
+            )
         if self.reads_sentences != text.reads_sentences:
             raise ValueError(
                 f"the processor returns documents of {'sentences' if self.reads_sentences else 'words'}, which the "
@@ -239,18 +232,19 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         # Tables of pretrained encoders often have unused rows.
         fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
         if not fits or pad != text.pad_token_id:
-            hint = "create a config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
-            if self._is_pretrained:
-                hint = "create it with hf_gile.training.processor_from_text_encoder"
             raise ValueError(
                 f"the tokenizer has {size} words with padding in row {pad}, but the model has {text.vocab_size} with "
-                f"padding in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
+                f"padding in row {text.pad_token_id}: use the processor saved with the model; for a new model, create "
+                "a config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id, or start from the "
+                "pretrained encoder with hf_gile.training"
             )
         if config.lexical and not self.lexical:
             raise ValueError("the model has lexical terms: create the processor with lexical=True")
         if self.languages != config.languages:
-            problem = f"the processor has the languages {self.languages}, but the model has {config.languages}"
-            raise ValueError(f"{problem}; use the processor saved with the model")
+            raise ValueError(
+                f"the processor has the languages {self.languages}, but the model has {config.languages}; use the "
+                "processor saved with the model"
+            )
 
     def __call__(
         self,
@@ -295,7 +289,11 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             documents = self._read_starts(texts, languages)
             data |= self.pad_documents(documents) if return_tensors else {"input_ids": documents}
             if self.languages:
-                data["language"] = self._list_languages(language, len(documents), as_tensor=return_tensors is not None)
+                data["language"] = languages
+                if return_tensors:
+                    indices = [self.languages.index(name) for name in languages]
+                    is_shared = language is None or isinstance(language, str)
+                    data["language"] = languages[0] if is_shared else torch.tensor(indices)
             data |= self.count_words(texts, as_tensors=return_tensors is not None)
         if label_text is not None:
             if label_language is None and isinstance(language, str):
@@ -329,8 +327,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Returns `lexical_ids` and `lexical_counts` of documents, as `__call__`; nothing without `lexical`."""
         if not self.lexical:
             return {}
-        counted = [count_features(row if isinstance(row, str) else " ".join(row)) for row in texts]
-        lists = {"lexical_ids": list(map(list, counted)), "lexical_counts": [list(row.values()) for row in counted]}
+        lists = list_features(text if isinstance(text, str) else " ".join(text) for text in texts)
         return pad_features(lists) if as_tensors else lists
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
@@ -379,9 +376,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         unknown = {*self._back, self.tokenizer.unk_token_id}
         return not all(unknown.issuperset(row[content]) for row in (document if self.reads_sentences else [document]))
 
-    def _check_texts(
-        self, text: Any, language: str | Sequence[str | None] | None
-    ) -> tuple[list[Any], Sequence[str | None]]:
+    def _check_texts(self, text: Any, language: str | Sequence[str | None] | None) -> tuple[list[Any], Sequence[Any]]:
         """Returns the checked documents, and the language of each."""
         if isinstance(text, Mapping) or not isinstance(text, Iterable) or getattr(text, "ndim", 1) == 0:
             self.check_text(text, "text")  # raises an error
@@ -440,15 +435,11 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             for sentence in [text] if isinstance(text, str) else text:
                 check_characters(sentence, name)
             return
-        expected = "a text or a list of sentences" if self.reads_sentences else "a text"
-        hint = ""
-        if text is None:
-            hint = ": drop rows without a text, or pass an empty text"
-        elif isinstance(text, Mapping):
-            hint = f" of {', '.join(map(str, text))}: pass the text column"
-        elif is_list:
-            hint = ", but the model does not read sentences: join them"
-        raise ValueError(f"{name} must be {expected}, got {type(text).__name__}{hint}")
+        columns = f" of {', '.join(map(str, text))}" if isinstance(text, Mapping) else ""
+        raise ValueError(
+            f"{name} must be a text, or a list of sentences if the model reads sentences, got {type(text).__name__}"
+            f"{columns}: pass the text column, drop rows without a text, or join sentences"
+        )
 
     def _truncate_document(self, row: list[Any]) -> list[Any]:
         """Truncates a document to the limits of the model."""
@@ -495,8 +486,10 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """Truncates a text, and adds the prompt and special tokens."""
         return self.framed(words[: limit - self._num_special_tokens])
 
-    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, kind: str) -> tuple[list[int], ...]:
-        """Returns the special tokens before and after a text or a label, by `kind`."""
+    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, limit: str) -> tuple[list[int], ...]:
+        """Returns the special tokens before and after a text, which must leave room in the `limit` of this name."""
+        if not self._is_pretrained:
+            return [], []
         if tokenizer.pad_token_id is None:
             raise ValueError(
                 "the tokenizer has no padding token: set one that does not occur in texts, as in "
@@ -513,13 +506,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         if prompt:  # trailing white space is moved to the text, as many tokenizers strip it
             with self._panics_as_errors():
                 front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
-        text_limit = "max_sentence_words" if self.reads_sentences else "max_words"
-        name = text_limit if kind == "text" else "max_label_words"
-        limit = getattr(self, name)
         size = len(front) + len(back)
-        if limit <= size:
-            tokens = f"special tokens and those of the prompt {prompt!r:.100}" if prompt else "special tokens"
-            raise ValueError(f"{name} must be more than the {size} {tokens} around a {kind}, got {limit}")
+        if getattr(self, limit) <= size:
+            raise ValueError(
+                f"{limit} must be more than the {size} special tokens and tokens of the prompt {prompt!r:.100} around "
+                f"a text, got {getattr(self, limit)}"
+            )
         return front, back
 
     def _encode_labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
@@ -540,7 +532,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         limit = self.max_label_words - len(self._label_front) - len(self._back)
         for words in self._encode_words([_gap(self.label_prompt) + text for text in texts], languages):
             # Unknown words would make labels similar; pretrained encoders have no unknown words.
-            known = words if self._is_pretrained else [word for word in words if word != unknown]
+            known = [word for word in words if self._is_pretrained or word != unknown]
             # A label without letters and digits, such as an emoji, becomes an unknown word.
             fallback = [] if unknown is None else [unknown]
             labels.append([*self._label_front, *(known or words or fallback)[:limit], *self._back])
@@ -555,15 +547,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
         return [check_language(self, item, name) for item in languages]
 
-    def _list_languages(self, language: str | Sequence[str | None] | None, size: int, as_tensor: bool) -> Any:
-        """Returns the language of each document as the model takes it: names in a list, a name, or `(B,)` indices."""
-        names = self._check_languages(language, size, "language")
-        if not as_tensor:
-            return names
-        if language is None or isinstance(language, str):
-            return names[0]
-        return torch.tensor([self.languages.index(name) for name in names])
-
     def _encode_words(self, texts: Sequence[str], languages: Sequence[str | None]) -> list[list[int]]:
         """Returns all ids of texts in their languages."""
         words: list[list[int]] = [[]] * len(texts)
@@ -571,7 +554,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             positions = [position for position, other in enumerate(languages) if other == language]
-            rows = self._encode([texts[position] for position in positions], self._language_tokenizer(language))
+            rows = self._encode([texts[position] for position in positions], language)
             for position, row in zip(positions, rows, strict=True):
                 words[position] = row
         return words
@@ -590,9 +573,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
                 "shorten the text, or change the pattern"
             ) from None
 
-    def _encode(self, texts: list[str], language_tokenizer: Tokenizer | None) -> list[list[int]]:
-        """Returns all ids of texts, without special tokens."""
-        tokenizer = self._get_backend(language_tokenizer)
+    def _encode(self, texts: list[str], language: str | None) -> list[list[int]]:
+        """Returns all ids of texts in a language, without special tokens."""
+        tokenizer = self._get_backend(language)
         if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = [[] for _ in texts]
@@ -617,15 +600,15 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         # Some tokenizers add the space themselves.
         return [front, *(part.removeprefix(" ") for part in rest)]
 
-    def _get_backend(self, language_tokenizer: Tokenizer | None) -> Tokenizer | None:
-        """Returns the fast tokenizer without limits; None for a Python tokenizer."""
-        shared = getattr(self.tokenizer, "backend_tokenizer", None)
-        tokenizer = shared if language_tokenizer is None else language_tokenizer
+    def _get_backend(self, language: str | None) -> Tokenizer | None:
+        """Returns the fast tokenizer of a language without limits; None for a Python tokenizer."""
+        tokenizer = self._language_tokenizer(language)
+        if tokenizer is None:
+            tokenizer = getattr(self.tokenizer, "backend_tokenizer", None)
         # Limits are applied to the output, so limits of previous calls are removed. (Only if set, since other threads
         # may be encoding.)
-        if tokenizer is not None and tokenizer.truncation is not None:
+        if tokenizer is not None and (tokenizer.truncation or tokenizer.padding):
             tokenizer.no_truncation()
-        if tokenizer is not None and tokenizer.padding is not None:
             tokenizer.no_padding()
         return tokenizer
 
@@ -649,6 +632,18 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def __getstate__(self) -> dict[str, Any]:
         # Created on demand: copies, and fingerprints of datasets made with this processor, do not depend on it.
         return {**self.__dict__, "_tokenizers": {}}
+
+
+def check_processor(processor: GileProcessor | None, config: PreTrainedConfig) -> None:
+    """Refuses anything but a `GileProcessor` that fits the configuration of a model."""
+    if processor is None or not hasattr(
+        processor, "pad_documents"
+    ):  # not by its class, which exists twice with remote code
+        raise ValueError(
+            f"processor must be the GileProcessor saved with the model, got {type(processor).__name__}; save it in the "
+            "same folder, or pass processor="
+        )
+    processor.check_fits(config)
 
 
 def _check_config(config: PreTrainedConfig) -> None:

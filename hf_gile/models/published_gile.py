@@ -27,7 +27,7 @@ from .checks_gile import check_largest
 from .configuration_gile import GileConfig
 from .languages_gile import per_language, select_module
 from .modeling_gile import GileForSequenceClassification, GileModel
-from .text_encoders_gile import WordEncoder
+from .text_encoders_gile import DenseEncoder, WordEncoder
 
 
 class PublishedGru(nn.Module):
@@ -75,25 +75,6 @@ class PublishedGru(nn.Module):
         return torch.stack(states, dim=1)
 
 
-class PublishedDenseEncoder(nn.Module):
-    """`act(W x + c)` at every position.
-
-    Args:
-        config: A `GileConfig`.
-        input_size: Size of an input vector.
-    """
-
-    def __init__(self, config: PreTrainedConfig, input_size: int) -> None:
-        super().__init__()
-        text = config.text_config
-        self.dense = nn.Linear(input_size, text.hidden_size)
-        self.activation = ACT2FN[text.hidden_act]
-
-    def forward(self, vectors: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes each vector once; arguments and results are as in `PublishedRecurrentEncoder`."""
-        return self.activation(self.dense(vectors)), positions
-
-
 class PublishedRecurrentEncoder(nn.Module):
     """A GRU, or a GRU in each direction (quirk 5).
 
@@ -110,16 +91,8 @@ class PublishedRecurrentEncoder(nn.Module):
             PublishedGru(input_size, text.hidden_size, config.recurrent_act) for _ in range(directions)
         )
 
-    def forward(self, vectors: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes sequences.
-
-        Args:
-            vectors: `(N, D)` vectors.
-            positions: `(R, T)` rows of `vectors` at each position.
-
-        Returns:
-            `(M, H)` hidden states, and `(R, T)` rows of these.
-        """
+    def forward(self, vectors: Tensor, positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Encodes sequences; arguments and results are as in `RecurrentEncoder`, but the mask is ignored: quirk 1."""
         orders = (positions, positions.flip(1))  # states of the second are not flipped back: quirk 5
         hidden = torch.cat([gru(vectors, order) for gru, order in zip(self.directions, orders, strict=False)], dim=-1)
         return hidden.flatten(0, 1), torch.arange(positions.numel(), device=positions.device).reshape(positions.shape)
@@ -168,12 +141,17 @@ class PublishedHierarchicalEncoder(WordEncoder):
     def make_parts(self, config: PreTrainedConfig) -> None:
         """Creates the layers above the word vectors; see `WordEncoder.make_parts`."""
         text = config.text_config
-        encoder = PublishedDenseEncoder if text.encoder_cell == "dense" else PublishedRecurrentEncoder
+
+        def encoder(input_size: int) -> nn.Module:
+            if text.encoder_cell == "dense":
+                return DenseEncoder(input_size, text.hidden_size, text.hidden_act)
+            return PublishedRecurrentEncoder(config, input_size)
+
         share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
         self.size = (text.max_sentences, text.max_sentence_words)
-        self.word_encoder = per_language(config, share_encoders, lambda: encoder(config, text.embedding_size))
+        self.word_encoder = per_language(config, share_encoders, lambda: encoder(text.embedding_size))
         self.word_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
-        self.sentence_encoder = per_language(config, share_encoders, lambda: encoder(config, config.document_size))
+        self.sentence_encoder = per_language(config, share_encoders, lambda: encoder(config.document_size))
         self.sentence_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
 
     def encode(
@@ -206,12 +184,12 @@ class PublishedHierarchicalEncoder(WordEncoder):
         positions = functional.pad(positions, (0, padding[1], 0, padding[0]), value=len(word_vectors))
         vectors = functional.pad(word_vectors, (0, 0, 0, 1))
 
-        hidden, positions = select_module(self.word_encoder, language)(vectors, positions.flatten(1))
+        hidden, positions = select_module(self.word_encoder, language)(vectors, positions.flatten(1), None)
         vectors, word_weights = select_module(self.word_attention, language)(
             hidden, positions.reshape(-1, self.size[1])
         )
         positions = torch.arange(len(vectors), device=positions.device).reshape(documents, -1)
-        hidden, positions = select_module(self.sentence_encoder, language)(vectors, positions)
+        hidden, positions = select_module(self.sentence_encoder, language)(vectors, positions, None)
         document, sentence_weights = select_module(self.sentence_attention, language)(hidden, positions)
         word_weights = word_weights.reshape(documents, *self.size)[:, :sentences, :words]
         return document, (word_weights, sentence_weights[:, :sentences])

@@ -236,19 +236,11 @@ def write_manifest(folder: Path, part: str, processor: str | None) -> None:
     (folder / MANIFESTS[part]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
-def _find_nothing(folder: Path, names: set[str]) -> Iterable[str]:
-    return ()
-
-
-def _record_nothing(staging: Path, names: Collection[str], stale: Collection[str]) -> None:
-    pass
-
-
 @contextmanager
 def new_files(
     folder: Path,
-    find_stale: Callable[[Path, set[str]], Iterable[str]] = _find_nothing,
-    record: Callable[[Path, Collection[str], Collection[str]], None] = _record_nothing,
+    find_stale: Callable[[Path, set[str]], Iterable[str]] = lambda folder, names: (),
+    record: Callable[[Path, Collection[str], Collection[str]], None] = lambda staging, names, stale: None,
 ) -> Iterator[Path]:
     """Provides an empty folder to write to; on success, its files replace those of a folder together.
 

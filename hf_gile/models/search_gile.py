@@ -14,9 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from .checks_gile import check_whole_number
 from .labels_gile import LabelSet
 from .losses_gile import widened
-from .processing_gile import GileProcessor
+from .processing_gile import GileProcessor, check_processor
 from .stored_labels_gile import is_finite
 
 _logger = logging.get_logger(__name__)
@@ -50,8 +51,8 @@ def compute_scores(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
             addend = torch.as_tensor(bias, dtype=codes.dtype, device=codes.device)
             return torch.addmm(addend, text_codes.to(codes), codes.T)
     scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
-    for _ in _blocks(text_codes, codes, bias, scores):
-        pass
+    for rows, labels, block in _blocks(text_codes, codes, bias):
+        scores[rows, labels] = block
     return scores
 
 
@@ -106,8 +107,7 @@ def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
             f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the same model returns them, "
             f"got {tuple(text_codes.shape)}"
         )
-    if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
-        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+    check_whole_number("k", k)
     return operator.index(k)
 
 
@@ -118,7 +118,7 @@ def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
 
 
 def _blocks(
-    text_codes: Tensor, codes: Tensor, bias: float | Tensor, out: Tensor | None = None, min_labels: int = 1
+    text_codes: Tensor, codes: Tensor, bias: float | Tensor, min_labels: int = 1
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yields blocks of scores, the first with at least `min_labels`: rows, labels, and a tensor that is reused."""
     wide = wide_type(text_codes, codes)
@@ -130,7 +130,7 @@ def _blocks(
     documents = min(documents, len(text_codes))
     num_labels = max(min_labels, min(len(codes), size // max(1, documents), 8 * num_labels))
     # Reused memory stays in the cache as well.
-    buffer = text_codes.new_empty(0 if out is not None else documents * num_labels, dtype=wide)
+    buffer = text_codes.new_empty(documents * num_labels, dtype=wide)
     converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else num_labels, codes.shape[1])
     for start in range(0, len(codes), num_labels):
         labels = slice(start, min(start + num_labels, len(codes)))
@@ -140,7 +140,7 @@ def _blocks(
         for first in range(0, len(text_codes), max(1, documents)):
             rows = slice(first, min(first + documents, len(text_codes)))
             shape = (rows.stop - rows.start, len(label_codes))
-            block = buffer[: shape[0] * shape[1]].view(shape) if out is None else out[rows, labels]
+            block = buffer[: shape[0] * shape[1]].view(shape)
             if native:
                 torch.mm(text_codes[rows], label_codes.T, out_dtype=wide, out=block)
             else:
@@ -399,9 +399,8 @@ def project_label_set(
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # raises an error with the reason
-    if processor is None or not hasattr(processor, "pad_documents"):
-        raise ValueError("pass processor=, the GileProcessor saved with the model: it tokenizes label texts")
-    processor.check_fits(gile.config)
+    check_processor(processor, gile.config)
+    assert processor is not None
     default = label_language or language
     special_ids = (processor.tokenizer.unk_token_id, processor.tokenizer.pad_token_id)
     special = torch.tensor([token_id for token_id in special_ids if token_id is not None])
@@ -425,9 +424,9 @@ def project_label_set(
     codes = join_codes(batches(), len(label_set), dtype)
     if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
         names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
-        more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-        unknown_labels = f"label{'s' if len(unknown) > 1 else ''} {names}{more}"
-        _logger.warning(f"the model knows no word of the {unknown_labels}, and gives all such labels the same score")
+        _logger.warning(
+            f"the model knows no word of some labels, and gives them the same score ({len(unknown):,}): {names}"
+        )
     return codes
 
 

@@ -3,10 +3,14 @@
 Shapes: B documents, L stored labels, C stored or other labels.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import torch
@@ -14,9 +18,116 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 
+from .checks_gile import check_whole_number
 from .labels_gile import Label, LabelSet
 from .languages_gile import check_language, get_language_columns
 from .losses_gile import check_excluded
+
+LABEL_CACHE_BYTES = 1 << 28
+"""Default size of the cache of label codes in bytes, enough for 130,000 labels with codes of size 500."""
+
+
+class _Codes(NamedTuple):
+    """Cached label codes."""
+
+    codes: Tensor
+    version: int  # version counter of the codes
+    state: Any  # of the model
+    words: Tensor  # of the labels
+
+
+class LabelCache:
+    """Least-recently-used cache of label codes, and of other results for label sets.
+
+    Label sets with equal content share results. The cache is thread-safe and not locked during computations. It stores
+    at most `max_bytes` of codes.
+    """
+
+    def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
+        check_whole_number("label_cache_bytes", max_bytes, 0)
+        self.max_bytes = max_bytes
+        self.num_bytes = 0
+        self._lock = threading.Lock()
+        self._codes: OrderedDict[Hashable, _Codes] = OrderedDict()
+        # Maps names to their label set while its codes are cached.
+        self._by_names: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        self._facts: weakref.WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"max_bytes": self.max_bytes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def label_set(self, labels: object) -> Any:
+        """Converts candidate labels in any form to a `LabelSet` or `LabelIndex`, the same object for equal names."""
+        if hasattr(labels, "model_fingerprint"):
+            return labels
+        if hasattr(labels, "texts") and hasattr(labels, "names"):  # the known label set with equal content
+            return self.fact(labels, "first", None, lambda: weakref.ref(labels))() or labels
+        if isinstance(labels, str):  # as in the built-in pipeline
+            labels = [name.strip() for name in labels.split(",") if name.strip()]
+        is_scalar = getattr(labels, "ndim", 1) == 0
+        # A table is iterated by columns.
+        if is_scalar or not isinstance(labels, Iterable) or hasattr(labels, "columns"):
+            raise ValueError(
+                "candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got "
+                f"{type(labels).__name__}"
+            )
+        is_mapping = isinstance(labels, Mapping)
+        names: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
+        try:
+            label_set = self._by_names.get((is_mapping, names))
+        except TypeError:  # unhashable values are not labels, which the label set reports
+            label_set = None
+        if label_set is None:
+            are_labels = names and all(hasattr(label, "text") for label in names)
+            label_set = LabelSet(names) if are_labels else LabelSet.from_names(dict(names) if is_mapping else names)
+            self._by_names[is_mapping, names] = label_set
+        return label_set
+
+    def fact(self, owner: object, name: str, state: object, make: Callable[[], Any]) -> Any:
+        """Returns a result for a label set or another owner, computed again if the state changes."""
+        with self._lock:
+            facts = self._facts.setdefault(owner, {})
+        known = facts.get(name)
+        if known is None or known[0] != state:
+            known = facts[name] = (state, make())
+        return known[1]
+
+    def codes(self, key: Hashable, state: Callable[[Tensor], Any], make: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
+        """Returns the `(L, J)` codes of labels.
+
+        `make` computes the codes and the words they depend on. They are computed again if `state` of these words
+        changes, or if the caller changes the codes in place.
+        """
+        with self._lock:
+            known = self._codes.get(key)
+        if known is not None and known.codes._version == known.version and known.state == state(known.words):
+            with self._lock:
+                if key in self._codes:  # unless another thread has dropped it
+                    self._codes.move_to_end(key)
+            return known.codes
+        codes, words = make()
+        computed = _Codes(codes, codes._version, state(words), words)
+        with self._lock:
+            self._drop(key)
+            if codes.nbytes <= self.max_bytes:
+                self._codes[key] = computed
+                self.num_bytes += codes.nbytes
+            while self._codes and codes.nbytes <= self.max_bytes < self.num_bytes:
+                self._drop(next(iter(self._codes)))
+        return codes
+
+    def known_codes(self, key: Hashable) -> Tensor | None:
+        """Returns codes from the cache, even if they are outdated; None without."""
+        known = self._codes.get(key)
+        return known and known.codes
+
+    def _drop(self, key: Hashable) -> None:
+        """Removes codes from the cache, if cached."""
+        if key in self._codes:
+            self.num_bytes -= self._codes.pop(key).codes.nbytes
 
 
 class StoredLabels(nn.Module):
@@ -36,10 +147,7 @@ class StoredLabels(nn.Module):
         self.register_buffer("input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         self.label_set: LabelSet | None = None
         self.embeds: Any = None
-        self._index: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
-        # Cached tensors, their versions, the states of their inputs, and the distinct words of these.
-        self._cache: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}
-        self._postings: tuple[Any, Any] = ((), None)
+        self.cache = LabelCache(sys.maxsize)
 
     @property
     def languages(self) -> Tensor:
@@ -55,11 +163,7 @@ class StoredLabels(nn.Module):
         """
         if self.label_set is None:
             return torch.full((len(labels),), -1)
-        if self._index is None or self._index[0] is not self.label_set:
-            by_id = {label.id: column for column, label in enumerate(self.label_set)}
-            by_text = {(normalize("NFC", label.text), label.language): n for n, label in enumerate(self.label_set)}
-            self._index = self.label_set, by_id, by_text
-        _, by_id, by_text = self._index
+        by_id, by_text = self.cache.fact(self.label_set, "columns", None, partial(_columns_of, self.label_set))
         # Stored labels for all languages have no language.
         default = language if self.config.language_labels else None
         texts = ((normalize("NFC", label.text), label.language or default) for label in labels)
@@ -92,13 +196,13 @@ class StoredLabels(nn.Module):
         by_group = self.config.group_thresholds
         groups = [by_group.get(group, next(iter(by_group.values()), 0.5)) for group in ("unseen", "seen")]
         thresholds = [groups[seen] for seen in self.seen(labels, language).tolist()]
-        columns = [] if labels is None else self.find_columns(labels, language).tolist()
-        stored = self.label_set
-        for row, label in enumerate(stored or () if labels is None else labels):
-            column = -1 if labels is None else columns[row]
-            threshold = (label if stored is None or column < 0 else stored[column]).threshold
-            if threshold is not None:
-                thresholds[row] = threshold
+        chosen: Sequence[Label] = self.label_set or ()
+        if labels is not None:
+            pairs = zip(labels, self.find_columns(labels, language).tolist(), strict=True)
+            chosen = [label if column < 0 else chosen[column] for label, column in pairs]
+        for row, label in enumerate(chosen):
+            if label.threshold is not None:
+                thresholds[row] = label.threshold
         return torch.tensor(thresholds, dtype=torch.float32)
 
     def masked(
@@ -138,21 +242,11 @@ class StoredLabels(nn.Module):
 
         `label_state` is that of `GileModel`. If the caller changes the tensor in place, it is computed again.
         """
-        if name in self._cache:
-            result, version, state, distinct = self._cache[name]
-            if result._version == version and state == (label_state(), label_state(distinct), compute_state(words)):
-                return result
-        distinct = words.unique()
-        state = (label_state(), label_state(distinct), compute_state(words))
-        result = compute()
-        self._cache[name] = result, result._version, state, distinct
-        return result
 
-    def postings(self, state: tuple[Any, ...], build: Callable[[], Any]) -> Any:
-        """Returns the postings of the stored labels, built again if the state of their inputs changes."""
-        if self._postings[0] != state:
-            self._postings = state, build()
-        return self._postings[1]
+        def state(distinct: Tensor) -> Any:
+            return label_state(), label_state(distinct), compute_state(words)
+
+        return self.cache.codes(name, state, lambda: (compute(), words.unique()))
 
     def get_exported(self, name: Hashable) -> Tensor:
         """Returns a cached result of `get_or_compute`, which cannot be computed while a model is exported.
@@ -160,16 +254,23 @@ class StoredLabels(nn.Module):
         Raises:
             ValueError: If it is not cached.
         """
-        if name not in self._cache:
+        codes = self.cache.known_codes(name)
+        if codes is None:
             raise ValueError(
                 "an exported model contains its label codes as constants: call it once, in evaluation mode and "
                 "without gradients, before torch.export"
             )
-        return self._cache[name][0]
+        return codes
 
     def clear_cache(self) -> None:
-        """Clears cached results of `get_or_compute`."""
-        self._cache = {}
+        """Clears cached results."""
+        self.cache = LabelCache(sys.maxsize)
+
+
+def _columns_of(label_set: LabelSet) -> tuple[dict[str, int], dict[tuple[str, str | None], int]]:
+    """Returns the indices of labels by id, and by text and language."""
+    by_text = {(normalize("NFC", label.text), label.language): column for column, label in enumerate(label_set)}
+    return {label.id: column for column, label in enumerate(label_set)}, by_text
 
 
 def _check_same_labels(stored: StoredLabels, weights: Mapping[str, Tensor], prefix: str, *args: object) -> None:

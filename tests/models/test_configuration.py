@@ -14,8 +14,8 @@ from hf_gile.settings import only_read
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"joint_size": 0}, "joint_size must be positive, got 0"),
-        ({"max_words": -1}, "max_words must be positive, got -1"),
+        ({"joint_size": 0}, "joint_size must be at least 1, got 0"),
+        ({"max_words": -1}, "max_words must be at least 1, got -1"),
         ({"pad_token_id": 30_000}, "pad_token_id must be among the 30000 words"),
         ({"word_dropout": 1}, "word_dropout must be at least 0 and below 1, got 1"),
         ({"embedding_std": 0}, "embedding_std must be positive, got 0"),
@@ -25,6 +25,10 @@ from hf_gile.settings import only_read
         ({"format_version": 4}, "format_version 4, this code reads 3: upgrade hf-gile"),
         ({"format_version": 1}, "format_version 1, this code reads 3: upgrade hf-gile"),
         ({"joint_size": "500"}, "joint_size"),
+        ({"pooling": "cls"}, "pooling='cls' needs a pretrained encoder, not 'wan'"),
+        ({"encoder_cell": "none"}, "encoder_cell='none' needs a 'hierarchical_transformer', not 'wan'"),
+        ({"freeze_text_encoder": True}, "would have no effect without a pretrained encoder"),
+        ({"languages": ["training"]}, "must be a name of letters, digits and underscores"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
         ({"output_layer": "cubic"}, "output_layer"),
     ],

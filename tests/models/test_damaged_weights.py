@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline
-from hf_gile.training import set_word_vectors
 
 
 def poisoned(model, name, value):
@@ -28,7 +27,7 @@ def test_stored_labels_with_invalid_word_ids_are_refused(tmp_path, make_model, w
     model.save_pretrained(tmp_path)
     with pytest.raises(
         ValueError,
-        match=rf"{tmp_path.name}: label_input_ids must be word ids of this model, from 0 to \d+, got {word}",
+        match=rf"{tmp_path.name}: label_input_ids must be word ids of this model, from 0 to \d+, got .*{word}",
     ):
         GileForSequenceClassification.from_pretrained(tmp_path)
 
@@ -49,15 +48,6 @@ def test_a_pipeline_never_returns_nan_scores(make_model, options, candidates):
     poisoned(model, "gile.output_layer.input_projection.bias", float("nan"))
     with pytest.raises(ValueError, match="are NaN: the weights of the model contain NaN or infinity"):
         pipe(["iron", "milk"], candidates, **options)
-
-
-def test_non_finite_word_vectors_are_refused(make_model, label_set):
-    model, _ = make_model()
-    vectors = torch.zeros_like(model.gile.get_input_embeddings().weight)
-    vectors[5, 2] = float("inf")
-    with pytest.raises(ValueError, match="word vector 5 contains NaN or infinity"):
-        set_word_vectors(model, vectors)
-    assert model.gile.get_input_embeddings().weight.any()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from papers.literal import literal_scores
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
@@ -148,14 +147,6 @@ def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
         assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
 
 
-def test_document_and_label_vectors_have_the_expected_sizes():
-    for encoder, cell in itertools.product(ENCODERS, CELLS):
-        model = make(text_encoder_type=encoder, encoder_cell=cell)
-        assert model.gile.embed_texts(documents(encoder))[0].shape[1] == model.config.document_size
-    assert make(text_encoder_type="nn").config.document_size == D
-    assert make(encoder_cell="bigru").config.document_size == 2 * H
-
-
 def test_only_missing_weights_of_a_gru_are_initialized(tmp_path):
     from safetensors.torch import load_file, save_file
 
@@ -216,15 +207,3 @@ def test_masked_vectors_are_ignored_even_if_they_are_nan():
         expected = model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0]
         vectors[~mask] = torch.nan
         assert torch.equal(model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0], expected)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"languages": ["training"]}, "must be a name of letters, digits and underscores"),
-    ],
-    ids=["language"],
-)
-def test_incompatible_fields_are_refused(fields, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        GileConfig(**fields)

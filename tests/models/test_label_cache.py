@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_gile import Label, LabelSet
-from hf_gile.models.pipeline_gile import LabelCache
+from hf_gile.models.stored_labels_gile import LabelCache
 
 MODEL = ("state of the model",)
 
@@ -13,7 +13,7 @@ MODEL = ("state of the model",)
 def is_cached(cache, labels, state=MODEL, size=1, languages=()):
     """Checks whether the codes of labels are cached, and caches them otherwise."""
     calls = []
-    cache.codes(labels, languages, lambda words: state, lambda: (calls.append(1) or torch.zeros(size, 5), None))
+    cache.codes((labels, *languages), lambda words: state, lambda: (calls.append(1) or torch.zeros(size, 5), None))
     return not calls
 
 
@@ -120,7 +120,7 @@ def test_concurrent_threads_keep_the_byte_count_correct(max_bytes):
         for step in range(200):
             number = (first + step) % 7
             result = torch.full((1, 5), float(number))
-            codes = cache.codes(labels(str(number)), (), lambda _: MODEL, lambda result=result: (result, None))
+            codes = cache.codes(labels(str(number)), lambda _: MODEL, lambda result=result: (result, None))
             assert codes[0, 0] == number
 
     with ThreadPoolExecutor(6) as threads:

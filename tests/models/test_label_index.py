@@ -96,27 +96,6 @@ def test_a_score_depends_on_neither_the_other_labels_nor_their_order(small_block
     assert torch.equal(plain_index(codes[:, :3]).scores(texts[:, :3]), texts[:, :3] @ codes[:, :3].T + 0.5)
 
 
-def test_scores_stay_when_other_labels_are_added_removed_or_reordered(parts):
-    gile, processor = parts
-    labels, texts = LabelSet.from_names(NAMES), text_codes_of(gile, processor)
-    index = LabelIndex.build(gile, processor, labels)
-    before = dict(zip(NAMES, index.scores(texts).T, strict=True))
-
-    def check(index):
-        for name, column in zip(index.label_set.ids, index.scores(texts).T, strict=True):
-            if name in before:
-                torch.testing.assert_close(column, before[name], rtol=1e-6, atol=1e-6)
-
-    check(LabelIndex.build(gile, processor, LabelSet.from_names(NAMES[::-1])))
-    check(LabelIndex.build(gile, processor, labels[2:3]))
-    check(LabelIndex.build(gile, processor, labels, batch_size=3))
-    index.add([Label("G1", "Infant"), Label("G2", "Weeks", "of milk")], gile, processor)
-    check(index)
-    index.remove("Rats", "Iron")
-    check(index)
-    assert index.label_set.ids == [name for name in NAMES if name not in ("Rats", "Iron")] + ["G1", "G2"]
-
-
 @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
 def test_codes_do_not_depend_on_the_batch_size(make_model, label_encoder_type):
     model, processor = make_model(label_encoder_type=label_encoder_type)
@@ -268,15 +247,6 @@ def test_top_k_handles_rising_and_falling_scores(small_blocks):
         assert torch.equal(best.columns, expected.indices[:, :7])
 
 
-def test_top_k_equals_torch_topk_of_the_scores(small_blocks):
-    generator = torch.Generator().manual_seed(3)
-    texts, codes = torch.randn(9, 50, generator=generator), torch.randn(2000, 50, generator=generator)
-    index = plain_index(codes)
-    expected = index.scores(texts).topk(10)
-    assert torch.equal(index.top_k(texts, 10).columns, expected.indices)
-    torch.testing.assert_close(index.top_k(texts, 10).scores, expected.values)
-
-
 def test_only_a_block_of_scores_is_in_memory(small_blocks, monkeypatch):
     sizes = []
     mm = torch.mm
@@ -405,7 +375,10 @@ def test_an_approximate_search_follows_label_changes(make_model):
         (lambda index, texts: index.top_k(texts, 0), "k must be a whole number, at least 1, got 0"),
         (lambda index, texts: index.top_k(texts, 2.0), "got 2.0"),
         (lambda index, texts: index.to(dtype=torch.int8), r"a floating point type, such as .* got torch\.int8"),
-        (lambda index, texts: index.remove(["label 1", "label 2"]), r"index\.remove\(\*ids\)"),
+        (
+            lambda index, texts: index.remove(["label 1", "label 2"]),
+            r"an id must be a string, got list",
+        ),
         (lambda index, texts: plain_index(index.codes.long()), r"a floating point type, .* got torch\.int64"),
         (lambda index, texts: plain_index(index.codes[:, 0]), r"for each of the 9 labels, got shape \(9,\)"),
         (
@@ -425,7 +398,7 @@ def test_an_index_without_label_set_or_processor_is_refused(make_model):
     labels = LabelSet.from_names(NAMES)
     with pytest.raises(ValueError, match=r"no label set is stored .*: pass label_set="):
         LabelIndex.build(model.gile, processor)
-    with pytest.raises(ValueError, match="pass processor="):
+    with pytest.raises(ValueError, match=r"processor must be the GileProcessor .* pass processor="):
         LabelIndex.build(model, label_set=labels)
     with pytest.raises(ValueError, match="this model has no languages"):
         LabelIndex.build(model, processor, labels, language="english")
@@ -484,30 +457,6 @@ def test_an_index_refuses_a_model_that_has_changed(make_model):
     assert torch.equal(index.codes, codes)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"output_layer": "linear"}, {"output_layer": "bilinear"}, {"output_layer": "only_input"}],
-    ids=lambda options: options.get("output_layer", "gile"),
-)
-def test_training_changes_the_fingerprint(make_model, options):
-    model, processor = make_model(problem_type="multi_label_classification", **options)
-    model.get_input_embeddings().requires_grad_(False)
-    model.train()
-    before = fingerprint(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # does not change version counters
-    model(**processor(TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
-    optimizer.step()
-    assert fingerprint(model) != before
-
-
-@pytest.mark.parametrize("name", ["text_encoder", "input_projection", "classifier"])
-def test_changing_weights_through_data_changes_the_fingerprint(make_model, name):
-    model, _ = make_model()
-    before = fingerprint(model)
-    next(weight for best, weight in model.named_parameters() if name in best).data.mul_(3)
-    assert fingerprint(model) != before
-
-
 def test_a_wrapped_model_counts_as_its_inner_model(make_model):
     model, processor = make_model()
     wrapped = nn.Module()  # like DistributedDataParallel
@@ -564,15 +513,6 @@ def test_every_configuration_field_is_hashed_or_does_not_affect_codes():
         *("thresholds", "usual_score"),
         *("max_label_words", "max_words"),  # limits of the processor
     }
-
-
-def test_changing_an_activation_changes_the_fingerprint():
-    config = {"vocab_size": 11, "encoder_cell": "gru", "label_encoder_type": "text_encoder", "max_sentence_words": 60}
-    model, other = (PublishedGileModel(PublishedGileConfig(recurrent_act=act, **config)) for act in ("tanh", "relu"))
-    other.load_state_dict(model.state_dict())
-    labels = torch.tensor([[3, 4], [5, 0]])
-    assert not torch.allclose(model.project_labels(labels), other.project_labels(labels))
-    assert fingerprint(model) != fingerprint(other)
 
 
 def test_changing_the_configuration_in_place_changes_the_fingerprint(make_model):

@@ -177,7 +177,7 @@ def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
         (None, "this model has the languages english, german: pass the language"),
         ("french", "language must be one of english, german, got 'french'"),
         (["english"], r"language of each row of input_ids \(2, \d\), got shape \(1,\)"),
-        (torch.tensor([0, 2]), r"language must contain indices into \['english', 'german'\], got \[0, 2\]"),
+        (torch.tensor([0, 2]), r"indices into the languages of this model, \['english', 'german'\], got \[0, 2\]"),
     ],
     ids=["none", "unknown", "too few", "out of range"],
 )
@@ -250,15 +250,6 @@ def test_the_linear_unit_of_a_base_model_scores_labels_of_the_language(make):
 def test_a_multilingual_linear_unit_needs_label_counts_per_language():
     with pytest.raises(StrictDataclassError, match="needs the number of labels of each"):
         GileModel(GileConfig(output_layer="linear", languages=LANGUAGES, num_labels=5))
-
-
-def test_a_saved_multilingual_model_gives_the_same_scores(make, tmp_path):
-    model, processor = make(sharing="none", share_joint_space=False)
-    model.save_pretrained(tmp_path)
-    loaded = GileForSequenceClassification.from_pretrained(tmp_path).eval()
-    words, _ = mixed(processor)
-    assert torch.equal(loaded(**words).logits, model(**words).logits)
-    assert loaded.label_set == LABELS
 
 
 def test_the_pipeline_takes_a_language(make):

@@ -21,10 +21,6 @@ def test_features_are_hashes_that_never_change():
     assert lexical_features("milks")[0] == 833932
 
 
-def test_repeated_words_give_repeated_features():
-    assert lexical_features("a dog, a cat") == [*lexical_features("a dog"), *lexical_features("a cat")]
-
-
 @pytest.mark.parametrize(
     ("text", "same"), [("ﬁlm", "FILM"), ("Straße", "STRASSE"), ("e\u0301te\u0301", "été"), ("well-known", "well known")]
 )

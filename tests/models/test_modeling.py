@@ -2,10 +2,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileModel, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification, LabelSet
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss
 
 TEXTS = ["breast milk and iron", "the heart"]
 
@@ -44,18 +43,6 @@ def test_label_vectors_may_replace_label_words(make_model, label_set):
     )
 
 
-def test_label_padding_is_ignored(make_model):
-    model, _ = make_model()
-    padded = model.gile.project_labels(torch.tensor([[3, 4, 0]]))
-    torch.testing.assert_close(padded, model.gile.project_labels(torch.tensor([[3, 4]])))
-
-
-def test_a_score_does_not_depend_on_the_other_labels(make_model, label_set):
-    model, processor = make_model()
-    scores = both_towers(model, processor, label_set).logits
-    torch.testing.assert_close(both_towers(model, processor, label_set[2:]).logits, scores[:, 2:])
-
-
 def test_a_document_without_known_words_gets_a_score(make_model, label_set):
     model, processor = make_model()
     for texts in (["zebrafish quantum"], ["", "!"]):
@@ -73,12 +60,6 @@ def test_attentions_are_returned_on_request(make_model):
         model, processor = make_model(text_encoder)
         attentions = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
         assert [tuple(weights.shape) for weights in attentions] == shapes
-
-
-def test_outputs_can_be_a_tuple(make_model):
-    model, processor = make_model()
-    inputs = processor(TEXTS, return_tensors="pt")
-    assert torch.equal(model(**inputs, return_dict=False)[0], model(**inputs).logits)
 
 
 def test_linear_unit_scores_w_h_plus_b(make_model):
@@ -101,8 +82,8 @@ def test_linear_units_refuse_untrained_labels(make_model, label_set):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "pass either label_input_ids or label_embeds, got neither"),
-        ({"label_input_ids": torch.ones(1, 1), "label_embeds": torch.ones(1, 7)}, "got both"),
+        ({}, "pass exactly one of label_input_ids and label_embeds"),
+        ({"label_input_ids": torch.ones(1, 1), "label_embeds": torch.ones(1, 7)}, "pass exactly one"),
         ({"label_input_ids": torch.ones(3, dtype=torch.long)}, r"must have shape \(L, T\), got \(3,\)"),
         ({"label_embeds": torch.ones(2, 8)}, r"label_embeds must have shape \(L, 7\), got \(2, 8\)"),
     ],
@@ -157,27 +138,6 @@ class TestLoss:
         flat = self.loss(model, processor, labels=torch.tensor([1, 4])).loss
         torch.testing.assert_close(flat, self.loss(model, processor, labels=torch.tensor([[1], [4]])).loss)
 
-    @pytest.mark.parametrize("output_layer", ["gile", "linear"])
-    def test_sampled_loss_is_the_full_loss_restricted_to_the_sample(self, make_model, output_layer):
-        model, processor = make_model(output_layer=output_layer)
-        full = self.loss(model, processor).logits
-        columns, weights = torch.tensor([0, 1, 2, 4]), torch.tensor([1.0, 1.0, 1.0, 2.0])
-        model.loss_function = GileLoss()
-        model.train()
-        output = self.loss(model, processor, labels=self.gold, sampled_columns=columns, column_weights=weights)
-        targets = multi_hot(self.gold, 5)[:, columns]
-        cells = functional.binary_cross_entropy_with_logits(full[:, columns], targets, weights, reduction="none")
-        torch.testing.assert_close(output.loss, cells.sum() / 2)
-
-    def test_evaluation_scores_all_labels_despite_sampling(self, make_model):
-        model, processor = make_model()
-        model.loss_function = GileLoss()
-        columns = torch.tensor([0, 1, 2])
-        sampled = self.loss(model, processor, labels=self.gold, sampled_columns=columns)
-        full = self.loss(model, processor, labels=self.gold)
-        assert sampled.logits.shape == (2, 5)
-        assert torch.equal(sampled.loss, full.loss)
-
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
@@ -216,26 +176,6 @@ class TestCachedLabelCodes:
         monkeypatch.setattr(model.gile, "project_labels", None)
         assert torch.equal(self.scores(model, processor), first)
 
-    @pytest.mark.parametrize("name", ["text_encoder.word_embeddings.weight", "output_layer.label_projection.bias"])
-    @pytest.mark.parametrize("through_data", [False, True], ids=["in place", "through .data"])
-    def test_codes_follow_a_changed_weight(self, make_model, name, through_data):
-        model, processor = make_model()
-        first = self.scores(model, processor)
-        with torch.no_grad():
-            parameter = model.gile.get_parameter(name)
-            (parameter.data if through_data else parameter).mul_(2.0)
-        changed = self.scores(model, processor)
-        assert not torch.allclose(changed, first)
-        model.train().eval()
-        assert torch.equal(self.scores(model, processor), changed)
-
-    def test_codes_follow_a_loaded_checkpoint(self, make_model):
-        model, processor = make_model()
-        first = self.scores(model, processor)
-        other = {name: tensor * 2 for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
-        model.load_state_dict(other, strict=False)
-        assert not torch.allclose(self.scores(model, processor), first)
-
     @pytest.mark.parametrize("assign", [False, True])
     def test_codes_follow_repeated_loading(self, make_model, assign):
         model, processor = make_model()
@@ -245,13 +185,6 @@ class TestCachedLabelCodes:
             cached = self.scores(model, processor)
             model.stored_labels.clear_cache()
             assert torch.equal(cached, self.scores(model, processor))
-
-    def test_scoring_may_alternate_between_autocast_and_full_precision(self, make_model):
-        model, processor = make_model()
-        first = self.scores(model, processor)
-        with torch.autocast("cpu", torch.bfloat16):
-            torch.testing.assert_close(self.scores(model, processor), first, rtol=0.05, atol=0.05)
-        assert torch.equal(self.scores(model, processor), first)
 
     def test_inference_mode_works(self, make_model):
         model, processor = make_model()
@@ -309,12 +242,6 @@ def test_half_precision_models_score_and_train(make_model):
     output.loss.backward()
     assert output.logits.dtype == torch.bfloat16
     assert output.loss.dtype == torch.float32
-
-
-def test_word_embeddings_are_the_input_embeddings(make_model):
-    model, _ = make_model()
-    assert model.get_input_embeddings() is model.gile.get_input_embeddings()
-    assert isinstance(model.gile, GileModel)
 
 
 def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(make_model):

@@ -133,16 +133,6 @@ def test_top_labels_of_both_groups_need_no_calibration_of_all(monkeypatch, k, nu
         torch.testing.assert_close(answer.scores, best.values[:k])
 
 
-def test_equal_scores_are_sorted_by_column():
-    codes, text_codes = many_labels(13)
-    codes[:] = codes[0].clone()
-    seen = torch.arange(13) % 3 == 0
-    calibration = {"seen": {"method": "platt", "scale": 1, "offset": 0}}  # has no effect
-    for top_k in (5, 13, None):
-        for answer in best_labels(text_codes, codes, 0.5, Choice(top_k=top_k, seen=seen, calibration=calibration)):
-            assert answer.columns.tolist() == list(range(top_k or 13))
-
-
 @pytest.mark.parametrize("num_seen", [0, 50, 101])
 @pytest.mark.parametrize("softmax", [False, True])
 def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, softmax):
@@ -241,16 +231,6 @@ def test_better_labels_below_their_threshold_do_not_displace_a_label(pipe):
     labels = [Label("1", best.lower(), threshold=1.0), Label("2", second.lower(), threshold=0.0)]
     assert pipe(TEXTS[0], labels)["labels"] == [best.lower(), second.lower()]
     assert pipe(TEXTS[0], labels, threshold="stored", top_k=1)["labels"] == [second.lower()]
-
-
-def test_force_label_returns_the_best_label_instead_of_none(pipe):
-    nothing = pipe(TEXTS, CANDIDATES, threshold=1.0)
-    assert [answer["labels"] for answer in nothing] == [[]] * 4
-    full = pipe(TEXTS, CANDIDATES)
-    for answer, whole in zip(pipe(TEXTS, CANDIDATES, threshold=1.0, force_label=True), full, strict=True):
-        assert answer["labels"] == whole["labels"][:1]
-        assert answer["scores"] == whole["scores"][:1]
-    assert pipe(TEXTS, CANDIDATES, force_label=True) == full
 
 
 def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, parts):

@@ -92,13 +92,6 @@ def test_a_short_text_has_the_same_answer_in_all_modes(make_model, make_pretrain
         assert answers[1] != cut[1]  # the mean; the best scores may all be in the first piece
 
 
-def test_a_long_text_has_the_same_answer_in_any_batch(pipe):
-    for long_texts in ("max", "mean"):
-        alone = pipe(LONG, CANDIDATES, long_texts=long_texts)
-        for answer in pipe([SHORT, LONG, "", LONG], CANDIDATES, long_texts=long_texts, batch_size=4)[1::2]:
-            assert scores(answer) == pytest.approx(scores(alone), rel=1e-5)
-
-
 def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
     expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     monkeypatch.setattr(pipeline_gile, "_PIECES_AT_ONCE", 2)
@@ -124,12 +117,6 @@ def test_each_piece_is_encoded_once(make_model, monkeypatch):
     )
     pipe(LONG, long_texts="max")
     assert sum(sizes) == len(processor.pieces(LONG)[0])
-
-
-ATTENTIVE = {
-    "wan": {"encoder_cell": "gru"},
-    "han": {},
-}
 
 
 @pytest.mark.parametrize(("long_texts", "text"), [("cut", SHORT), ("max", LONG), ("mean", LONG)])

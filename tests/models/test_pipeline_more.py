@@ -22,10 +22,6 @@ def pipe(make_model):
     return pipeline("label-scoring", model=model, processor=processor)
 
 
-def test_answers_have_no_optional_keys_by_default(pipe):
-    assert list(pipe(TEXT, LABELS)) == ["sequence", "labels", "scores"]
-
-
 @pytest.mark.parametrize("indexed", [False, True])
 def test_parents_are_the_names_of_the_direct_parents(pipe, indexed):
     labels = LabelIndex.build(pipe.model, pipe.processor, LABELS) if indexed else LABELS
@@ -63,9 +59,3 @@ def test_a_model_without_a_label_set_lists_names(make_model):
     answer = pipeline("label-scoring", model=model, processor=processor)(TEXT, shortlist=2, return_parents=True)
     assert answer["shortlist"].splitlines() == [f"- {name}" for name in answer["labels"]]
     assert answer["parents"] == [[], []]
-
-
-@pytest.mark.parametrize("options", [{"shortlist": 0}, {"shortlist": True}, {"shortlist": "30"}])
-def test_an_invalid_shortlist_length_is_refused(pipe, options):
-    with pytest.raises(ValueError, match="shortlist must be a whole number, at least 1"):
-        pipe(TEXT, LABELS, **options)

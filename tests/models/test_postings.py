@@ -20,7 +20,6 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from hf_gile.label_index import fingerprint
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import lexical_gile, search_gile
 from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings, count_features, lexical_features
@@ -376,13 +375,6 @@ def test_documents_of_sentences_have_the_words_of_all_sentences(make_lexical):
     _, processor = make_lexical(text_encoder_type="han")
     as_text, as_sentences = processor(["Iron. Milk."]), processor([["Iron.", "Milk."]])
     assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [list(count_features("iron milk"))]
-
-
-def test_word_weights_change_the_fingerprint(make_lexical):
-    model, _ = make_lexical()
-    before = fingerprint(model)
-    model.config.term_weights = {"unseen": {"match": 0.5}}
-    assert fingerprint(model) != before
 
 
 def test_lexical_weights_without_lexical_terms_are_refused(make_model, tmp_path):

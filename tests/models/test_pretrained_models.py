@@ -129,20 +129,6 @@ def test_a_hierarchical_model_attends_to_separately_encoded_windows(encoder_fold
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
-def test_scores_do_not_depend_on_padding_batch_or_other_labels(make_pretrained, kind, label_encoder_type):
-    model, processor = make_pretrained(kind, label_encoder_type=label_encoder_type, **EVERYTHING)
-    with torch.no_grad():
-        scores = model(**batch_of(processor)).logits
-        for row, text in enumerate(TEXTS):
-            torch.testing.assert_close(model(**batch_of(processor, [text])).logits[0], scores[row])
-        towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-        backwards = processor(TEXTS, label_text=model.label_set.texts[:0:-1], return_tensors="pt")
-        torch.testing.assert_close(model.gile(**backwards).logits, towers[:, 1:].flip(1))
-    assert scores.std(0).min() > 0.01  # they do depend on the text
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatch, kind):
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model, processor = make_pretrained(kind, encoder=exact, pooling="attention", **EVERYTHING)
@@ -262,19 +248,6 @@ class TestTypes:
             assert torch.equal(model(**batch_of(processor)).logits, exact)
 
 
-@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
-@pytest.mark.parametrize(("kind", "pooling"), [(KINDS[0], "mean"), (KINDS[0], "attention"), (KINDS[1], "cls")])
-def test_vectors_of_documents_and_labels_have_a_root_mean_square_of_one(
-    make_pretrained, kind, pooling, label_encoder_type
-):
-    model, processor = make_pretrained(kind, pooling=pooling, label_encoder_type=label_encoder_type)
-    with torch.no_grad():
-        h, _ = model.gile.embed_texts(**batch_of(processor))
-        e = model.gile.embed_labels(model.label_input_ids)
-    for vectors in (h, e):
-        torch.testing.assert_close(vectors.square().mean(-1), torch.ones(len(vectors)))
-
-
 class TestFrozen:
     """Encoders that are not trained."""
 
@@ -297,36 +270,6 @@ class TestFrozen:
         fresh = GileForSequenceClassification(model.config)
         assert fresh.training
         assert not fresh.gile.text_encoder.transformer.training
-
-    def test_labels_are_encoded_once_until_they_or_the_encoder_change(self, make_pretrained, monkeypatch):
-        model, processor = make_pretrained(freeze_text_encoder=True)
-        calls = []
-        encoder = model.gile.text_encoder
-        pool = encoder.pool
-
-        def count(input_ids, *arguments, **options):
-            if len(input_ids) == len(model.label_set) and input_ids.equal(model.label_input_ids):
-                calls.append(1)
-            return pool(input_ids, *arguments, **options)
-
-        monkeypatch.setattr(encoder, "pool", count)
-        for _ in range(3):
-            step(model, processor)
-        model.eval()
-        with torch.no_grad():
-            assert len(calls) == 1
-            model(**batch_of(processor))
-            model.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
-            expected = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-            calls.clear()
-            torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
-        step(model.train(), processor)
-        assert len(calls) == 1
-        model.eval()
-        model.set_labels(LabelSet.from_names(["Iron", "Milk"]), processor)
-        with torch.no_grad():
-            expected = model.gile(**processor(TEXTS, label_text=["Iron", "Milk"], return_tensors="pt")).logits
-            torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
 
     def test_vectors_made_in_inference_mode_can_be_trained_on(self, make_pretrained):
         model, processor = make_pretrained(freeze_text_encoder=True)
@@ -613,17 +556,3 @@ def test_incompatible_fields_are_refused_by_name(options, message):
     fields |= {"label_encoder_type": "text_encoder"}
     with pytest.raises((StrictDataclassError, ValueError), match=message):
         GileConfig(**fields | options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"pooling": "cls"},
-        {"encoder_cell": "none"},
-        {"freeze_text_encoder": True},
-    ],
-    ids=str,
-)
-def test_fields_for_pretrained_encoders_are_refused_for_other_encoders(options):
-    with pytest.raises(StrictDataclassError, match=r"pretrained encoder|'hierarchical_transformer', not 'wan'"):
-        GileConfig(**options)

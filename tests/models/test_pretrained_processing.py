@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     AutoProcessor,
     AutoTokenizer,
@@ -135,7 +135,7 @@ def test_several_special_tokens_on_either_side_are_preserved(pieces):
     )
     processor = GileProcessor(pieces, max_words=7)
     assert processor(["milk iron blood"])["input_ids"] == [[CLS, CLS, *ids("milk", "iron"), SEP, SEP, SEP]]
-    with pytest.raises(ValueError, match="max_words must be more than the 5 special tokens around a text, got 5"):
+    with pytest.raises(ValueError, match=r"max_words must be more than the 5 special tokens .*, got 5"):
         GileProcessor(pieces, max_words=5)
 
 
@@ -153,16 +153,6 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     )
     limits = {name: getattr(processor, name) for name in ("reads_sentences", "max_words", "max_sentence_words")}
     assert limits == {name: getattr(reloaded, name) for name in limits}
-
-
-def test_custom_tokenizers_are_saved_unchanged(tmp_path, pieces):
-    backend = Tokenizer(models.WordPiece({word: row for row, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
-    backend.normalizer = normalizers.Lowercase()
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-    GileProcessor(tokenizer).save_pretrained(tmp_path)
-    reloaded = GileProcessor.from_pretrained(tmp_path)
-    assert reloaded(["Milk failing."])["input_ids"] == [ids("milk", "fail", "##ing", ".")]
 
 
 def test_the_tokenizer_alone_gives_the_same_ids_as_the_processor(tmp_path, pieces):
@@ -188,7 +178,7 @@ def test_all_languages_share_a_tokenizer(pieces):
 def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
     GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
     with pytest.raises(
-        ValueError, match=r"has 19 words with padding in row 0, but the model has 17 .*processor_from_text"
+        ValueError, match=r"has 19 words with padding in row 0, but the model has 17 .*pretrained encoder"
     ):
         GileProcessor.for_config(pieces, config_of(vocab_size=17))
     other = config_of()
@@ -198,12 +188,10 @@ def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces)
 
 
 def test_tokenizers_for_another_encoder_type_are_refused(pieces, tokenizer):
-    with pytest.raises(
-        ValueError, match=r"produces whole words, .*'transformer' reads subwords: use hf_gile\.training\.processor_f"
-    ):
-        GileProcessor(tokenizer).check_fits(config_of())
-    with pytest.raises(ValueError, match=r"does not produce whole words, .*'wan' reads those of build_tokenizer"):
-        GileProcessor(pieces).check_fits(GileConfig())
+    for words, config in ((tokenizer, config_of()), (pieces, GileConfig())):
+        kind = config.text_config.text_encoder_type
+        with pytest.raises(ValueError, match=f"the tokenizer does not fit the text encoder '{kind}': a pretrained"):
+            GileProcessor(words).check_fits(config)
     with pytest.raises(
         ValueError, match="returns documents of sentences, which the text encoder 'transformer' does not"
     ):
@@ -216,15 +204,9 @@ def test_a_tokenizer_without_padding_is_refused():
         GileProcessor(tokenizer)
 
 
-def test_unusable_labels_and_texts_are_refused_by_position(flat, windows):
-    with pytest.raises(ValueError, match=r"label_text\[1\] must be a non-empty text"):
-        flat(label_text=["milk", " "])
-    nothing = flat(label_text=["milk", "\u200b"])["label_input_ids"][1]  # as a label of an unknown word
+def test_a_label_without_tokens_is_an_unknown_word(flat):
+    nothing = flat(label_text=["milk", "\u200b"])["label_input_ids"][1]
     assert flat.tokenizer.convert_ids_to_tokens(nothing) == ["[CLS]", "[UNK]", "[SEP]"]
-    with pytest.raises(ValueError, match=r"text\[0\] must be a text, got list"):
-        flat([["milk"]])
-    with pytest.raises(ValueError, match=r"text\[1\] must be a text or a list of sentences"):
-        windows(["milk", ["a", 3]])
 
 
 def test_a_tokenizer_written_in_python_splits_long_texts(pieces):
@@ -314,7 +296,7 @@ def test_a_prompted_text_is_tokenized_as_a_single_string(add_space, tokens):
         ({"text_prompt": 3}, "text_prompt must be a text, for pretrained encoders only, got 3"),
         (
             {"label_prompt": "a a a a "},
-            "max_label_words must be more than the 6 special tokens and those of the prompt",
+            "max_label_words must be more than the 6 special tokens and tokens of the prompt",
         ),
     ],
 )

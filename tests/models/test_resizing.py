@@ -38,5 +38,5 @@ def test_labels_that_keep_their_words_keep_their_scores(make_model):
 
 @pytest.mark.parametrize("number", [0, -1, 2.5, "9"])
 def test_invalid_numbers_of_words_are_refused(make_model, number):
-    with pytest.raises(ValueError, match="new_num_tokens must be a whole number above pad_token_id"):
+    with pytest.raises(ValueError, match="new_num_tokens must be a whole number, at least 1"):
         make_model()[0].resize_token_embeddings(number)

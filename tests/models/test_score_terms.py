@@ -77,22 +77,6 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     assert layer.cosine or layer.rows
 
 
-@pytest.mark.parametrize("name", ["joint", "cosine", "rows"])
-def test_each_term_is_the_inner_product_of_its_parts(name):
-    torch.manual_seed(0)
-    terms = {"bag_size": 3, "cosine_score": True, "label_rows": True}
-    config = GileConfig(embedding_size=7, hidden_size=7, joint_size=5, **terms)
-    layer = randomized(JointInputLabelEmbedding(config).double())
-    texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
-    rows = random_rows(L, 7 + 3, torch.double).where(torch.arange(L) < 4)
-    text, label = layer.split_parts(texts), layer.split_parts(labels, rows)
-    term = layer if name == "joint" else getattr(layer, name)
-    text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
-    assert text_parts.keys() == label_parts.keys()
-    products = sum(text_parts[part] @ label_parts[part].T for part in text_parts)
-    torch.testing.assert_close(products, literal_term(term, text, label), rtol=1e-12, atol=1e-12)
-
-
 def test_a_linear_unit_equals_its_formula():
     torch.manual_seed(0)
     layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
@@ -370,19 +354,6 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
         joint, cosine, rows = (literal_term(term, text, label) for term in (layer, layer.cosine, layer.rows))
         expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
         expected[:, 2] = layer.bias() + 1.5 * joint[:, 2] - 1.0
-        torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_weights_of_a_seen_label_lie_between_those_of_rare_and_of_seen_labels(make_pretrained):
-    weights = {"seen": {"joint": 0.5, "rows": 3.0}, "rare": {"joint": 1.5, "offset": 2.0}, "unseen": {"joint": 9.0}}
-    model, processor = make_pretrained(label_rows=True, term_weights=weights)
-    layer, table = model.gile.output_layer, model.gile.label_rows
-    with torch.no_grad():
-        table.rarity[:] = rarity = torch.linspace(0, 1, 5)
-        text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table())
-        joint, rows = (literal_term(term, text, label) for term in (layer, layer.rows))
-        expected = layer.bias() + (0.5 + rarity) * joint + 3.0 * rows + 2.0 * rarity
         torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -166,13 +166,6 @@ def test_all_attention_implementations_give_the_same_scores(make, implementation
     torch.testing.assert_close(model(**inputs).logits, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_models_can_be_built_on_the_meta_device(make, kind):
-    with torch.device("meta"):
-        model = GileForSequenceClassification(make(kind).config)
-    assert all(weight.is_meta for weight in model.parameters())
-
-
 class TextTower(torch.nn.Module):
     def __init__(self, model):
         super().__init__()

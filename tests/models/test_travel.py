@@ -1,9 +1,7 @@
 """Saved models contain their code and load without hf_gile."""
 
 import ast
-import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor
 
 import hf_gile
-from hf_gile import GileConfig, GileForSequenceClassification, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification
 
 MODELS = Path(hf_gile.__file__).parent / "models"
 TEXTS = ["Breast milk and iron. The heart.", ""]
@@ -85,25 +83,6 @@ def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path,
     }
 
 
-@pytest.mark.slow
-def test_models_over_pretrained_encoders_are_self_contained(tmp_path, make_pretrained):
-    model, processor = make_pretrained("hierarchical_transformer", bag_size=3, cosine_score=True, label_rows=True)
-    folder = tmp_path / "saved"
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    shutil.rmtree(tmp_path / "encoder")
-    texts = processor(TEXTS, return_tensors="pt")
-    with torch.no_grad():
-        stored = model(**texts).logits
-        towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-    remote = score_without_hf_gile(folder, tmp_path / "logits.safetensors")
-    assert torch.equal(remote["stored"], stored)
-    assert torch.equal(remote["towers"], towers)
-    assert not torch.equal(stored, towers)  # the towers have no rows
-    torch.testing.assert_close(remote["scored"], stored.sigmoid())
-    assert torch.equal(remote["classified"], remote["scored"])
-
-
 def test_every_file_of_the_folder_travels_except_the_published_graph(tmp_path, make_model):
     model, _ = make_model()
     model.save_pretrained(tmp_path)
@@ -172,14 +151,6 @@ def test_saving_removes_labels_of_an_earlier_model(tmp_path, make_model, tokeniz
     assert AutoModelForSequenceClassification.from_pretrained(tmp_path).label_set is None
 
 
-def test_a_label_file_of_another_model_is_refused(tmp_path, make_model):
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    LabelSet.from_names(["Iron", "Blood"]).save(tmp_path / "labels.jsonl")
-    with pytest.raises(ValueError, match=r"labels.jsonl has 2 labels that differ from config.id2label \(5\)"):
-        AutoModelForSequenceClassification.from_pretrained(tmp_path)
-
-
 def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
     # Built on the meta device, a missing weight is memory garbage unless _init_weights fills it.
     model, _ = make_model()
@@ -197,12 +168,3 @@ def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
         assert tensor.abs().max() < 100
         if name in partial:
             assert torch.equal(tensor, partial[name])
-
-
-def test_a_model_saved_by_newer_code_is_refused(tmp_path, make_model):
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format_version 99, this code reads 3: upgrade hf-gile"):
-        AutoModelForSequenceClassification.from_pretrained(tmp_path)

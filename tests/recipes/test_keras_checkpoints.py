@@ -461,7 +461,7 @@ def flags(**changes):
         (flags(languages="english"), r"args.json: languages must be a list of names, got 'english'"),
         (flags(sdim=H + 1), r"args.json: ddim must be equal to sdim, 6, got 5"),
         (flags(swpad="30"), r"args.json: swpad must be a number, got '30'"),
-        (flags(spad=-1), r"args.json: .*max_sentences must be positive, got -1"),
+        (flags(spad=-1), r"args.json: .*max_sentences must be at least 1, got -1"),
         (flags(ladim=[7]), r"args.json: ladim must be a number, or null, got \[7\]"),
         (flags(enc="attlstm"), r"args.json: enc must be one of attdense, attgru, attbigru, got 'attlstm'"),
         (flags(act=["relu"]), r"args.json: act must be one of relu, .*, got \['relu'\]"),
