@@ -172,10 +172,7 @@ class UnitTrainer:
         location = settings.encoder
         if location is not None:
             model = model_from_text_encoder(location, **unit.settings(**fields, text_encoder_options=options))
-            prompt = prompt_of(location)
-            text_prompt = prompt if settings.text_prompt is None else settings.text_prompt
-            label_prompt = prompt if settings.label_prompt is None else settings.label_prompt
-            prompts = {"text_prompt": text_prompt, "label_prompt": label_prompt}
+            prompts = settings.prompts(prompt_of(location))
             return model, processor_from_text_encoder(location, model.config, **prompts)
         tokenizer, vectors = self.words()
         fields["vocab_size"] = len(tokenizer)
