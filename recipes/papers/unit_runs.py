@@ -16,7 +16,6 @@ from transformers import set_seed
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.training import (
-    GileLoss,
     model_from_text_encoder,
     processor_from_text_encoder,
     set_lexical_weights,
@@ -39,6 +38,7 @@ from papers.label_sampling import UnitSampler
 from papers.label_weights import class_balanced_weights, propensity_weights
 from papers.lora import add_lora, merge_lora
 from papers.token_weights import log_idf, set_token_weights
+from papers.unit_loss import UnitLoss
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
 from papers.unseen_weights import weigh_unseen
@@ -261,7 +261,7 @@ class UnitTrainer:
             label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
         )
 
-    def loss(self, unit: Unit, labels: LabelSet) -> GileLoss:
+    def loss(self, unit: Unit, labels: LabelSet) -> UnitLoss:
         """Returns the loss chosen in the settings.
 
         Args:
@@ -275,7 +275,7 @@ class UnitTrainer:
             miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
         if settings.propensity_weighted:
             weights = propensity_weights([label.count for label in labels], self.study.num_documents)
-        return GileLoss(
+        return UnitLoss(
             **settings.loss_options(unit),
             share_labels=settings.share_labels and not unit.is_linear,
             positive_weights=weights,
