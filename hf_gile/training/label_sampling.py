@@ -25,9 +25,8 @@ class LabelSampler:
     - in-batch (`num_negatives=0`): only the gold labels of the batch. Biased, also with weights, because labels without
       documents in the batch are never negatives. A rare label occurs in a batch of B about once per document, and
       learns a prior of 1 / B: probabilities are too high, especially those of rare labels.
-    - hard: the `miner` of a `GileLoss` adds labels to those sampled here.
 
-    `recipes/papers/label_sampling.py` also samples for each document, by frequency, and with weights of labels.
+    `recipes/papers` has further kinds: for each document, by frequency, with weights of labels, and hard negatives.
 
     A draw depends only on the seed, the epoch and the batch, so training is reproducible when resumed or with other
     numbers of data loading processes. `EpochCallback` sets the epoch; without it, a repeated batch repeats its draw,

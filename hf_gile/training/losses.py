@@ -64,11 +64,6 @@ class GileLoss:
             The results equal scoring all labels in each process, if gradients are averaged over processes as in DDP and
             FSDP. All processes must train on the same labels without weights, in a monolingual model.
         positive_weights: `(L,)` weights of positive terms, for binary cross-entropy only.
-        miner: Adds labels to those of a batch; called as `miner(model, text_codes, labels, sampled_columns,
-            column_weights)`, it returns the new `sampled_columns` and `column_weights`.
-        refresh_steps: If labels are read by a pretrained encoder, number of steps after which they are encoded again,
-            without gradients; 0 encodes the labels in each step and trains the encoder on them.
-        row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), like unseen labels.
 
     Raises:
         ValueError: If an option is invalid or incompatible with another; or `share_labels` is set without a process
@@ -91,17 +86,11 @@ class GileLoss:
         chunk_size: int = 0,
         share_labels: bool = False,
         positive_weights: Sequence[float] | NDArray[Any] | None = None,
-        miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None,
-        refresh_steps: int = 0,
-        row_dropout: float = 0.0,
     ) -> None:
         if not callable(loss) and loss not in ("cross_entropy", "decoupled_softmax"):
             raise ValueError(f"loss must be 'cross_entropy', 'decoupled_softmax' or a function, got {loss!r}")
-        for name, number in {"chunk_size": chunk_size, "refresh_steps": refresh_steps}.items():
-            if number < 0:
-                raise ValueError(f"{name} must not be negative, got {number}")
-        if not 0 <= row_dropout < 1:
-            raise ValueError(f"row_dropout must be at least 0 and below 1, got {row_dropout}")
+        if chunk_size < 0:
+            raise ValueError(f"chunk_size must not be negative, got {chunk_size}")
         if callable(loss) and chunk_size > 0:
             raise ValueError(
                 f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "
@@ -118,11 +107,6 @@ class GileLoss:
         self.chunk_size = chunk_size
         self.share_labels = share_labels
         self.positive_weights = None if positive_weights is None else read_weights("positive_weights", positive_weights)
-        self.miner = miner
-        self.refresh_steps = refresh_steps
-        self.row_dropout = row_dropout
-        self._steps = 0
-        self._refreshed: tuple[int, Tensor, Tensor] | None = None  # period, words, and their encoding
 
     def check_fits(self, config: PreTrainedConfig) -> None:
         """Checks that the options fit a model.
@@ -133,13 +117,6 @@ class GileLoss:
         Raises:
             ValueError: If an option does not fit; the message names it.
         """
-        if self.refresh_steps > 0 and not config.pools_labels:
-            raise ValueError(
-                "refresh_steps needs labels read by a pretrained encoder, label_encoder_type 'text_encoder', got "
-                f"{config.label_encoder_type!r} with text_encoder_type {config.text_config.text_encoder_type!r}"
-            )
-        if self.row_dropout > 0 and not config.label_rows:
-            raise ValueError("row_dropout needs config.label_rows")
         if self.share_labels and config.languages:
             raise ValueError(f"share_labels needs a model without languages, got languages={config.languages}")
         if self.positive_weights is not None and len(self.positive_weights) != config.num_labels:
@@ -203,8 +180,6 @@ class GileLoss:
         config = model.config
         self.check_fits(config)
         check_tensors(sampled_columns=sampled_columns, column_weights=column_weights)
-        if torch.is_grad_enabled():
-            self._steps += 1
         name = self._name(is_single_label(labels, len(text_codes), config))
         if self.positive_weights is not None and name != "binary_cross_entropy":
             raise ValueError(
@@ -212,8 +187,6 @@ class GileLoss:
                 "loss='cross_entropy' and problem_type='multi_label_classification'"
             )
         columns = None if sampled_columns is None else sampled_columns.flatten()
-        if self.miner is not None:
-            columns, column_weights = self.miner(model, text_codes.detach(), labels, columns, column_weights)
         if column_weights is not None and len(column_weights) == 1:
             column_weights = column_weights.flatten()
         step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
@@ -238,7 +211,7 @@ class GileLoss:
         def label_codes(language: str | None) -> Tensor:
             if config.output_layer == "linear":
                 return model.project_stored_labels(columns, language)
-            return project_vectors(model.gile, self._label_inputs(model, columns), language)
+            return project_vectors(model.gile, self.label_inputs(model, columns), language)
 
         def score(language: str | None, text_codes: Tensor, excluded_columns: Tensor | None) -> tuple[Tensor]:
             scores = model.gile.score(text_codes, label_codes(label_space(config, language)), language)
@@ -322,7 +295,7 @@ class GileLoss:
             codes = model.project_stored_labels(columns)  # codes are weights
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         space = label_space(model.config, language)
-        inputs = self._label_inputs(model, columns)
+        inputs = self.label_inputs(model, columns)
         rows = inputs.pop("label_rows", None)
         tensors = [] if rows is None else [rows.weight, rows.bias, rows.rarity]
         tables = _trained_token_tables(model.gile)
@@ -337,31 +310,19 @@ class GileLoss:
         parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in inputs)
         return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
 
-    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
-        """Returns the inputs of stored labels: arguments of `project_vectors`."""
-        inputs = model.stored_inputs(columns)
-        if not torch.is_grad_enabled():
-            return inputs
-        vectors = None
-        if model.config.pools_labels and model.config.text_config.has_fixed_pooling:
-            vectors = stored_vectors(model)
-        elif self.refresh_steps > 0:
-            vectors = self._refreshed_vectors(model)
-        if vectors is not None:
-            inputs["label_vectors"] = vectors if columns is None else vectors[columns]
-        if self.row_dropout > 0:
-            rows = inputs["label_rows"]
-            inputs["label_rows"] = rows.where(torch.rand_like(rows.bias) >= self.row_dropout)
-        return inputs
+    def label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
+        """Returns the inputs of stored labels: arguments of `project_vectors`.
 
-    def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:
-        """Returns the last encoding of labels by the pretrained encoder."""
-        words = model.label_input_ids
-        period = (self._steps - 1) // self.refresh_steps
-        if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
-            languages = model.stored_labels.languages if model.config.language_labels else None
-            self._refreshed = (period, words, pool_labels(model.gile, words, languages))
-        return self._refreshed[2]
+        Args:
+            model: The model.
+            columns: `(C,)` label indices; by default all.
+        """
+        inputs = model.stored_inputs(columns)
+        pools = model.config.pools_labels and model.config.text_config.has_fixed_pooling
+        if pools and torch.is_grad_enabled():
+            vectors = stored_vectors(model)
+            inputs["label_vectors"] = vectors if columns is None else vectors[columns]
+        return inputs
 
 
 def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool) -> list[nn.Parameter]:
@@ -448,36 +409,6 @@ class _Step:
         if bool(foreign.any()):
             row, position = foreign.nonzero()[0].tolist()
             raise ValueError(format_not_a_candidate(row, int(labels[row, position]), self.model.config))
-
-
-def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
-    """Encodes labels by the pretrained encoder, without dropout or gradients.
-
-    Args:
-        gile: A model with `config.pools_labels`.
-        label_input_ids: `(L, T)` token ids.
-        label_language: Language of all labels, or a language for each.
-
-    Returns:
-        `(L, P)` vectors.
-    """
-
-    def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        mask = label_input_ids != gile.config.text_config.pad_token_id
-        return gile.text_encoder.pool(label_input_ids, mask, language=language)
-
-    kind = label_input_ids.device.type
-    mode = gile.text_encoder.training
-    autocast = torch.autocast(
-        kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
-    )
-    gile.text_encoder.eval()
-    # Results may be inputs of training steps, which do not accept inference tensors. With its cache, autocast would
-    # also reuse casts of weights without gradients in the training step.
-    with torch.inference_mode(False), torch.no_grad(), autocast:
-        vectors = run_by_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
-    gile.text_encoder.train(mode)
-    return vectors
 
 
 def stored_vectors(model: GileForSequenceClassification) -> Tensor:

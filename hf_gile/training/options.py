@@ -133,6 +133,15 @@ class Options(ReportOptions):
         """The pretrained encoder that is named, if any."""
         return None if self.text_encoder in (AUTO, WORDS, STATIC) else self.text_encoder
 
+    def prompts(self, default: str) -> dict[str, str]:
+        """Returns the prompts of the encoder for texts and for labels.
+
+        Args:
+            default: The prompt with which the encoder was trained.
+        """
+        chosen = {"text_prompt": self.text_prompt, "label_prompt": self.label_prompt}
+        return {name: default if prompt is None else prompt for name, prompt in chosen.items()}
+
     def check(self, args: TrainingArguments) -> None:
         """Checks for incompatible options and missing files, before documents are read.
 

@@ -47,10 +47,8 @@ def choices_of(kind: object) -> tuple[Any, ...]:
         >>> choices_of(Literal["raise", "skip"] | None), choices_of(str)
         (('raise', 'skip'), ())
     """
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    literals = [choices_of(part) for part in get_args(kind) if get_origin(part) is Literal]
-    return literals[0] if literals else ()
+    literals = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    return next(iter(literals), ())
 
 
 def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:

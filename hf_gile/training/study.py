@@ -1,6 +1,5 @@
 """Documents and labels of a run, prepared for training, and the results of the models that are trained on them."""
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import TrainingArguments
 
@@ -32,6 +30,7 @@ from .reporting import (
     saved_settings,
     say_calibration,
     table_of_results,
+    without_nan,
     write_results,
 )
 from .task import TextTask, as_read, check_unseen, count_contradictions, hold_out, metric_name, problem_type_of
@@ -85,11 +84,9 @@ class Study:
         self.options = options
         self.args = args
         self.said: list[str] = []
-        self._print = printer(args)
         self.info = info or CardInfo()
         self.tested_on = tested_on
         self.results: dict[str, Any] = {}
-        self._metrics: dict[str, str] = {}
         self._page: Callable[[], None] | None = None
         self.problem_type = problem_type_of(task.parts, task.gold, options.problem_type)
         options.check_problem_type(self.problem_type)
@@ -98,8 +95,13 @@ class Study:
             self._say_one_label(task)
         self.described = task.labels
         self.held_out: set[str] = set()
+        held_out = ""
         if options.held_out_labels:
-            task = self._hold_out(task)
+            self.described, self.held_out = hold_out(task.labels, options.held_out_labels)
+            held_out = f", {len(self.held_out):,} of them held out for validation"
+            with args.main_process_first(desc="held-out labels"):
+                train = drop_labels(task.parts["train"], self.held_out, task.gold)
+            task = replace(task, parts={**task.parts, "train": train})
         else:
             check_unseen(args.metric_for_best_model, task)
         self.task = replace(task, labels=as_read(self.described, options.label_texts))
@@ -108,17 +110,16 @@ class Study:
         labels_per_document = sum(label.count for label in self.described) / self.num_documents
         self.prior = min(0.5, labels_per_document / self.num_seen)
         names = ", ".join(label.name for label in self.task.labels[:3])
-        held_out = f", {len(self.held_out):,} of them held out for validation" if self.held_out else ""
         self.say(f"{len(self.task.labels):,} labels, such as {names}{held_out}")
 
-    def say(self, *words: object) -> None:
-        """Prints words in the main process, which the report of the run repeats.
+    def say(self, line: str) -> None:
+        """Prints a line in the main process, which the report of the run repeats.
 
         Args:
-            words: As for `print`.
+            line: The line.
         """
-        self.said.append(" ".join(map(str, words)))
-        self._print(*words)
+        self.said.append(line)
+        printer(self.args)(line)
 
     def _say_one_label(self, task: TextTask) -> None:
         if self.options.problem_type is None:
@@ -130,13 +131,6 @@ class Study:
         if number:
             texts = "1 text occurs" if number == 1 else f"{number:,} texts occur"
             self.say(f"warning: {texts} several times with different labels")
-
-    def _hold_out(self, task: TextTask) -> TextTask:
-        """Removes labels from the training documents, for choosing settings for unseen labels."""
-        self.described, self.held_out = hold_out(task.labels, self.options.held_out_labels)
-        with self.args.main_process_first(desc="held-out labels"):
-            train = drop_labels(task.parts["train"], self.held_out, task.gold)
-        return replace(task, parts={**task.parts, "train": train})
 
     def labels_of(self, model: GileForSequenceClassification) -> LabelSet:
         """Returns the labels that a model can score: a linear model scores only those that it is trained on.
@@ -172,23 +166,22 @@ class Study:
         texts = list(self.task.texts("test", 256))
         speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
         result["test"]["test_documents_per_second"] = speed
-        if self._has_report(experiment):
-            self._page = partial(self._write_page, name, report, self._find_mistakes(experiment))
-        result["fitted_again_on"] = number = self.fit_again(experiment)
-        self.results[name] = result
-        self._metrics[name] = str(experiment.args.metric_for_best_model)
+        is_saved = type(experiment.model) is GileForSequenceClassification  # baselines of the paper are only evaluated
+        has_report = is_saved and self.options.make_cards and self.args.process_index == 0
+        if has_report:
+            mistakes = self._find_mistakes(experiment)
+            metric = str(experiment.args.metric_for_best_model)
+            self._page = partial(self._write_page, name, metric, report, mistakes)
+        number = self.fit_again(experiment)
+        self.results[name] = {**result, "fitted_again_on": number}
         folder = Path(self.args.output_dir) / name / "model"
         with saved_settings(self.options, self.args):
             self.write()
-            if is_saved(experiment.model):
+            if is_saved:
                 experiment.save(folder)
-        if self._has_report(experiment):
+        if has_report:
             report.save(folder / REPORT_FILE)
             write_card(folder, experiment.model, self._card_info(experiment, number), report)
-
-    def _has_report(self, experiment: Experiment) -> bool:
-        """Returns whether this process writes the card and the page of a model."""
-        return is_saved(experiment.model) and self.options.make_cards and self.args.process_index == 0
 
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on validation documents.
@@ -199,15 +192,14 @@ class Study:
         Returns:
             The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
-        fitted = experiment.fitted
         calibration: dict[str, Any] = {}
-        if fitted.get("fits_validation"):
+        if experiment.fitted.get("fits_validation"):
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
         else:
             method = self.options.calibration
             calibration = experiment.calibrate(method)
             say_calibration(calibration, self.say, not all(experiment.labels.seen), method)
-        return {**fitted, "calibration": calibration}
+        return {**experiment.fitted, "calibration": calibration}
 
     def fit_again(self, experiment: Experiment) -> int:
         """Fits a model also on the parts that were cut from the training documents, once they served their purpose.
@@ -238,36 +230,41 @@ class Study:
             number: Number of documents that it was fitted on again, see `fit_again`.
         """
         info = self.info
+        limits = list(info.limits)
         if number:
-            sentence = _FITTED_AGAIN.format(self.num_documents, number)
-            info = replace(info, limits=[*info.limits, sentence])
-        if experiment.encoder is None or not experiment.model.config.text_config.reads_pretrained:
-            return info
+            limits.append(_FITTED_AGAIN.format(self.num_documents, number))
+        text_config = experiment.model.config.text_config
+        if experiment.encoder is None or not text_config.reads_pretrained:
+            return replace(info, limits=limits)
         origin = origin_of(experiment.encoder)
         licenses = [text for text in origin.licenses if re.fullmatch(LICENSE_ID, text)] or ["unknown"]
         languages = [text for text in origin.languages if re.fullmatch(LANGUAGE_CODE, text)]
         if len(languages) > _MOST_LANGUAGES:
             languages = ["multilingual"]
-        encoder = f"the pretrained encoder {origin.name}" if origin.name else "a pretrained encoder of unknown name"
         content = "the weights"
-        if experiment.model.config.text_config.text_encoder_type == "static":
+        if text_config.text_encoder_type == "static":
             content = "vectors of words and labels that come from outputs"
+        encoder = f"the pretrained encoder {origin.name}" if origin.name else "a pretrained encoder of unknown name"
+        limits.append(f"It contains {content} of {encoder}; their licence is {' or '.join(licenses)}.")
         return replace(
             info,
             base_model=info.base_model or origin.name,
             license=info.license or licenses[0],
             language=info.language or languages,
-            limits=[*info.limits, f"It contains {content} of {encoder}; their licence is {' or '.join(licenses)}."],
+            limits=limits,
         )
 
     def show(self) -> None:
         """Prints the usual metrics of the test part, and how to use a model."""
-        num_unseen = len(self.described) - self.num_seen - len(self.held_out)
-        recall = {f"recall_at_{k}": f"R@{k}" for k in TOP_K if k < len(self.described) - len(self.held_out)}
+        num_scored = len(self.described) - len(self.held_out)
+        num_unseen = num_scored - self.num_seen
+        recall = {f"recall_at_{k}": f"R@{k}" for k in TOP_K if k < num_scored}
         columns = {"average_precision": "AvgPr"} | recall | {"micro_f1": "micro-F1"}
+        groups = ["all"]
         sizes = f"{self.num_seen:,} seen, {num_unseen:,} unseen"
         notes = [f"test documents: {len(self.task.parts['test']):,}; labels: {sizes}"]
         if num_unseen:
+            groups += ["seen", "unseen", AMONG_ALL]
             notes.append("Seen labels are ranked among the seen, unseen among the unseen, and once more among all.")
         if all("test_accuracy" in result["test"] for result in self.results.values()):
             columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr"}
@@ -277,85 +274,78 @@ class Study:
         for number in {result.get("fitted_again_on") for result in self.results.values()}:
             if number:
                 notes.append(_FITTED_AGAIN.format(self.num_documents, number))
+        files = "results.json, settings.yaml, and each model"
         if self._page is not None:
             self._page()
-        groups = ("all", "seen", "unseen", AMONG_ALL) if num_unseen else ("all",)
+            files = f"{PAGE_FILE}, {files}"
         self.say(table_of_results(self.results, columns, groups, "\n".join(notes)))
         folder = Path(self.args.output_dir)
-        page = "" if self._page is None else f"{PAGE_FILE}, "
-        self.say(f"\nwritten to {folder}: {page}results.json, settings.yaml, and each model")
-        saved = [name for name in self._metrics if (folder / name / "model").is_dir()]
+        self.say(f"\nwritten to {folder}: {files}")
+        saved = [name for name in self.results if (folder / name / "model").is_dir()]
         if saved:
-            self.say("to use one:\n  from transformers import pipeline")
-            self.say("  pipe = pipeline(")
-            self.say(f'      "zero-shot-classification", model="{folder}/{saved[-1]}/model", trust_remote_code=True')
-            self.say("  )")
+            model = f'"zero-shot-classification", model="{folder}/{saved[-1]}/model", trust_remote_code=True'
+            self.say(f"to use one:\n  from transformers import pipeline\n  pipe = pipeline(\n      {model}\n  )")
 
     def _find_mistakes(self, experiment: Experiment) -> list[Mistake]:
         """Returns the worst mistakes of a model among the first test documents."""
-        model = experiment.model
+        model = experiment.model.eval()
         rows = experiment.parts["test"].select(range(min(_MOST_READ, len(experiment.parts["test"]))))
         read = ReadBefore(experiment.processor, rows)
-        activation = torch.softmax if self.has_one_label else lambda logits, _: logits.sigmoid()
 
         def probabilities(positions: range) -> Tensor:
             logits = model(**read(positions).to(model.device)).logits
-            return activation(calibrated(logits, model.stored_labels.seen(), model.config.calibration), -1)
+            logits = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
+            return logits.softmax(-1) if self.has_one_label else logits.sigmoid()
 
         def score(texts: list[str]) -> Tensor:
             return model(**experiment.processor(text=texts, return_tensors="pt").to(model.device)).logits
 
         texts = list(self.task.texts("test", len(rows)))
-        model.eval()
         return worst_mistakes(probabilities, rows["labels"], experiment.in_test, score, texts, experiment.labels)
 
-    def _write_page(self, name: str, report: Report, mistakes: list[Mistake]) -> None:
+    def _write_page(self, name: str, metric: str, report: Report, mistakes: list[Mistake]) -> None:
         """Writes the report of the run for people."""
-        names = ["average_precision", "micro_f1", "macro_f1"]
+        metrics = ["average_precision", "micro_f1", "macro_f1"]
         if self.has_one_label:
-            names = ["accuracy", *names]
-        order = [*(other for other in self.results if other != name), name]
-        table = {
-            system: {
-                metric.replace("_", " "): value
-                for metric in names
-                if (value := self.results[system]["test"].get(f"test_{metric}")) is not None and math.isfinite(value)
-            }
-            for system in order
-        }
-        steps = [f"Score new texts: hf-gile score {self.args.output_dir}/{name}/model texts.txt --threshold stored"]
-        steps.append(
-            f"Correct the model as you use it: hf-gile serve {self.args.output_dir}/{name}/model --learn FOLDER"
-        )
-        poor = [row for row in report.labels if row["f1"] is not None and row["f1"] < 0.5 and row["count"] < _FEW]
+            metrics = ["accuracy", *metrics]
+        table: dict[str, dict[str, float]] = {}
+        for system in [*(other for other in self.results if other != name), name]:
+            test = without_nan(self.results[system]["test"])
+            values = {key.replace("_", " "): test.get(f"test_{key}") for key in metrics}
+            table[system] = {key: value for key, value in values.items() if value is not None}
+        folder = Path(self.args.output_dir)
+        steps = [f"Score new texts: hf-gile score {folder}/{name}/model texts.txt --threshold stored"]
+        steps.append(f"Correct the model as you use it: hf-gile serve {folder}/{name}/model --learn FOLDER")
+        labels = self.task.labels
+        poor = [row["id"] for row in report.labels if row["count"] < _FEW and row["f1"] is not None and row["f1"] < 0.5]
         if poor:
-            some = ", ".join(self.task.labels[self.task.labels.column(row["id"])].name for row in poor[:5])
-            steps.append(f"Add training documents: {len(poor):,} labels have few and are found poorly, such as {some}")
-        if bare := [label.name for label in self.described if not label.description and not label.synonyms]:
+            names = ", ".join(labels[labels.column(label_id)].name for label_id in poor[:5])
+            steps.append(f"Add training documents: {len(poor):,} labels have few and are found poorly, such as {names}")
+        bare = [label.name for label in self.described if not label.description and not label.synonyms]
+        if bare:
             steps.append(f"Describe labels, or add synonyms: {len(bare):,} have none, such as {', '.join(bare[:5])}")
         title = self.tested_on or self.info.dataset_name or "Training"
-        curves = curves_of(self.results[name], self._metrics[name])
-        run = Run(title, self.said.copy(), table, curves, steps)
-        write_page(Path(self.args.output_dir), run, report, self.task.labels, mistakes)
+        run = Run(title, self.said.copy(), table, curves_of(self.results[name], metric), steps)
+        write_page(folder, run, report, labels, mistakes)
 
     def _notes_on_evidence(self) -> list[str]:
         """Returns what limits the meaning of the figures of the test part."""
         test = self.task.parts["test"]
         gold = test[self.task.gold]
-        number = len(self.described)
-        notes = []
-        tested = set(chain.from_iterable(gold)).intersection(self.described.ids)
-        if without := sum(not ids for ids in gold):
-            notes.append(f"{without:,} of {len(test):,} test documents have no label")
-        if without := number - len(tested):
-            notes.append(f"{without:,} of {number:,} labels have no test document, and are left out of macro-F1")
-        if few := sum(label.count == 1 for label in self.described):
-            notes.append(f"{few:,} of {self.num_seen:,} seen labels have a single training document")
         names = {label.id: clean_label(label.name) for label in self.described}
+        tested = names.keys() & set(chain.from_iterable(gold))
         texts = zip(self.task.texts("test"), gold, strict=True)
-        if same := sum(clean_label(text) in {names.get(label_id) for label_id in ids} for text, ids in texts):
-            notes.append(f"{same:,} of {len(test):,} test documents consist of the name of their label")
-        return notes
+        without = sum(not ids for ids in gold)
+        untested = len(names) - len(tested)
+        few = sum(label.count == 1 for label in self.described)
+        same = sum(clean_label(text) in {names.get(label_id) for label_id in ids} for text, ids in texts)
+        notes = {
+            f"{without:,} of {len(test):,} test documents have no label": without,
+            f"{untested:,} of {len(names):,} labels have no test document, and are left out of macro-F1": untested,
+            f"{few:,} of {self.num_seen:,} seen labels have a single training document": few,
+            f"{same:,} of {len(test):,} test documents consist of the name of their label": same,
+        }
+        return [note for note, number in notes.items() if number]
 
 
 def test_metrics(report: Report) -> dict[str, float]:
@@ -365,12 +355,3 @@ def test_metrics(report: Report) -> dict[str, float]:
         report: The report.
     """
     return {f"test_{name}": value for name, value in report.metrics.items()}
-
-
-def is_saved(model: object) -> bool:
-    """Returns whether a model is saved; subclasses, such as the baselines of the paper, are only evaluated.
-
-    Args:
-        model: The model.
-    """
-    return type(model) is GileForSequenceClassification

@@ -14,17 +14,11 @@ from transformers import PreTrainedTokenizerFast
 from ..data.word_vectors import load_word_vectors
 from ..data.zero_shot import hash_fraction, hash_order, held_out_labels, seen_first
 from ..metrics.label_metrics import LabelMetrics
-from ..models.labels_gile import Label, LabelSet
+from ..models.labels_gile import LabelSet
 from ..tokenizing import build_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-PROBLEM_TYPES = ("single_label_classification", "multi_label_classification")
-"""Choices of `problem_type`."""
-
-LABEL_TEXTS = ("name", "synonyms", "definitions")
-"""Choices of label texts, see `as_read`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +48,9 @@ class TextTask:
         """
         rows = self.parts[part]
         text = self.text
-        rows = rows if number is None else rows.select(range(min(number, len(rows))))
-        return rows[text] if isinstance(text, str) else (text(row) for row in rows)
+        if number is not None:
+            rows = rows.select(range(min(number, len(rows))))
+        return rows[text] if isinstance(text, str) else map(text, rows)
 
 
 def in_hash_order(task: TextTask) -> TextTask:
@@ -87,7 +82,7 @@ def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", reques
     Args:
         parts: Documents of each part.
         gold: Column with the lists of label ids.
-        requested: Requested problem type of `PROBLEM_TYPES`, if any.
+        requested: Requested problem type, if any.
 
     Raises:
         ValueError: If single-label is requested, but a document has no label or several.
@@ -96,14 +91,13 @@ def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", reques
         return requested
     for part, rows in parts.items():
         for row, ids in enumerate(rows[gold]):
-            if len(ids) == 1:
-                continue
-            if requested is None:
+            if len(ids) != 1 and requested is None:
                 return "multi_label_classification"
-            raise ValueError(
-                f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, but each "
-                "must have exactly one: fix it, or leave problem_type out"
-            )
+            if len(ids) != 1:
+                raise ValueError(
+                    f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, but "
+                    "each must have exactly one: fix it, or leave problem_type out"
+                )
     return "single_label_classification"
 
 
@@ -149,18 +143,18 @@ def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
 
     Args:
         labels: The labels.
-        label_texts: A choice of `LABEL_TEXTS`: the name, the name and synonyms, or the name and the description.
+        label_texts: "name"; "synonyms", the name and synonyms; or "definitions", the name and the description.
     """
     if label_texts == "definitions":
         return labels
     names = Counter(label.name for label in labels)
-
-    def description(label: Label) -> str:
-        if names[label.name] > 1:
-            return label.description
-        return "; ".join(label.synonyms) if label_texts == "synonyms" else ""
-
-    return LabelSet(replace(label, description=description(label)) for label in labels)
+    read = []
+    for label in labels:
+        if names[label.name] == 1:
+            synonyms = label.synonyms if label_texts == "synonyms" else ()
+            label = replace(label, description="; ".join(synonyms))
+        read.append(label)
+    return LabelSet(read)
 
 
 def words_of(
@@ -239,9 +233,10 @@ def check_metric(metric: str | None, top_k: Sequence[int], parts: Iterable[str] 
     metrics = LabelMetrics(2, [True, False], top_k=top_k, one_label=True)
     metrics.update(torch.zeros(1, 2), torch.zeros(1, 1, dtype=torch.long))
     computed = [f"eval_{part}_{name}" for part in parts for name in ("loss", *metrics.compute())]
-    if full_name(str(metric)) not in computed:
-        near = difflib.get_close_matches(full_name(str(metric)), computed, n=3)
-        hint = " or ".join(name.removeprefix("eval_validation_") for name in near or ["average_precision", "accuracy"])
+    name = full_name(str(metric))
+    if name not in computed:
+        near = difflib.get_close_matches(name, computed, n=3) or ["average_precision", "accuracy"]
+        hint = " or ".join(name.removeprefix("eval_validation_") for name in near)
         raise ValueError(f"metric_for_best_model: training does not compute {metric!r}; did you mean {hint}?")
 
 

@@ -14,9 +14,9 @@ from hf_gile.models.search_gile import search_top_k
 class HardNegatives:
     """Adds the highest-scoring labels that are not gold to the sampled labels of a training step.
 
-    It is used as the `miner` of a `GileLoss`, which calls it in every training step, also with the stock `Trainer`:
+    It is used as the `miner` of a `UnitLoss`, which calls it in every training step, also with the stock `Trainer`:
 
-        model.loss_function = GileLoss(miner=HardNegatives(num_negatives=8, columns=range(num_seen)))
+        model.loss_function = UnitLoss(miner=HardNegatives(num_negatives=8, columns=range(num_seen)))
 
     It searches cached codes of all trainable labels, which are encoded again every `refresh_steps` steps without
     gradients. The loss then scores the mined labels with current weights and gradients.
@@ -148,7 +148,7 @@ class HardNegatives:
             if len(model.config.languages) > 1:
                 raise ValueError(
                     f"hard negatives need a single language, but this model has {len(model.config.languages)}: disable "
-                    "them with GileLoss(miner=None), or train a monolingual model"
+                    "them with UnitLoss(miner=None), or train a monolingual model"
                 )
             num_labels = model.config.num_labels
             if self.columns is None:

@@ -16,7 +16,6 @@ from transformers import set_seed
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.training import (
-    GileLoss,
     model_from_text_encoder,
     processor_from_text_encoder,
     set_lexical_weights,
@@ -39,6 +38,7 @@ from papers.label_sampling import UnitSampler
 from papers.label_weights import class_balanced_weights, propensity_weights
 from papers.lora import add_lora, merge_lora
 from papers.token_weights import log_idf, set_token_weights
+from papers.unit_loss import UnitLoss
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
 from papers.unseen_weights import weigh_unseen
@@ -172,10 +172,7 @@ class UnitTrainer:
         location = settings.encoder
         if location is not None:
             model = model_from_text_encoder(location, **unit.settings(**fields, text_encoder_options=options))
-            prompt = prompt_of(location)
-            text_prompt = prompt if settings.text_prompt is None else settings.text_prompt
-            label_prompt = prompt if settings.label_prompt is None else settings.label_prompt
-            prompts = {"text_prompt": text_prompt, "label_prompt": label_prompt}
+            prompts = settings.prompts(prompt_of(location))
             return model, processor_from_text_encoder(location, model.config, **prompts)
         tokenizer, vectors = self.words()
         fields["vocab_size"] = len(tokenizer)
@@ -264,7 +261,7 @@ class UnitTrainer:
             label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
         )
 
-    def loss(self, unit: Unit, labels: LabelSet) -> GileLoss:
+    def loss(self, unit: Unit, labels: LabelSet) -> UnitLoss:
         """Returns the loss chosen in the settings.
 
         Args:
@@ -278,7 +275,7 @@ class UnitTrainer:
             miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
         if settings.propensity_weighted:
             weights = propensity_weights([label.count for label in labels], self.study.num_documents)
-        return GileLoss(
+        return UnitLoss(
             **settings.loss_options(unit),
             share_labels=settings.share_labels and not unit.is_linear,
             positive_weights=weights,

@@ -14,6 +14,7 @@ from hf_gile.training.task import check_metric
 from papers.hard_negatives import HardNegatives
 from papers.label_sampling import UnitSampler
 from papers.settings import add_settings, setting
+from papers.unit_loss import UnitLoss
 from papers.units import UNITS, Unit
 
 OF_WORDS = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropout")
@@ -31,7 +32,8 @@ ENCODER_DEFAULTS: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SI
 
 
 @dataclass
-@add_settings(GileLoss, ["chunk_size", "refresh_steps", "row_dropout"], prefix="label_", chunk_size=2048)
+@add_settings(UnitLoss, ["refresh_steps", "row_dropout"], prefix="label_")
+@add_settings(GileLoss, ["chunk_size"], prefix="label_", chunk_size=2048)
 @add_settings(GileLoss, ["share_labels"])
 @add_settings(HardNegatives, ["refresh_steps"], prefix="hard_")
 @add_settings(UnitSampler, ["per_document"])
@@ -150,7 +152,7 @@ class UnitSettings(Options):
         return {name: value for name, value in fields.items() if value is not None}
 
     def loss_options(self, unit: Unit) -> dict[str, Any]:
-        """Returns the options of `GileLoss` for a unit.
+        """Returns the options of `UnitLoss` for a unit.
 
         Args:
             unit: The unit.
@@ -215,13 +217,13 @@ class UnitSettings(Options):
                     f"start_from {self.start_from} has output_layer {encoder.output_layer!r}, but unit {name} has "
                     f"{layer!r}"
                 )
-            GileLoss(**self.loss_options(unit)).check_fits(encoder)
+            UnitLoss(**self.loss_options(unit)).check_fits(encoder)
             return
         fields = self.model_fields(unit, num_labels=2, problem_type="multi_label_classification")
         if encoder is not None:
             fields = {"label_encoder_type": "text_encoder", "pooling": "mean", "text_encoder_config": encoder} | fields
         try:
-            GileLoss(**self.loss_options(unit)).check_fits(unit.config(**fields))
+            UnitLoss(**self.loss_options(unit)).check_fits(unit.config(**fields))
         except ValueError as error:
             raise ValueError(f"unit {name}: {error}") from None
 

@@ -21,7 +21,7 @@ class Unit:
     Args:
         fields: Fields of `GileConfig` and `GileTextConfig`; `joint_size` may be the name of another field.
         model: Class of the model; classes other than `GileForSequenceClassification` are evaluated but not saved.
-        loss: Loss of a `GileLoss`: its name, or a function of the scores of all labels.
+        loss: Loss of a `UnitLoss`: its name, or a function of the scores of all labels.
     """
 
     fields: Mapping[str, Any]

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
+from papers.unit_loss import UnitLoss, pool_labels
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, TrainingArguments
 
@@ -16,7 +17,7 @@ from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.training import GileDataCollator, GileLoss, model_from_text_encoder
-from hf_gile.training.losses import pool_labels, project_vectors
+from hf_gile.training.losses import project_vectors
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -340,7 +341,7 @@ class TestPooledEmbeds:
 
 def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
     model, processor = make_pretrained(encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
-    model.loss_function = GileLoss(refresh_steps=3)
+    model.loss_function = UnitLoss(refresh_steps=3)
     encoder, read = model.gile.text_encoder, []
     encoder.transformer.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
     encodings = []
@@ -379,10 +380,10 @@ def test_chunked_losses_give_all_trained_weights_the_same_gradients(make_pretrai
     model.double()
     trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
     for loss in ("cross_entropy", "decoupled_softmax"):
-        model.loss_function = GileLoss(loss, refresh_steps=refresh_steps)
+        model.loss_function = UnitLoss(loss, refresh_steps=refresh_steps)
         full_loss, expected = step(model, processor)
         assert expected.keys() == trained
-        model.loss_function = GileLoss(loss, refresh_steps=refresh_steps, chunk_size=2)
+        model.loss_function = UnitLoss(loss, refresh_steps=refresh_steps, chunk_size=2)
         chunked, got = step(model, processor)
         torch.testing.assert_close(chunked, full_loss, rtol=1e-10, atol=1e-10)
         assert got.keys() == trained
@@ -447,7 +448,7 @@ def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrai
 @pytest.mark.parametrize("name", ["mean", "all terms", "all terms, frozen", "linear"])
 def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, name):
     model, processor = make_pretrained(**STEPS[name], text_encoder_type=kind)
-    model.loss_function = GileLoss(row_dropout=0.3) if "all" in name else label_loss
+    model.loss_function = UnitLoss(row_dropout=0.3) if "all" in name else label_loss
     rows = [
         {"input_ids": ids, "labels": [column for column in gold if column >= 0]}
         for ids, gold in zip(processor(TEXTS)["input_ids"], GOLD.tolist(), strict=True)

@@ -8,6 +8,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from papers.literal import literal_scores, literal_term
 from papers.token_weights import set_token_weights
+from papers.unit_loss import UnitLoss
 from torch.nn import functional
 from transformers import BertConfig
 
@@ -23,7 +24,7 @@ from hf_gile import (
 from hf_gile.models.mixture_gile import Rows
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss
+from hf_gile.training.losses import project_vectors
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -273,12 +274,12 @@ class TestLabelRows:
             [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
         )
         model, processor = make_pretrained(label_rows=True, encoder=exact, labels=labels)
-        model.loss_function = loss = GileLoss(row_dropout=0.3)
+        model.loss_function = loss = UnitLoss(row_dropout=0.3)
         inputs = texts_of(processor)
         codes = model.gile.project_texts(**inputs).detach()
 
         def score_step():
-            return model.gile.score(codes, loss._label_codes(model, None, None))
+            return model.gile.score(codes, project_vectors(model.gile, loss.label_inputs(model, None)))
 
         with torch.no_grad():
             with_rows = model(**inputs).logits
@@ -298,7 +299,7 @@ class TestLabelRows:
 
     def test_row_dropout_works_in_chunks(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
-        model.loss_function = GileLoss(row_dropout=0.5, chunk_size=2)
+        model.loss_function = UnitLoss(row_dropout=0.5, chunk_size=2)
         missing = torch.zeros(5, dtype=torch.long)
         torch.manual_seed(0)
         for _ in range(20):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from datasets import Dataset
 from papers.hard_negatives import HardNegatives
-from papers.label_sampling import UnitSampler
+from papers.unit_loss import UnitLoss
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import (
@@ -35,7 +35,7 @@ GOLD = torch.tensor([[0, 10, 4], [2, 3, -100], [8, -100, -100]])
 ALL = torch.arange(L)
 
 
-def make_model(output_layer="gile", labels=None, **options):
+def make_model(miner=None, output_layer="gile", labels=None, **options):
     torch.manual_seed(0)
     tokenizer = build_tokenizer(WORDS, min_count=1)
     joint = {"gile": {"joint_size": 17, "joint_act": "tanh"}, "only_input": {"joint_act": "tanh"}}.get(output_layer, {})
@@ -54,6 +54,7 @@ def make_model(output_layer="gile", labels=None, **options):
     processor = GileProcessor.for_config(tokenizer, config)
     model = GileForSequenceClassification(config)
     model.set_labels(labels or LabelSet.from_names(NAMES), processor)
+    model.loss_function = UnitLoss(miner=miner)
     return model.train(), processor
 
 
@@ -93,31 +94,22 @@ GOLD_COLUMNS = torch.tensor([0, 2, 3, 4, 8, 10])
 @pytest.mark.parametrize("searched", [5, 100], ids=["chunks", "at once"])
 def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, output_layer, number, searched):
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (2, searched))
-    model, processor = make_model(output_layer)
-    model.loss_function = GileLoss(miner=HardNegatives(number, chunk_size=4))
+    model, processor = make_model(HardNegatives(number, chunk_size=4), output_layer)
     columns, weights = mine(model, processor, GOLD_COLUMNS)
     assert weights is None
     assert columns.tolist() == sorted({*GOLD_COLUMNS.tolist(), *negatives(model, processor, number)})
 
 
 def test_only_trainable_columns_are_mined():
-    model, processor = make_model()
     columns = torch.arange(1, 8)
-    model.loss_function = GileLoss(miner=HardNegatives(2, columns=columns.tolist()))
+    model, processor = make_model(HardNegatives(2, columns=columns.tolist()))
     hard = set(mine(model, processor, torch.tensor([10]))[0].tolist()) - {10}
     assert hard == negatives(model, processor, 2, columns)
     assert hard != negatives(model, processor, 2)
 
 
-def test_too_many_negatives_means_all_columns():
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(99, columns=range(9)))
-    assert mine(model, processor, torch.tensor([0, 10]))[0].tolist() == [*range(9), 10]
-
-
 def test_gold_labels_in_any_form_give_the_same_columns():
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(2))
+    model, processor = make_model(HardNegatives(2))
     gold = torch.tensor([[4], [3], [8]])
     one_hot = torch.zeros(3, L).scatter_(1, gold, 1.0)
     sampled = torch.tensor([3, 4, 8])
@@ -128,8 +120,7 @@ def test_gold_labels_in_any_form_give_the_same_columns():
 
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 6)], ids=str)
 def test_hard_columns_count_once_and_others_keep_their_weights(shape):
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(1))
+    model, processor = make_model(HardNegatives(1))
     hard = negatives(model, processor, 1)
     sampled = torch.tensor(sorted([*list(hard)[:1], *[column for column in range(L) if column not in hard][:5]]))
     weights = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 2
@@ -153,7 +144,7 @@ def test_sampled_losses_and_gradients_average_to_the_full_loss(per_document):
     full = model(**documents, labels=GOLD).loss
     expected = gradients(model, full)
     miner = Recorder(2, columns=range(L))
-    model.loss_function = GileLoss(miner=miner)
+    model.loss_function = UnitLoss(miner=miner)
     losses, sums = [], 0
     negative_columns = [column for column in range(L) if column not in GOLD_COLUMNS.tolist()]
     for sampled in combinations(negative_columns, 2):
@@ -173,29 +164,8 @@ def test_sampled_losses_and_gradients_average_to_the_full_loss(per_document):
     torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow  # exact test with samples of two: test_sampled_losses_and_gradients_average_to_the_full_loss
-@pytest.mark.parametrize("frequencies", [None, range(1, L + 1)], ids=["uniform", "by frequency"])
-def test_hard_negatives_keep_the_sampled_loss_unbiased(frequencies):
-    model, processor = make_model()
-    documents = processor(TEXTS, return_tensors="pt")
-    full = model(**documents, labels=GOLD).loss.item()
-    model.loss_function = GileLoss(miner=HardNegatives(1))
-    sampler = UnitSampler(L, 3, frequencies=frequencies)
-    gold = [[column for column in row if column >= 0] for row in GOLD.tolist()]
-    losses = []
-    with torch.no_grad():
-        for key in range(1500):
-            columns, weights = sampler(gold, key)
-            losses.append(model(**documents, labels=GOLD, sampled_columns=columns, column_weights=weights).loss.item())
-    losses = torch.tensor(losses, dtype=torch.double)
-    error = losses.std().item() / len(losses) ** 0.5
-    assert abs(losses.mean().item() - full) < 4 * error
-    assert error < 0.02 * full
-
-
 def test_labels_are_encoded_again_every_few_steps():
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(1, refresh_steps=3))
+    model, processor = make_model(HardNegatives(1, refresh_steps=3))
     before = mine(model, processor, GOLD_COLUMNS)[0]
     with torch.no_grad():
         model.gile.output_layer.label_projection.weight.neg_()  # with tanh, the best labels become the worst
@@ -208,27 +178,24 @@ def test_labels_are_encoded_again_every_few_steps():
 
 
 def test_new_stored_labels_are_encoded_immediately():
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(99, refresh_steps=1000))
+    model, processor = make_model(HardNegatives(99, refresh_steps=1000))
     assert len(mine(model, processor, torch.tensor([0]))[0]) == L
     model.set_labels(LabelSet.from_names(NAMES[:9]), processor)
     assert mine(model, processor, torch.tensor([0]))[0].tolist() == list(range(9))
 
 
 def test_training_on_all_columns_needs_no_search(monkeypatch):
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(1))
+    model, processor = make_model(HardNegatives(1))
     monkeypatch.setattr(model, "project_stored_labels", None)
     weights = torch.ones(L)
     assert mine(model, processor, None, weights) == (None, weights)
     assert mine(model, processor, ALL) == (ALL, None)
-    model.loss_function = GileLoss(miner=HardNegatives(1, columns=[0, 2, 3]))
+    model.loss_function = UnitLoss(miner=HardNegatives(1, columns=[0, 2, 3]))
     assert mine(model, processor, GOLD_COLUMNS) == (GOLD_COLUMNS, None)
 
 
 def test_many_gold_labels_do_not_disable_mining():
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, 6, 7]))
+    model, processor = make_model(HardNegatives(1, columns=[5, 6, 7]))
     assert len(mine(model, processor, GOLD_COLUMNS)[0]) > 6
 
 
@@ -237,7 +204,7 @@ def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
     documents = processor(TEXTS, return_tensors="pt")
     model.eval()
     before = model(**documents, labels=GOLD)
-    model.loss_function = GileLoss(miner=HardNegatives(1))
+    model.loss_function = UnitLoss(miner=HardNegatives(1))
     monkeypatch.setattr(HardNegatives, "__call__", None)
     after = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS)
     assert torch.equal(after.loss, before.loss)
@@ -245,9 +212,8 @@ def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
 
 
 def test_mining_works_under_autocast():
-    model, processor = make_model()
     miner = Recorder(2)
-    model.loss_function = GileLoss(miner=miner)
+    model, processor = make_model(miner)
     with torch.autocast("cpu", torch.bfloat16):
         output = model(
             **processor(TEXTS, return_tensors="pt"),
@@ -268,7 +234,7 @@ def test_excluded_columns_do_not_count_even_if_mined():
     model.loss_function = GileLoss()
     without = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS, excluded_columns=excluded).loss
     miner = Recorder(2)
-    model.loss_function = GileLoss(miner=miner)
+    model.loss_function = UnitLoss(miner=miner)
     output = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS, excluded_columns=excluded)
     assert miner.sizes[0] > 6
     assert output.loss.item() == pytest.approx(without.item(), rel=1e-6)
@@ -277,12 +243,11 @@ def test_excluded_columns_do_not_count_even_if_mined():
 @pytest.fixture
 def make_trainer(tmp_path):
     def make(folder, refresh_steps=4, **options):
-        model, processor = make_model(word_dropout=0.1)
+        model, processor = make_model(HardNegatives(1, refresh_steps, columns=range(12)), word_dropout=0.1)
         rows = [[WORDS[i % 10], WORDS[(i * 3 + 1) % 10]] for i in range(44)]
         rows = Dataset.from_dict({"text": [" ".join(row) for row in rows], "labels": rows})
         dataset = encode_dataset(rows, processor, model.label_set)
         sampler = LabelSampler(L, num_negatives=2, columns=range(12), seed=3)
-        model.loss_function = GileLoss(miner=HardNegatives(1, refresh_steps, columns=range(12)))
         arguments = TrainingArguments(
             output_dir=str(tmp_path / folder),
             per_device_train_batch_size=8,
@@ -344,9 +309,8 @@ def test_invalid_options_are_refused(options, message):
         HardNegatives(**({"num_negatives": 3} | options))
 
 
-def test_invalid_columns_are_refused():
-    model, processor = make_model()
-    model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, L]))
+def test_columns_out_of_range_are_refused():
+    model, processor = make_model(HardNegatives(1, columns=[5, L]))
     with pytest.raises(ValueError, match="columns has 13, but there are 13 labels"):
         mine(model, processor, GOLD_COLUMNS)
 
@@ -355,15 +319,13 @@ def test_a_model_of_several_languages_is_refused():
     labels = [
         Label(f"{name}{column}", name, language=("english", "german")[column > 5]) for column, name in enumerate(NAMES)
     ]
-    model, _ = make_model(labels=LabelSet(labels), languages=["english", "german"])
-    model.loss_function = GileLoss(miner=HardNegatives(1))
-    with pytest.raises(ValueError, match=r"this model has 2: .*GileLoss\(miner=None\)"):
+    model, _ = make_model(HardNegatives(1), labels=LabelSet(labels), languages=["english", "german"])
+    with pytest.raises(ValueError, match=r"this model has 2: .*UnitLoss\(miner=None\)"):
         model.loss_function.miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)
 
 
 def test_labels_of_a_single_language_model_are_mined():
     labels = LabelSet([Label(name, name, language="english") for name in NAMES])
-    model, _ = make_model(labels=labels, languages=["english"], share_joint_space=False)
-    model.loss_function = GileLoss(miner=HardNegatives(99))
+    model, _ = make_model(HardNegatives(99), labels=labels, languages=["english"], share_joint_space=False)
     columns, _ = model.loss_function.miner(model, torch.ones(3, 17), GOLD, GOLD_COLUMNS, None)
     assert columns.tolist() == list(range(L))

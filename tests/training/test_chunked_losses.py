@@ -60,71 +60,66 @@ class Problem(nn.Module):
         }
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+def weights_of(kind, gold):
+    """Weights of labels. Zeros are those of samples per document: the second and third have no negatives, the fourth
+    has no labels at all."""
+    if kind == "zeros":
+        weights = torch.ones(B, L, dtype=torch.float64)
+        weights[1:4] = 0
+        weights[1:3] = multi_hot(gold, L)[1:3].double()
+        return weights
+    shape = {"shared": [L], "individual": [B, L]}
+    return torch.rand(*shape[kind], dtype=torch.float64) + 0.5 if kind else None
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, "positive weights"])
 @pytest.mark.parametrize("chunk_size", [1, 4, 23, 100])
-@pytest.mark.parametrize("weights", [None, "shared", "individual"])
+@pytest.mark.parametrize("weights", [None, "shared", "individual", "zeros"])
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
 def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weights, excluded):
-    problem, gold = Problem(), GOLD[loss]
-    if weights is not None:
-        weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
-    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded))
-    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size))
-    for name, value in expected.items():
-        torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
-def test_zero_weights_give_the_values_and_gradients_with_logits(loss, excluded):
-    # As in samples per document: the second and third document have no negatives, and all weights of the fourth are
-    # zero. The third has no gold labels either.
-    problem, gold = Problem(), GOLD[loss]
-    weights = torch.ones(B, L, dtype=torch.float64)
-    weights[1:4] = 0
-    weights[1:3] = multi_hot(gold, L)[1:3].double()
-    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded))
-    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded))
+    problem = Problem()
+    options = {}
+    if loss == "positive weights":
+        loss = "binary_cross_entropy"
+        options["positive_weights"] = 20 * torch.rand(L)  # of a different type than the scores
+    gold = GOLD[loss]
+    weights = weights_of(weights, gold)
+    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded, **options))
+    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size, **options))
     for name, value in expected.items():
         assert value.isfinite().all()
         torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
-
-
-@pytest.mark.parametrize("chunk_size", [1, 4, 100])
-@pytest.mark.parametrize("weights", [None, "shared", "individual"])
-@pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
-def test_positive_weights_give_the_values_and_gradients_with_logits(chunk_size, weights, excluded):
-    problem, gold, loss = Problem(), GOLD["binary_cross_entropy"], "binary_cross_entropy"
-    if weights is not None:
-        weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
-    positive = 20 * torch.rand(L)  # of a different type than the scores
-    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded, positive_weights=positive))
-    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size, positive_weights=positive))
-    for name, value in expected.items():
-        torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
-    without = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size))
-    assert all(not torch.allclose(without[name], value) for name, value in expected.items())
+    if options:
+        without = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size))
+        assert all(not torch.allclose(without[name], value) for name, value in expected.items())
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_half_precision_errors_do_not_exceed_those_with_logits(loss, dtype):
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "autocast"])
+def test_errors_in_low_precision_do_not_exceed_those_with_logits(loss, kind):
+    # With autocast, a bias as in a new model with many labels: in 16 bits, it has steps of 0.03.
     gold = GOLD[loss]
     errors = {"dense": {}, "chunked": {}}
     for seed in range(20):
         # Expected values are those of the rounded numbers.
-        short = Problem(dtype, seed)
+        short = Problem(torch.bfloat16 if kind == "bfloat16" else torch.float32, seed)
+        if kind == "autocast":
+            short.bias.data.fill_(-4.65)
         exact = Problem(torch.float64, seed)
         exact.load_state_dict(short.state_dict())
         truth = exact.with_gradients(exact.dense(loss, gold))
         for form in errors:
-            for name, value in short.with_gradients(getattr(short, form)(loss, gold)).items():
+            with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+                loss_of_form = getattr(short, form)(loss, gold)
+            assert loss_of_form.dtype == torch.float32
+            for name, value in short.with_gradients(loss_of_form).items():
                 error = (value - truth[name]).norm() / truth[name].norm()
                 errors[form][name] = errors[form].get(name, 0.0) + error.item() / 20
     if loss != "binary_cross_entropy":
         del errors["chunked"]["bias"]  # a softmax does not depend on the bias
     for name, error in errors["chunked"].items():
-        assert error <= 1.25 * errors["dense"][name] + 2 * torch.finfo(torch.float32).eps, name
+        assert error <= 1.25 * errors["dense"][name] + 1e-6, name
+    assert kind != "autocast" or errors["chunked"]["texts"] > 1e-4  # chunks are computed in bfloat16
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -190,36 +185,6 @@ def test_encoder_dropout_is_the_same_in_both_passes(loss):
     gold = torch.tensor([[2], [0], [22], [7], [7]])
     chunked_loss(loss, problem.texts, gold, dropped, problem.bias, 4).backward()
     assert problem.bias.grad.abs().item() < 1e-12
-
-
-def test_autocast_computes_chunks_in_bfloat16_and_sums_in_float32():
-    problem, gold = Problem(torch.float32), GOLD["binary_cross_entropy"]
-    truth = problem.with_gradients(problem.dense("binary_cross_entropy", gold))
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = problem.chunked("binary_cross_entropy", gold)
-    got = problem.with_gradients(loss)
-    assert loss.dtype == torch.float32
-    for name, value in truth.items():
-        assert (got[name] - value).norm() < 0.02 * value.norm(), name
-    assert any(not torch.equal(got[name], value) for name, value in truth.items())
-
-
-def test_a_low_bias_keeps_its_precision_under_autocast():
-    # As in a new model with many labels: in 16 bits, such a bias has steps of 0.03.
-    gold, errors = GOLD["binary_cross_entropy"], {}
-    for seed in range(20):
-        short, exact = Problem(torch.float32, seed), Problem(torch.float64, seed)
-        for problem in (short, exact):
-            problem.bias.data.fill_(-4.65)
-        truth = exact.with_gradients(exact.dense("binary_cross_entropy", gold))
-        for form in ("dense", "chunked"):
-            with torch.autocast("cpu", torch.bfloat16):
-                loss = getattr(short, form)("binary_cross_entropy", gold)
-            for name, value in short.with_gradients(loss).items():
-                error = (value - truth[name]).norm() / truth[name].norm()
-                errors[form, name] = errors.get((form, name), 0.0) + error.item()
-    for name in truth:
-        assert errors["chunked", name] <= 1.25 * errors["dense", name] + 1e-5, name
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])

@@ -190,8 +190,6 @@ def test_invalid_labels_are_refused_as_with_logits(make_model):
     [
         ({"loss": "warp"}, "loss must be 'cross_entropy', 'decoupled_softmax' or a function, got 'warp'"),
         ({"chunk_size": -1}, "chunk_size must not be negative, got -1"),
-        ({"refresh_steps": -1}, "refresh_steps must not be negative, got -1"),
-        ({"row_dropout": 1}, "row_dropout must be at least 0 and below 1, got 1"),
         ({"share_labels": True}, "share_labels divides chunks of labels: set chunk_size above 0"),
         ({"share_labels": True, "chunk_size": 2}, "share_labels needs a process group"),
         ({"positive_weights": [1, -1]}, "positive_weights must be finite and not negative, got -1.0 for label 1"),
@@ -210,8 +208,6 @@ def test_invalid_options_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"refresh_steps": 2}, "refresh_steps needs labels read by a pretrained encoder, .* got 'mean'"),
-        ({"row_dropout": 0.5}, "row_dropout needs config.label_rows"),
         ({"positive_weights": [1, 2]}, "positive_weights has 2 labels, but 5 are stored"),
     ],
     ids=str,

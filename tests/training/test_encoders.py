@@ -142,7 +142,7 @@ def both(monkeypatch, save_text_encoder, tmp_path):
         encoders.ENGLISH: save_text_encoder(tmp_path / "minilm", texts=ENGLISH),
         encoders.MULTILINGUAL: save_text_encoder(tmp_path / "e5", texts=[*ENGLISH, *GERMAN]),
     }
-    monkeypatch.setattr(encoders, "_locate", lambda name, packaged: encoders.FoundEncoder(name, folders[name]))
+    monkeypatch.setattr(encoders, "_locate", lambda name: encoders.FoundEncoder(name, folders[name]))
 
 
 def names_of(found):
