@@ -70,14 +70,7 @@ def test_lists_with_quotes_numbers_and_nothing_are_parsed():
 
 @pytest.mark.parametrize(
     "cell",
-    [
-        "[['mice', 'rats']]",
-        "[('mice', 0.9)]",
-        '"[\\"mice\\"]"',
-        "['mice' 'rats' ... 'cats']",
-        "%w[mice rats]",
-        "00101",
-    ],
+    ["[['mice', 'rats']]", "[('mice', 0.9)]", '"[\\"mice\\"]"', "['mice' 'rats' ... 'cats']", "%w[mice rats]", "00101"],
 )
 def test_lists_that_cannot_be_read_are_no_labels(cell):
     with pytest.raises(ValueError, match=r"look like lists, but cannot be read: write names of labels as JSON"):
@@ -138,11 +131,12 @@ def test_codes_with_brackets_and_decimal_numbers_are_labels(cells):
     assert read(*cells * 9)[0][:2] == [[cell] for cell in cells[:2]]
 
 
-def test_joined_labels_of_a_small_vocabulary_are_refused():
+def test_joined_labels_of_other_vocabularies_are_refused():
     draw = random.Random(11)
+    headings = [["Humans", *labels] if len(labels[0]) % 3 else labels for labels in rich_labels()]
     seldom = [draw.sample(SINGLE, 2 if number % 20 == 0 else 1) for number in range(400)]
     often = [["mice"], ["rats"], ["mice", "rats"], ["rats", "cats"], ["cats"], ["mice", "cats"]] * 5
-    for gold, signs in ((seldom, [", "]), (often, [";", "|", ", "])):
+    for gold, signs in ((headings, [", "]), (seldom, [", "]), (often, [";", "|", ", "])):
         for sign in signs:
             with pytest.raises(ValueError, match=re.escape(f"pass --separator {sign.strip()!r}")):
                 read(*(sign.join(labels) for labels in gold))
@@ -173,11 +167,7 @@ def test_joined_labels_of_a_small_vocabulary_are_refused():
         [f"2024-{month:02}-{day:02}" for month in (1, 2, 3, 11) for day in (1, 2, 3, 11, 23)],
         [f"{month}/{day}/2024" for month in range(1, 8) for day in range(1, 8)],
         [f"{home}-{away}" for home in range(5) for away in range(5)],
-        [
-            f"{level} {job}".strip()
-            for level in ("", "senior", "lead")
-            for job in ("data engineer", "engineer", "analyst")
-        ],
+        ["data engineer", "engineer", "senior data engineer", "senior engineer", "lead analyst", "senior analyst"],
     ],
 )
 @pytest.mark.parametrize("number", [10, 13, 25, 61, 80, 401, 800])
@@ -246,12 +236,6 @@ def test_a_second_separator_is_mentioned_and_read():
     assert read("a;,b", "c;,d;e", separator=";,")[0] == [["a", "b"], ["c", "d;e"]]  # the sign itself occurs
 
 
-def test_headings_with_a_frequent_label_are_seen_as_joined():
-    cells = [", ".join(["Humans", *labels] if len(labels[0]) % 3 else labels) for labels in rich_labels()]
-    with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator ','"):
-        read(*cells)
-
-
 def test_known_labels_decide_what_is_joined():
     assert joined_by(["Milk, Human", "Iron, Dietary"], {"Milk, Human", "mice", "rats"}) is None
     assert joined_by(["mice, rats", "rats, mice"], {"mice", "rats"}) == ","
@@ -297,17 +281,21 @@ def test_lists_of_zeros_and_ones_need_names(cells):
         read(*cells, known={"mice", "rats", "cats"})  # in no order
 
 
-@pytest.mark.parametrize("cells", [[[1, -1, -1], [-1, 1, 1]], ["[0, 100, 0]", "[100, 0, 0]"]])
-def test_lists_of_two_numbers_are_no_labels(cells):
-    with pytest.raises(ValueError, match="say which of 3 labels"):
-        read(*cells)
-    assert read([7, 8, 9], [8, 9, 10])[0] == [["7", "8", "9"], ["8", "9", "10"]]
-
-
-@pytest.mark.parametrize("sign", [" ", ",", ";"])
-def test_zeros_and_ones_joined_in_a_cell_need_names(sign):
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        ([[1, -1, -1], [-1, 1, 1]], None),
+        (["[0, 100, 0]", "[100, 0, 0]"], None),
+        (["0 1 1", "1 0 0", "0 1 0"], " "),
+        (["0,1,1", "1,0,0", "0,1,0"], ","),
+    ],
+)
+def test_other_lists_of_two_numbers_need_names(cells, separator):
     with pytest.raises(ValueError, match="say which of 3 labels a document has"):
-        read(*(sign.join(cell) for cell in ("011", "100", "010")), separator=sign)
+        read(*cells, separator=separator)
+    assert read([7, 8, 9], [8, 9, 10])[0] == [["7", "8", "9"], ["8", "9", "10"]]
+    labels = ["mice", "rats", "cats"]
+    assert separator is None or read(*cells, separator=separator, known=labels)[0][0] == ["rats", "cats"]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +307,6 @@ def test_zeros_and_ones_joined_in_a_cell_need_names(sign):
         ("1.0", "0.0"),
         (True, False),
         ("True", "False"),
-        ("Ja", "Nein"),
         ("WAHR", "FALSCH"),
         ("sí", "no"),
         ("\u2713", ""),
@@ -350,9 +337,7 @@ def test_numbers_by_label_are_read():
 
 def test_objects_for_all_labels_are_refused():
     cells = [[{"label": "rude", "score": row / 10}, {"label": "threat", "score": 1 - row / 10}] for row in range(10)]
-    with pytest.raises(
-        ValueError, match="all cells have the same labels, such as 'rude': leave out those that a document"
-    ):
+    with pytest.raises(ValueError, match="all cells have the same labels, such as 'rude': leave out those that a doc"):
         read(*cells)
     assert read(*cells[1:])[0] == [["rude", "threat"]] * 9
 
