@@ -63,17 +63,13 @@ class ReadReport:
             raise ValueError(f'on_error must be "raise" or "skip", got {self.on_error!r}')
 
     def __str__(self) -> str:
-        records, files = (
-            f"{count:,} {noun}{'' if count == 1 else 's'}"
-            for count, noun in ((self.records, "record"), (self.files, "file"))
-        )
-        shared = (
-            f"; labels with the same text, distinguished by their descriptions: {self.homonyms:,}"
-            if self.homonyms
-            else ""
-        )
-        negatives = f", {self.without_labels:,} of them without labels" if self.without_labels else ""
-        return f"{records} from {files}{negatives}; left out: {self._reasons() or 'none'}{shared}"
+        line = f"{self.records:,} record{'s' * (self.records != 1)} from {self.files:,} file{'s' * (self.files != 1)}"
+        if self.without_labels:
+            line += f", {self.without_labels:,} of them without labels"
+        line += f"; left out: {self._reasons() or 'none'}"
+        if self.homonyms:
+            line += f"; labels with the same text, distinguished by their descriptions: {self.homonyms:,}"
+        return line
 
     def _reasons(self) -> str:
         """Lists what was left out, by reason."""
@@ -143,11 +139,12 @@ class ReadReport:
         """
         if len(message) > _LONGEST:
             message = f"{message[: _LONGEST // 2]}...{message[-_LONGEST // 2 :]}"
-        if self.on_error == "raise":
-            if any(remedy in message for remedy in _REMEDIES):
-                raise ValueError(message)
-            raise ValueError(f'{message}; fix it, or pass on_error="skip" to skip it')
-        self.leave_out(reason, message)
+        if self.on_error == "skip":
+            self.leave_out(reason, message)
+            return
+        if not any(remedy in message for remedy in _REMEDIES):
+            message += '; fix it, or pass on_error="skip" to skip it'
+        raise ValueError(message)
 
     def until_damage(self, items: Iterator[T], path: object) -> Iterator[T]:
         """Yields the readable part of a file, and reports the error that ends it as a problem.

@@ -147,7 +147,7 @@ class TableSource:
     ) -> "tuple[dict[str, Dataset], LabelSet | None]":
         """Reads the available parts, and the labels that a dataset defines."""
         parts: dict[str, Dataset] = {}
-        labels, report = None, ReadReport(self.on_error)
+        labels = None
         options: dict[str, Any] = {"known": [] if known is None else known.ids}
         if self.dataset:
             for part, rows in self._load_dataset().items():
@@ -161,9 +161,8 @@ class TableSource:
             for part in PARTS:
                 if paths := getattr(self, f"{part}_files"):
                     parts[part], report = self.read(paths, **options)
+                    report.note(note_pairs(parts[part]))
                     _say_report(say, part, report)
-                    if note := note_pairs(parts[part]):
-                        say(f"  {note}")
                     # The other parts are read as the training documents, which show best what a column is.
                     options.setdefault("labels", report.labels)
         return parts, labels

@@ -133,9 +133,10 @@ def load_table(
     files = find_files(paths, SUFFIXES, any_name=True)
     forms = _see_forms(files, Requested(**layout).check(), [*others, *_label_names(labels)], report)
     features = _parquet_features(files[0], forms)
-    labels = _see_labels(_first_rows(files, forms, others), labels, others, separator, known, features)
+    if labels is not None:
+        labels = _see_labels(_first_rows(files, forms, others), labels, others, separator, known, features)
+        report.note(labels.note)
     report.labels = labels
-    report.note(labels.note if labels else "")
     read_as = _Columns(texts, labels, id, unlabelled)
     short = short_names(files)
     try:
@@ -340,17 +341,17 @@ def _label_names(labels: Labels) -> tuple[str, ...]:
 
 def _see_labels(
     rows: Iterable[Mapping[str, Any]],
-    labels: Labels,
+    labels: str | Sequence[str] | LabelColumn,
     others: Collection[str],
     separator: str | None,
     known: Collection[str],
     features: Mapping[str, Any],
-) -> LabelColumn | None:
+) -> LabelColumn:
     """Sees the form of labels in the first rows, unless it is known; `others` are the columns of the text and the id.
 
     If the default column does not exist, it is `label`, or the columns of zeros and ones are labels.
     """
-    if labels is None or isinstance(labels, LabelColumn):
+    if isinstance(labels, LabelColumn):
         return labels
     first = list(islice(rows, SAMPLE))
     columns = as_tuple(labels)

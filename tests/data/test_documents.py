@@ -90,22 +90,17 @@ def test_a_malformed_line_is_reported_or_skipped(source, options, message):
     assert (len(readable), sum(report.left_out.values())) == (report.records, 1)
 
 
-def test_a_file_whose_first_line_is_damaged_is_named(tmp_path):
+def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
     packed = bytearray(gzip.compress(b"text,id\nOn mice.,1\n" * 99, mtime=0))
     packed[14:20] = b"\xff" * 6
-    (tmp_path / "a.txt.gz").write_bytes(packed)
-    with pytest.raises(ValueError, match=r"a\.txt\.gz: damaged after 0 records"):
-        list(read_documents(str(tmp_path / "a.txt.gz")))
-
-
-def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
-    path = tmp_path / "lines.txt.gz"
-    path.write_bytes(gzip.compress(b"one\n" * 50_000)[:-20])
-    with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):
-        list(read_documents(path))
-    report = ReadReport("skip")
-    assert {document.text for document in read_documents(path, report=report)} == {"one"}
-    assert report.left_out == {"damaged file": 1}
+    for number, data in ((0, packed), (50_000, gzip.compress(b"one\n" * 50_000)[:-20])):
+        path = tmp_path / "lines.txt.gz"
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):
+            list(read_documents(path))
+        report = ReadReport("skip")
+        assert {document.text for document in read_documents(path, report=report)} == ({"one"} if number else set())
+        assert report.left_out == {"damaged file": 1}
 
 
 def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
@@ -125,7 +120,6 @@ def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
         (b'[\n{"text": "On mice."}]', "standard input is a list in JSON"),
         (b"%PDF-1.7\n", "standard input is a binary file"),
     ],
-    ids=["gzip", "list", "indented list", "PDF"],
 )
 def test_streams_that_are_no_lines_are_refused(content, message):
     with pytest.raises(ValueError, match=message):
@@ -136,9 +130,8 @@ def test_streams_that_are_no_lines_are_refused(content, message):
 def test_the_header_of_a_piped_table_is_noted():
     report = ReadReport()
     assert texts(b"label;text\n3;On mice.\n", report=report) == ["label;text", "3;On mice."]
-    assert report.notes == [
-        "the first line, 'label;text', was scored as a text: if it names columns, pass --format csv"
-    ]
+    note = "the first line, 'label;text', was scored as a text: if it names columns, pass --format csv"
+    assert report.notes == [note]
     texts(b"label;text\n3;On mice.\n", format="csv", report=(report := ReadReport()))
     texts(b"text of mice; rats\n", report=report)
     assert not report.notes

@@ -12,37 +12,29 @@ def test_labels_with_different_texts_are_unchanged():
     assert report.left_out == {}
 
 
-def test_a_hint_is_appended_to_the_description():
+@pytest.mark.parametrize(
+    ("hints", "texts"),
+    [
+        ({"3": ["metals"], "5": ["planets"]}, ["Mercury: metals", "Mercury: planets"]),
+        ({"3": ["nature", "", "Hg"], "5": ["nature", "", "a planet"]}, ["Mercury: Hg", "Mercury: a planet"]),
+        ({"5": ["planets"]}, ["Mercury", "Mercury: planets"]),
+        ({}, ["Mercury: 3", "Mercury: 5"]),
+        (
+            {"3": ["planets"], "5": ["people", "a singer"], "7": ["people", "a god"]},
+            ["Mercury: planets", "Mercury: people. a singer", "Mercury: people. a god"],
+        ),
+    ],
+    ids=["a hint", "shared hints", "a missing hint", "no hints", "a second hint"],
+)
+def test_labels_of_the_same_text_are_distinguished_by_their_first_hint_that_differs(hints, texts):
+    labels = [Label(label_id, "Mercury") for label_id in "357"[: len(texts)]]
+    assert distinguish(labels, hints).texts == texts
+
+
+def test_hints_follow_the_description_and_ids_follow_hints_of_another_label():
     labels = [Label("3", "Mercury", "it shines"), Label("5", "Mercury", "it shines")]
     texts = distinguish(labels, {"3": ["metals"], "5": ["planets"]}).texts
     assert texts == ["Mercury: it shines. metals", "Mercury: it shines. planets"]
-
-
-def test_hints_shared_by_all_homonyms_are_skipped():
-    labels = [Label("3", "Mercury"), Label("5", "Mercury")]
-    texts = distinguish(labels, {"3": ["nature", "", "Hg"], "5": ["nature", "", "a planet"]}).texts
-    assert texts == ["Mercury: Hg", "Mercury: a planet"]
-
-
-def test_a_missing_hint_differs_from_a_hint():
-    assert distinguish([Label("3", "Mercury"), Label("5", "Mercury")], {"5": ["planets"]}).texts == [
-        "Mercury",
-        "Mercury: planets",
-    ]
-
-
-def test_labels_with_the_same_hint_get_a_second_hint():
-    labels = [Label(label_id, "Mercury") for label_id in "357"]
-    hints = {"3": ["planets"], "5": ["people", "a singer"], "7": ["people", "a god"]}
-    texts = distinguish(labels, hints).texts
-    assert texts == ["Mercury: planets", "Mercury: people. a singer", "Mercury: people. a god"]
-
-
-def test_ids_distinguish_homonyms_without_hints():
-    assert distinguish([Label("3", "Mercury"), Label("5", "Mercury")], {}).texts == ["Mercury: 3", "Mercury: 5"]
-
-
-def test_a_hint_that_reproduces_another_label_is_followed_by_ids():
     labels = [Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Mercury", "planets")]
     texts = distinguish(labels, {"3": ["metals"], "5": ["planets"], "7": ["gods"]}).texts
     assert texts == ["Mercury: metals", "Mercury: planets. 5", "Mercury: planets. 7"]

@@ -10,10 +10,13 @@ from hf_gile.data.parts import PARTS, fill_parts, hold_out_labels
 NAMES = ["heart", "milk", "iron", "kidney", "human"]
 
 
+def rows(gold, seed=0):
+    return Dataset.from_dict({"id": [f"{seed}-{row}" for row in range(len(gold))], "labels": gold})
+
+
 def documents(number, seed=0):
     draw = random.Random(seed)
-    gold = [sorted(draw.sample(NAMES, k=draw.choice([1, 2]))) for _ in range(number)]
-    return Dataset.from_dict({"id": [f"{seed}-{row}" for row in range(number)], "labels": gold})
+    return rows([sorted(draw.sample(NAMES, k=draw.choice([1, 2]))) for _ in range(number)], seed)
 
 
 def test_missing_parts_are_split_from_the_training_documents():
@@ -43,8 +46,7 @@ def test_small_tables_are_split_whatever_their_texts(number):
 
 def test_every_label_keeps_a_training_document():
     gold = [[f"label {row % 40}"] for row in range(100)] + [["frequent"]] * 300
-    rows = Dataset.from_dict({"id": [f"{row}" for row in range(400)], "labels": gold})
-    cut = fill_parts({"train": rows})
+    cut = fill_parts({"train": rows(gold)})
     assert {name for ids in cut["train"]["labels"] for name in ids} == {name for ids in gold for name in ids}
     frequent = [sum(ids == ["frequent"] for ids in cut[part]["labels"]) for part in PARTS]
     assert frequent == pytest.approx([240, 30, 30], abs=3)
@@ -52,26 +54,22 @@ def test_every_label_keeps_a_training_document():
 
 
 def test_documents_without_labels_are_in_all_parts():
-    rows = Dataset.from_dict({"id": [f"{row}" for row in range(90)], "labels": [["mice"], [], []] * 30})
-    cut = fill_parts({"train": rows})
+    cut = fill_parts({"train": rows([["mice"], [], []] * 30)})
     for part in PARTS:
         assert sum(not ids for ids in cut[part]["labels"]) == pytest.approx(2 / 3 * len(cut[part]), abs=1.5)
 
 
 def test_labels_with_a_single_document_are_mostly_trained_on():
-    rows = Dataset.from_dict({"id": [f"{row}" for row in range(60)], "labels": [[f"{row}"] for row in range(60)]})
-    cut = fill_parts({"train": rows})
+    cut = fill_parts({"train": rows([[f"{row}"] for row in range(60)])})
     assert [len(cut[part]) for part in PARTS] == [55, 2, 3]
+    single = rows([[f"label {row}"] for row in range(150)])
+    assert len(fill_parts({"train": single, "test": single})["validation"]) == 2
 
 
 @pytest.mark.parametrize(
     ("texts", "parts", "message"),
     [
-        (
-            ["a b", "a  b"],
-            [],
-            "2 documents with 1 different texts are too few .* pass --validation_files and --test",
-        ),
+        (["a b", "a  b"], [], "2 documents with 1 different texts are too few .* pass --validation_files and --te"),
         (["a b"], ["test"], "1 documents with 1 different texts are too few .* pass --validation_files, or more"),
         ([], ["validation", "test"], "no documents for train: pass --train_files with documents$"),
     ],
@@ -105,9 +103,3 @@ def test_held_out_labels_appear_in_the_test_part_only():
     assert all(reduced["validation"]["labels"])
     with pytest.raises(ValueError, match=r"held_out 1.0 removes all labels of the train documents: lower it"):
         hold_out_labels(parts, share=1.0)
-
-
-def test_validation_takes_few_labels_of_single_texts():
-    rows = {"id": [str(row) for row in range(150)], "labels": [[f"label {row}"] for row in range(150)]}
-    cut = fill_parts({"train": Dataset.from_dict(rows), "test": Dataset.from_dict(rows)})
-    assert len(cut["validation"]) == 2

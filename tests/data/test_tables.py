@@ -80,23 +80,13 @@ def test_files_with_the_same_name_are_distinguished_by_folder(write, stream):
     assert [row["id"] for row in stream(paths)[0]] == ["train/a.jsonl:1", "test/a.jsonl:1"]
 
 
-def test_gzip_is_detected_by_content(write, stream):
-    rows = [{"text": "On mice.", "labels": "m"}]
-    path = write("a.csv", content("a.csv.gz", rows))
-    assert stream(path)[0] == stream(write("b.csv", rows=rows).rename(path))[0]
-
-
 @pytest.mark.parametrize(
     ("labels", "separator", "expected"),
     [
         (["b", "a", "b"], None, ["b", "a"]),
-        ([7, 30], None, ["7", "30"]),
-        ("b; a", None, ["b; a"]),
-        (" b ", None, ["b"]),
         ("b; a;;b;", ";", ["b", "a"]),
         ("b a  c", " ", ["b", "a", "c"]),
         ('["b", 7]', "json", ["b", "7"]),
-        (7, None, ["7"]),
         (7, ";", ["7"]),
         (["b; a"], ";", ["b", "a"]),
         (["b; a"], None, ["b; a"]),
@@ -132,9 +122,7 @@ def test_a_column_without_any_label_is_refused(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
     assert [row["labels"] for row in load(path)[0]] == [[], ["m"]]
     for rows in ('{"text": "x"}\n{"text": "y"}\n', '{"text": "x", "labels": null}\n{"text": "y", "labels": []}\n'):
-        with pytest.raises(
-            ValueError, match=r"a\.jsonl: no row has a label in 'labels': .* all 2 rows; name the column"
-        ):
+        with pytest.raises(ValueError, match=r"a\.jsonl: no row has a label in 'labels': .* all 2 rows; name the col"):
             load(write("a.jsonl", rows))
     with pytest.raises(ValueError, match=r"no row has a label in 'label'"):
         load(path, labels="label")
@@ -143,9 +131,7 @@ def test_a_column_without_any_label_is_refused(write, load):
 def test_a_run_stops_if_most_rows_have_no_text_unless_errors_are_skipped(write, load):
     rows = [{"text": "x" * (number % 6 == 0), "labels": "m"} for number in range(36)]
     path = write("a.jsonl", rows=rows)
-    with pytest.raises(
-        ValueError, match=r"30 of 36 rows would be left out: without text \(30\), first .*a\.jsonl: line 2"
-    ):
+    with pytest.raises(ValueError, match=r"30 of 36 rows would be left out: without text \(30\), first .*l: line 2"):
         load(path)
     assert load(path, on_error="skip")[1].left_out == {"without text": 30}
 
@@ -162,9 +148,7 @@ def test_a_table_without_labels_is_read_for_scoring(write, stream):
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_a_missing_column_is_named_with_the_existing_columns(write, stream, name, on_error):
     path = write(name)
-    with pytest.raises(
-        ValueError, match=r"a\.\w+: no column 'abstrakt', only id, title, abstract, labels; did you mean"
-    ):
+    with pytest.raises(ValueError, match=r"a\.\w+: no column 'abstrakt', only id, title, abstract, labels; did you"):
         stream(path, ["title", "abstrakt"], on_error=on_error)
     with pytest.raises(ValueError, match=r"a\.\w+: .*no (column )?'uid', only id, title, abstract, labels"):
         stream(path, "title", id="uid", on_error=on_error)
@@ -181,21 +165,19 @@ def test_a_missing_json_field_is_reported_after_the_first_rows(write, stream, mo
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_numbers_among_texts_are_texts(write, stream, name):
+def test_numbers_are_texts_and_absent_columns_are_empty(write, stream, name):
     titles = ["Titanic", 1776, "", 9.5, float("nan"), None]
     documents, _ = stream(write(name, rows=[{"title": title, "labels": "film"} for title in titles]), "title")
     assert [row["text"] for row in documents] == ["Titanic", "1776", "9.5"]
+    rows = '[{"title": "x", "labels": "m"}, {"title": "y", "abstract": "z", "labels": "m"}]'
+    path = write("b.json", rows)
+    assert [row["text"] for row in stream(path, ["title", "abstract"])[0]] == ["x", "y\nz"]
 
 
 def test_a_column_within_an_object_is_pointed_out(write, stream):
     path = write("a.json", '[{"id": 1, "data": {"text": "x"}, "labels": "m"}]')
     with pytest.raises(ValueError, match=r"no column 'text', only id, data, labels; .*'data' has it: flatten objects"):
         stream(path)
-
-
-def test_a_text_column_present_in_some_rows_is_read(write, stream):
-    path = write("a.jsonl", '{"title": "x", "labels": "m"}\n{"title": "y", "abstract": "z", "labels": "m"}\n')
-    assert [row["text"] for row in stream(path, ["title", "abstract"])[0]] == ["x", "y\nz"]
 
 
 @pytest.mark.parametrize(
@@ -237,10 +219,7 @@ def test_a_json_label_cell_must_be_a_list(write, stream):
         ("'text'", "not JSON: Expecting value, got \"'text'\""),
         ("[" * 100_000, "nested too deeply|not JSON"),
         ('{"text": 1' + "0" * 5000 + "}", "not JSON"),
-        (
-            '{"text": "Stra\udcdfe"}',
-            "byte 15 of the line is not utf-8; if the file is in windows-1252, pass encoding=",
-        ),
+        ('{"text": "Stra\udcdfe"}', "byte 15 of the line is not utf-8; if the file is in windows-1252, pass enc"),
     ],
 )
 def test_malformed_json_lines_are_named_or_skipped(write, stream, line, message):
@@ -265,10 +244,7 @@ def test_the_only_list_of_objects_in_a_json_object_is_a_table(write, stream):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (
-            '{"text": "x"}',
-            r"expected a list of objects, or an object per line, got an object with the keys \['text'\]",
-        ),
+        ('{"text": "x"}', r"expected a list of objects, .*, got an object with the keys \['text'\]"),
         ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
         ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the last bracket, got '{'"),
         (" ", "expected a list of objects, or an object per line, got 'the end of the file'"),
@@ -312,14 +288,9 @@ def test_an_unknown_encoding_is_refused(write, stream):
 
 def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
     path = write("a.csv", "text,labels\nx,mäuse\n".encode() + "Über,m\ny,m\n".encode("latin-1"))
-    with pytest.raises(
-        ValueError,
-        match=r"a\.csv: line 3: byte 1 of the line is not utf-8; if .* windows-1252, pass encoding=.windows-1252.$",
-    ):
+    with pytest.raises(ValueError, match=r"a\.csv: line 3: byte 1 .* not utf-8; if .*, pass encoding=.windows-1252.$"):
         stream(path)
-    documents, report = stream(path, on_error="skip")
-    assert [row["text"] for row in documents] == ["x", "y"]
-    assert report.left_out == {"malformed row": 1}
+    assert [row["text"] for row in stream(path, on_error="skip")[0]] == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -337,23 +308,16 @@ def test_malformed_csv_lines_are_named_or_skipped(write, stream, line, message):
     with pytest.raises(ValueError, match=rf"a\.csv: line 5: .*({message})"):
         stream(path)
     documents, report = stream(path, on_error="skip")
-    assert [(row["id"], row["text"]) for row in documents] == [
-        ("a.csv:2", "x\n\nx"),
-        ("a.csv:7", "z"),
-        ("a.csv:8", "z\nz"),
-    ]
+    assert [row["id"] for row in documents] == ["a.csv:2", "a.csv:7", "a.csv:8"]
+    assert [row["text"] for row in documents] == ["x\n\nx", "z", "z\nz"]
     assert report.left_out == {"malformed row": 1}
 
 
 def test_an_invalid_csv_header_is_reported_as_damage(write, stream):
     path = write("a.csv", 'te"xt,"labels"x\ny,m\n')
-    with pytest.raises(
-        ValueError, match=r"a\.csv: damaged after 0 records: the first line, which names the columns, is"
-    ) as e:
+    with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: the first line, which names the columns"):
         stream(path)
-    assert type(e.value) is ValueError
-    report = stream(path, on_error="skip")[1]
-    assert report.left_out == {"damaged file": 1}
+    assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
 
 
 def test_error_messages_stay_short(write, stream):
@@ -398,9 +362,7 @@ def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
         path = write(name, good + b"x" * 200)
         with pytest.raises(ValueError, match=r"damaged after 1 records: a line is longer than 100 bytes"):
             stream(path)
-        documents, report = stream(path, on_error="skip")
-        assert len(documents) == 1
-        assert report.left_out == {"damaged file": 1}
+        assert len(stream(path, on_error="skip")[0]) == 1
 
 
 def test_columns_of_the_same_name_are_numbered(write, stream):
@@ -410,17 +372,14 @@ def test_columns_of_the_same_name_are_numbered(write, stream):
     assert stream(path, labels=["labels.1", "labels.2"])[0][0]["labels"] == ["m", "r"]
 
 
-def test_cells_that_programs_write_without_a_text_are_no_texts(write, stream):
+def test_cells_that_programs_write_without_a_text_or_label_are_empty(write, stream):
     table = [{"title": "NULL", "note": "nan", "labels": "m"}, {"title": "None", "note": "\\N", "labels": "r"}]
     for name in ("a.csv", "a.jsonl"):
-        rows, report = stream(write(name, content(name, table)), text=["title", "note"])
+        rows, report = stream(write(name, rows=table), text=["title", "note"])
         assert [row["text"] for row in rows] == ["None"]
         assert report.left_out == {"without text": 1}
-
-
-def test_nulls_of_mysql_are_cells_without_a_label(write, stream):
-    path = write("a.csv", 'text,labels\n"On \\"mice\\".","m"\n"On rats.",\\N\n\\N,\\N\n')
-    rows, report = stream(path)
+    # as MySQL writes them
+    rows, report = stream(write("b.csv", 'text,labels\n"On \\"mice\\".","m"\n"On rats.",\\N\n\\N,\\N\n'))
     assert [(row["text"], row["labels"]) for row in rows] == [('On "mice".', ["m"]), ("On rats.", [])]
     assert report.left_out == {"without text": 1}
 
@@ -428,12 +387,6 @@ def test_nulls_of_mysql_are_cells_without_a_label(write, stream):
 def test_an_object_over_several_lines_says_how_to_write_it(write, stream):
     with pytest.raises(ValueError, match=r"line 1: not JSON: .*write each object on a line, as with jq -c \."):
         stream(write("a.jsonl", json.dumps({"text": "x", "labels": "m"}, indent=1)))
-
-
-def test_rows_for_each_label_of_a_document_say_how_to_join_them(write, load):
-    path = write("a.csv", "id,text,labels\n3,x,m\n3,x,r\n")
-    with pytest.raises(ValueError, match=r"2 documents have the id '3'; if each has a label of a document, join"):
-        load(path, id="id")
 
 
 def test_other_delimiters_and_literal_quotes_are_supported(write, stream):
@@ -445,9 +398,7 @@ def test_other_delimiters_and_literal_quotes_are_supported(write, stream):
     with pytest.raises(ValueError, match=r"line 2: .*quote not closed"):
         stream(path, quote='"')
     for delimiter in ("", "||", '"', "\n"):
-        with pytest.raises(
-            ValueError, match="delimiter must be a single character other than a quote or line break, got"
-        ):
+        with pytest.raises(ValueError, match="delimiter must be a single character other than a quote or line break"):
             stream(path, delimiter=delimiter)
 
 
@@ -506,16 +457,10 @@ def test_damaged_parquet_is_named_or_skipped(write, stream):
 
 
 def test_parquet_columns_of_other_types_are_read(write, stream):
-    table = pa.table(
-        {
-            "text": pa.array(["x", "y"], pa.large_string()),
-            "labels": pa.array([[7, 30], [7]], pa.large_list(pa.int16())),
-            "more": pa.array(["a", "b"]).dictionary_encode(),
-        }
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    path = write("a.parquet", sink.getvalue().to_pybytes())
+    labels = pa.array([[7, 30], [7]], pa.large_list(pa.int16()))
+    texts = pa.array(["x", "y"], pa.large_string())
+    path = write("a.parquet", b"")
+    pq.write_table(pa.table({"text": texts, "labels": labels, "more": pa.array(["a", "b"]).dictionary_encode()}), path)
     assert [row["labels"] for row in stream(path)[0]] == [["7", "30"], ["7"]]
     assert [row["labels"] for row in stream(path, labels="more")[0]] == [["a"], ["b"]]
 
@@ -557,8 +502,7 @@ def test_errors_in_a_part_of_a_file_name_the_byte(write, load, monkeypatch):
     path = write("a.jsonl", good * 9 + "{\n" + good)
     with pytest.raises(ValueError, match=rf"a\.jsonl: line at byte {9 * len(good)}: not JSON"):
         load(path, num_proc=2)
-    documents, report = load(path, num_proc=2, on_error="skip")
-    assert (len(documents), report.left_out) == (10, {"malformed row": 1})
+    assert len(load(path, num_proc=2, on_error="skip")[0]) == 10
 
 
 def test_compressed_and_utf_16_files_are_not_split(write, stream, monkeypatch):
@@ -571,7 +515,7 @@ def test_compressed_and_utf_16_files_are_not_split(write, stream, monkeypatch):
 def test_repeated_ids_are_refused_or_skipped_after_the_first_document(write, load):
     rows = [{"id": name, "text": f"row {number}", "labels": "m"} for number, name in enumerate("abcba")]
     paths = [write("a.csv", rows=rows), write("b.csv", rows=[{"id": "b", "text": "row 5", "labels": "m"}])]
-    with pytest.raises(ValueError, match=r"3 documents have the id 'b'|2 documents have the id 'a'"):
+    with pytest.raises(ValueError, match=r"[23] documents have the id '[ab]'; if each has a label of a document, join"):
         load(paths, id="id")
     for _ in range(2):
         documents, report = load(paths, id="id", on_error="skip")
@@ -610,12 +554,8 @@ def dataset_of():
 
     def make(values, feature=None, text=None, **columns):
         columns = {"text": text or [f"text {number}" for number in range(len(values))], "labels": values} | columns
-        features = datasets.Dataset.from_dict(
-            {key: value for key, value in columns.items() if key != "labels"}
-        ).features
-        if feature is None:
-            return datasets.Dataset.from_dict(columns)
-        return datasets.Dataset.from_dict(columns, features=datasets.Features({**features, "labels": feature}))
+        rows = datasets.Dataset.from_dict(columns)
+        return rows if feature is None else rows.cast(datasets.Features({**rows.features, "labels": feature}))
 
     return make
 
@@ -650,9 +590,8 @@ def test_dataset_labels_become_label_ids(dataset_of, kind, streaming):
 
 
 def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of):
-    rows = dataset_of(
-        [["m"], ["m"], [], ["r"]], text=["x", "", "y", "z"], title=[None, None, "b", "c"], key=[3, 5, 7, 11]
-    )
+    columns = {"text": ["x", "", "y", "z"], "title": [None, None, "b", "c"], "key": [3, 5, 7, 11]}
+    rows = dataset_of([["m"], ["m"], [], ["r"]], **columns)
     report = ReadReport()
     documents, _ = table_of(rows, ["title", "text"], report=report)
     assert documents["id"] == ["0", "2", "3"]
@@ -672,41 +611,31 @@ def test_malformed_dataset_rows_are_named_or_skipped(dataset_of):
     assert report.left_out == {"without text, or malformed": 1}
 
 
-def test_classes_out_of_range_are_ignored_or_named(dataset_of):
-    from datasets import ClassLabel, List
-
-    names = ClassLabel(names=["mice", "rats"])
-    rows = dataset_of([[0], [1]], List(names)).with_format("numpy")
-    assert table_of(rows)[0]["labels"] == [["mice"], ["rats"]]
-
-
 def test_classes_of_a_parquet_file_of_the_hub_get_their_names(dataset_of, tmp_path, load):
     from datasets import ClassLabel, List
 
     names = ClassLabel(names=["mice", "rats"])
     for values, feature in (([0, 1], names), ([[0], [1]], List(names))):
         path = tmp_path / f"{type(feature).__name__}.parquet"
-        dataset_of(values, feature).to_parquet(path)
+        rows = dataset_of(values, feature)
+        assert [row["labels"] for row in table_of(rows.with_format("numpy"))[0]] == [["mice"], ["rats"]]
+        rows.to_parquet(path)
         assert [row["labels"] for row in load(path)[0]] == [["mice"], ["rats"]]
 
 
-def test_missing_columns_of_a_dataset_are_named(dataset_of):
+def test_datasets_without_the_columns_are_refused(dataset_of):
     rows = dataset_of([["m"]])
     for options in ({"text": "txt"}, {"labels": "lables"}, {"id": "ids"}):
         with pytest.raises(ValueError, match=r"the dataset: no column '.*', only text, labels"):
             table_of(rows, **options)
+    with pytest.raises(ValueError, match="labels are objects with the keys"):
+        table_of(dataset_of([{"mice": ["m"]}]))
     with pytest.raises(ValueError, match=r"pass a split of the dataset, such as dataset\['train'\]"):
         table_of({"train": rows})
     stream = rows.to_iterable_dataset()
     stream.info.features = None
     with pytest.raises(ValueError, match="the columns of this stream are unknown: set its features"):
         table_of(stream)
-
-
-def test_labels_in_a_nested_column_are_refused_by_type(dataset_of):
-    rows = dataset_of([{"mice": ["m"]}])
-    with pytest.raises(ValueError, match="labels are objects with the keys"):
-        table_of(rows)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
