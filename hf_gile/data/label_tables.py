@@ -72,7 +72,10 @@ def read_label_table(
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
     if len(existing) == 1 and chosen.required() == ["id", "name"]:
-        chosen = _choose_only_column(rows, next(iter(existing)), chosen, report)
+        (column,) = existing
+        if note := _note_header([column, *(str(row.get(column)) for row in rows)]):
+            report.note(note)
+            chosen = chosen._replace(id=column, name=(column,))
     if rows:
         _check_columns(existing, chosen, file, form)
     if any(_WRITTEN.issubset(row) for row in rows):
@@ -185,13 +188,6 @@ def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
     report.records += len(names)
     labels = (Label(clean_id(label_id, "id"), clean_id(name, "name")) for label_id, name in names.items())
     return distinguish(labels, {}, report, str(file))
-
-
-def _choose_only_column(rows: Sequence[Mapping[str, Any]], column: str, chosen: Columns, report: ReadReport) -> Columns:
-    """Returns the only column of a table for both ids and names, if it is named as a list of labels is."""
-    note = _note_header([column, *(str(row.get(column)) for row in rows)])
-    report.note(note)
-    return chosen._replace(id=column, name=(column,)) if note else chosen
 
 
 def _check_columns(existing: Collection[str], chosen: Columns, file: Path, form: Format) -> None:
