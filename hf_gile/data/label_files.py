@@ -95,11 +95,7 @@ def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
-    """Checks whether a file is MeSH: XML, ASCII, or JSON lines with a `ui` and no `id`.
-
-    Args:
-        path: The file.
-    """
+    """Checks whether a file is MeSH: XML, ASCII, or JSON lines with a `ui` and no `id`."""
     return _find_kind(Path(path), sniff(path)) == "MeSH"
 
 

@@ -1,4 +1,4 @@
-r"""Reader of labels in tables: CSV, TSV, JSON lines, JSON and Parquet files.
+r"""Reader of labels in tables (CSV, TSV, JSON lines, JSON and Parquet), texts, and JSON with nothing but names.
 
 {"id": "D051379", "name": "Mice", "synonyms": ["Mouse", "House Mouse"]}
 """
@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .homonyms import LeaveOut, make_labels
-from .label_cells import MISSING, are_lists, is_missing, parse_list
-from .label_names import note_header, read_json_names, read_names
+from .files import open_binary, read_into_memory
+from .homonyms import LeaveOut, distinguish, make_labels
+from .json_text import check_parts
+from .label_cells import MISSING, are_lists, clean_id, is_missing, parse_list
 from .loading import Piece
 from .report import ReadReport
 from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
@@ -63,15 +64,18 @@ def read_label_table(
             repeats an id, unless the report says to skip.
     """
     if form.kind == "text":
-        return read_names(file, form, report)
-    if form.kind == "json" and (labels := read_json_names(file, report)):
+        return _read_names(file, form, report)
+    if form.kind == "json" and (labels := _read_json_names(file, report)):
         return labels
     report.note(form.note)
     located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
     if len(existing) == 1 and chosen.required() == ["id", "name"]:
-        chosen = _choose_only_column(rows, next(iter(existing)), chosen, report)
+        (column,) = existing
+        if note := _note_header([column, *(str(row.get(column)) for row in rows)]):
+            report.note(note)
+            chosen = chosen._replace(id=column, name=(column,))
     if rows:
         _check_columns(existing, chosen, file, form)
     if any(_WRITTEN.issubset(row) for row in rows):
@@ -94,11 +98,96 @@ def read_label_table(
     return labels
 
 
-def _choose_only_column(rows: Sequence[Mapping[str, Any]], column: str, chosen: Columns, report: ReadReport) -> Columns:
-    """Returns the only column of a table for both ids and names, if it is named as a list of labels is."""
-    note = note_header([column, *(str(row.get(column)) for row in rows)])
-    report.note(note)
-    return chosen._replace(id=column, name=(column,)) if note else chosen
+def _note_header(cells: Sequence[str]) -> str:
+    """Returns a note if the first cell of a column is its name, such as "Category name"; empty if it is a label."""
+    if len(cells) < 2 or not _HEADER.fullmatch(cells[0]) or any(map(_HEADER.fullmatch, cells[1:])):
+        return ""
+    return f"the first line, {cells[0]!r}, names the only column: it is no label"
+
+
+def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
+    """Reads a label from each line of a text; a line that starts with a number sign and a space is a comment."""
+    names: dict[str, None] = {}
+    for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
+        if _CONTROL.search(row["text"]):
+            raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
+        for line in row["text"].splitlines():  # also at line breaks of other systems
+            name = clean_label(decode_entities(line))
+            if "\t" in line.strip():
+                raise ValueError(f"{file}: {where}: a label has a tab; {_IF_TABLE}")
+            if name in names:
+                report.leave_out("repeated", f"{file}: {where}")
+            elif re.match(r"#+(\s|$)", line):
+                report.leave_out("comment", f"{file}: {where}")
+            elif name:
+                if names and re.match(r"\t|\s\s", line):
+                    report.note("lines are indented, as of a tree: parents are read from a table with a column broader")
+                names[name] = None
+    if note := _note_header(list(names)):
+        report.note(note)
+        del names[next(iter(names))]
+    if problem := _describe_problem(list(names)):
+        raise ValueError(f"{file}: {problem}")
+    if len(names) == 1:
+        report.note(f"a single label, {next(iter(names))!r}: a text has a label on each line")
+    report.records += len(names)
+    return distinguish((Label(name, name) for name in names), {}, report, str(file))
+
+
+def _describe_problem(names: Sequence[str]) -> str:
+    """Says why lines are no names of labels; empty if they are."""
+    if bullets := [name for name in names if _BULLET.match(name)]:
+        return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
+    if not names:
+        return "no line has a label"
+    if len(names) == 1:
+        signs = [sign for sign in ",;|" if names[0].count(sign) > 1]
+        if signs or re.match(r"""[\[({]\s*["'].*[\])}]$""", names[0]):
+            return f"a line has several labels, such as {names[0]!r}; a text has a label on each line"
+        return ""
+    numbered = [match.groups() for match in map(_NUMBERED.match, names) if match]
+    are_numbered = len(numbered) == len(names) and all(
+        len(set(parts)) == len(names) for parts in zip(*numbered, strict=True)
+    )
+    if are_numbered or all(map(_QUOTED.match, names)):
+        return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
+    for sign in ";|":
+        if all(sign in name for name in names):
+            return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
+    if all(name.endswith(",") for name in names):
+        return f"each line ends with ',', such as {names[0]!r}; {_IF_TABLE}"
+    return ""
+
+
+def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
+    """Reads a list of names, or names by number or numbers by name, also in a config.json or of a `ClassLabel`.
+
+    Returns:
+        The labels, or None for other JSON.
+    """
+    with open_binary(file) as stream:
+        if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
+            return None
+    text = read_into_memory(file)
+    check_parts(text)
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # the reader of tables reports the error
+    if isinstance(names, dict):
+        names = next((names[key] for key in _KEYS if isinstance(names.get(key), list | dict)), names)
+    if isinstance(names, list):
+        names = {clean_label(decode_entities(str(name))): name for name in names}
+    elif sorted(number for number in names.values() if isinstance(number, int)) == list(range(len(names))):
+        names = {str(number): name for name, number in names.items()}
+    elif not all(map(str.isdecimal, names)):
+        return None  # such as the answer of a server
+    if not names or not all(isinstance(name, str) for name in names.values()):
+        return None
+    report.files += 1
+    report.records += len(names)
+    labels = (Label(clean_id(label_id, "id"), clean_id(name, "name")) for label_id, name in names.items())
+    return distinguish(labels, {}, report, str(file))
 
 
 def _check_columns(existing: Collection[str], chosen: Columns, file: Path, form: Format) -> None:
@@ -341,3 +430,37 @@ _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spr
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")
+_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
+_LISTED = "has a number, a bullet or quotes"
+_LEAVE_OUT = "leave them out, or write a table with the columns id and name"
+_KEYS = ("id2label", "names", "labels")
+_CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
+_BULLET = re.compile(r"(--?|[*\u2022\u2013\u2014])\s")
+_QUOTED = re.compile(r"""(["']).*\1,?$""")
+# A code that numbers a name: not a number in a name such as "2 stars" and "0-17".
+_NUMBERED = re.compile(
+    r"([A-Za-z]{0,3}\d[\d.-]*)"
+    r"(?:\s*[=,:]\s*|\s?[.)\u2013-]\s*|\s)\s*"
+    r"""(["'(]*[^\W\d].*)"""
+)
+_FOREIGN = (
+    "schlagwort", "schlagwörter", "stichwort", "begriff",
+    "bezeichnung", "kategorie", "thema", "themen",
+    "étiquette", "catégorie", "catégories", "thème", "thèmes",
+    "sujet", "sujets", "mot-clé", "mots-clés", "libellé",
+    "etiqueta", "etiquetas", "categoría", "categorías",
+    "tema", "temas", "materia", "nombre", "palabra clave",
+    "categoria", "categorias", "assunto", "assuntos",
+    "palavra-chave", "argomento", "soggetto", "parola chiave",
+    "trefwoord", "trefwoorden", "onderwerp", "categorie",
+    "emne", "emneord", "ämne", "ämnesord", "kategori",
+    "asiasana", "temat", "kategoria",
+    "категория", "тема", "рубрика",
+    "标签", "类别", "主题", "关键词",
+)  # fmt: skip
+_HEADER = re.compile(
+    r"(id|((pref(erred)?|class|label|category|topic|tag|intent|subject)[\s_-]*)?"
+    r"((label|name|class|categor(y|ie)|topic|tag|title)(e?s)?"
+    rf"|(term|keyword|subject|heading|intent)s?)|{'|'.join(_FOREIGN)}):?",
+    re.IGNORECASE,
+)

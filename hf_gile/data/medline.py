@@ -227,23 +227,8 @@ def _parse_citation(element: _Element, unread: list[str]) -> Record:
     )
 
 
-def make_record(
-    pmid: object,
-    title: str,
-    abstract: str,
-    year: object,
-    ids: list[str],
-    names: list[str],
-) -> Record:
-    """Makes a record of valid texts and headings; repeated headings count once.
-
-    Args:
-        pmid: A number or text.
-        title: The title.
-        abstract: The abstract.
-        year: A number, text or None.
-        ids: Ids of the headings.
-        names: Names of the headings.
+def make_record(pmid: object, title: str, abstract: str, year: object, ids: list[str], names: list[str]) -> Record:
+    """Makes a record of valid texts, and of headings with their names; repeated ids count once.
 
     Raises:
         ValueError: If the pmid is empty, or the year is not a year.

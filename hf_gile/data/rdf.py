@@ -17,8 +17,8 @@ import logging
 import re
 import warnings
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from reprlib import repr as shortened
@@ -47,7 +47,6 @@ _MAX_ENTITY = 256
 _MAX_URI = 8192
 _FEW_STATEMENTS = 100_000
 _MAX_LINE = 1 << 18  # bytes of N-Triples: rdflib searches the line again for every 2 KB that it reads
-_MAX_PARTS = 5000
 
 AddStatement = Callable[[Any, Any, Any], None]
 
@@ -75,7 +74,8 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
         if seen.kind not in _FORMATS:
             raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
         title = f"read as {_FORMATS[seen.kind][1]}: "
-        with _quiet():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # rdflib's parsers use its deprecated functions
             _parse(graph, path, seen.kind)
         if not graph.store.count:
             raise ValueError(f"no statements: {CONVERT}")
@@ -91,6 +91,7 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
 def _parse(graph: Any, path: Path, kind: str) -> None:
     from rdflib.parser import PythonInputSource
 
+    logging.getLogger("rdflib.term").setLevel(logging.CRITICAL)  # it logs a traceback for each invalid date
     # Relative URIs depend neither on the folder nor on compression.
     packed = path.suffix.lower() in PACKED_SUFFIXES
     base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
@@ -110,20 +111,6 @@ def _parse(graph: Any, path: Path, kind: str) -> None:
     elif b"{" in data:
         form = "trig"  # which takes longer, and is only needed for graphs
     graph.parse(source, format=form, publicID=base)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences rdflib, which logs a traceback for each invalid date, and whose parsers use its deprecated functions."""
-    logger = logging.getLogger("rdflib.term")
-    was_disabled = logger.disabled
-    logger.disabled = True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            yield
-    finally:
-        logger.disabled = was_disabled
 
 
 class _Lines:
@@ -147,36 +134,25 @@ class _Lines:
 
 def _check_xml(path: Path) -> None:
     """Refuses XML that is no RDF, and entities longer than a prefix: rdflib takes hours to expand nested entities."""
-    declared: set[str] = set()
-    inside: list[str] = []  # the last element, and a sign for each part of its text
+    roots: list[str] = []
 
     def declare(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
         if value is not None and (is_parameter or "&" in value or len(value) > _MAX_ENTITY):
             raise ValueError(
                 f"the entity {shortened(name)} is not a short text, like an XML bomb; replace it by its value"
             )
-        declared.add(name)
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        if not inside and PREFIXES["rdf"] not in attributes.values():
+        if not roots and PREFIXES["rdf"] not in attributes.values():
             raise ValueError(f"the root <{name[:80]}> is not of RDF: {CONVERT}")
-        inside[:] = [name]
-
-    def add(_: str) -> None:
-        inside.append("")
-        if len(inside) > _MAX_PARTS:  # each is appended by copying the previous ones
-            raise ValueError(f"a text of <{inside[0][:80]}> has more than {_MAX_PARTS:,} lines and entities")
+        roots.append(name)
 
     parser = expat.ParserCreate()
     parser.EntityDeclHandler = declare
     parser.StartElementHandler = start
-    parser.CharacterDataHandler = add
-    with open_binary(path) as stream:
-        while (declared or not inside) and (data := stream.read(1 << 16)):
-            try:
-                parser.Parse(data)
-            except expat.ExpatError:
-                return  # rdflib reports the error
+    with open_binary(path) as stream, suppress(expat.ExpatError):  # rdflib reports the error
+        while not roots and (data := stream.read(1 << 16)):
+            parser.Parse(data)
 
 
 def _make_graph(add: AddStatement, limit: int) -> Any:

@@ -98,6 +98,9 @@ DEFINITIONS = (
 NO_LABELS = re.compile(r"(Collection|ConceptScheme|ConceptGroup|ThesaurusArray|Ontology|MetadataSet|Dataset)$")
 """Ends of classes whose members are no labels, though they have names and schemes."""
 
+RETIRED_CLASSES = ("Deprecated", "Obsolete")
+"""Starts of local names of classes whose members are no longer to be used."""
+
 _LINKS = {  # by local name: the role, and whether the link is inverse
     "inScheme": ("scheme", False),
     "topConceptOf": ("scheme", False),
@@ -111,13 +114,14 @@ _RETIRED = re.compile(
 )
 _TRUE = re.compile(r"true|1|yes", re.IGNORECASE)
 _ANY = re.compile(".*")
-_STATUS = {  # by local name: the values that say that a label is no longer to be used
+RETIRED = {
     "active": re.compile(r"false|0", re.IGNORECASE),
     **dict.fromkeys(("deprecated", "isDeprecated", "obsolete", "isObsolete"), _TRUE),
     **dict.fromkeys(("status", "hasStatus", "conceptStatus", "term_status"), _RETIRED),
     # IAO_0100001 is "term replaced by" of OBO.
     **dict.fromkeys(("isReplacedBy", "replacedBy", "supersededBy", "IAO_0100001"), _ANY),
 }
+"""Values, by local name of a property, that say that a label is no longer to be used."""
 
 
 def normalize(uri: str) -> str:
@@ -157,18 +161,3 @@ def link_role(predicate: str) -> tuple[str, bool] | None:
     if match := _BROADER.fullmatch(name):
         return "ancestors" if match[2] else "broader", match[1].lower() == "narrower"
     return _LINKS.get(name)
-
-
-def retired_values(predicate: str) -> re.Pattern[str] | None:
-    """Returns the local names of values that say that a label is no longer to be used; None for other properties.
-
-    Example:
-        >>> bool(retired_values("http://www.w3.org/ns/adms#status").fullmatch("Deprecated"))
-        True
-    """
-    return _STATUS.get(local_name(predicate))
-
-
-def is_retired_class(uri: str) -> bool:
-    """Checks whether members of a class are no longer to be used, such as `owl:DeprecatedClass`."""
-    return local_name(uri).startswith(("Deprecated", "Obsolete"))

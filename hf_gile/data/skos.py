@@ -30,14 +30,14 @@ from .rdf_profiles import (
     DEFINITIONS,
     NO_LABELS,
     PROFILES,
+    RETIRED,
+    RETIRED_CLASSES,
     SYNONYMS,
     Profile,
     expand,
-    is_retired_class,
     link_role,
     local_name,
     normalize,
-    retired_values,
     shorten,
 )
 from .report import ReadReport
@@ -104,7 +104,10 @@ def load_skos(
             yield concept, concept
         if report.records == before:
             raise ValueError(f"{source}: {vocabulary.summary()}; {report}")
-        vocabulary.add_notes(report)
+        if vocabulary.profile is not PROFILES[0]:
+            report.note(f"read as {vocabulary.profile.title}")
+        for paths, count in vocabulary.substitutes.items():
+            report.note(f"{count:,} names are from {paths}")
 
     read = partial(vocabulary.label, requested=requested)
     return make_labels(concepts(), read, report, source)
@@ -151,7 +154,7 @@ class _Statements:
             return lambda subject, value: self.containers.add(subject)
         if link := link_role(predicate):
             return partial(self._add_link, *link)
-        if values := retired_values(predicate):
+        if values := RETIRED.get(local_name(predicate)):
             return partial(self._add_status, values)
         for step in _STEPS:
             if fnmatchcase(predicate, expand(step)):
@@ -166,7 +169,7 @@ class _Statements:
         uri = sys.intern(normalize(str(value)))
         if NO_LABELS.search(uri):
             self.containers.add(subject)
-        if is_retired_class(uri):
+        if local_name(uri).startswith(RETIRED_CLASSES):
             self.retired.add(subject)
         if uri != _XL_LABEL:  # these are many, and none is a concept
             self.members[uri].add(subject)
@@ -337,13 +340,6 @@ class _Vocabulary:
             seen.add(concept)
             if name := self._name(concept)[0]:
                 yield name
-
-    def add_notes(self, report: ReadReport) -> None:
-        """Reports the kind of vocabulary and properties of names, if they are unusual."""
-        if self.profile is not PROFILES[0]:
-            report.note(f"read as {self.profile.title}")
-        for paths, count in self.substitutes.items():
-            report.note(f"{count:,} names are from {paths}")
 
     def summary(self) -> str:
         """Summarizes the content for the message that no concept is usable."""

@@ -53,18 +53,12 @@ def export_vectors(
     codes = index.codes.float().cpu()
     if scale is not None:
         codes = codes * scale
-    if path.suffix == ".sql":
-        kind = next((kind for kind, size in MAX_INDEXED.items() if codes.shape[1] <= size), None)
-        if kind is None:
-            raise ValueError(
-                f"the codes have size {codes.shape[1]}, and pgvector indexes at most {MAX_INDEXED['halfvec']}: use a "
-                "model with a smaller joint_size, or a .parquet file for another database"
-            )
-        with whole_file(path) as staged, staged.open("w", encoding="utf-8") as file:
-            file.writelines(_sql_statements(index, codes, table, kind))
-    else:
-        with whole_file(path) as staged:
+    with whole_file(path) as staged:
+        if path.suffix == ".parquet":
             _write_parquet(index, codes, staged)
+            return
+        with staged.open("w", encoding="utf-8") as file:
+            file.writelines(_sql_statements(index, codes, table))
 
 
 def _write_parquet(index: LabelIndex, codes: Tensor, path: Path) -> None:
@@ -83,12 +77,19 @@ def _write_parquet(index: LabelIndex, codes: Tensor, path: Path) -> None:
     parquet.write_table(pa.table(columns, metadata={"bias": str(index.bias)}), path)
 
 
-def _sql_statements(index: LabelIndex, codes: Tensor, table: str, kind: str) -> Iterator[str]:
+def _sql_statements(index: LabelIndex, codes: Tensor, table: str) -> Iterator[str]:
+    size = codes.shape[1]
+    kind = next((kind for kind, most in MAX_INDEXED.items() if size <= most), None)
+    if kind is None:
+        raise ValueError(
+            f"the codes have size {size}, and pgvector indexes at most {MAX_INDEXED['halfvec']}: use a model with a "
+            "smaller joint_size, or a .parquet file for another database"
+        )
     name = '"' + table.replace('"', '""') + '"'
     yield f"-- score of a label: {index.bias!r} - (vector <#> text_code); <#> is the negative inner product\n"
     yield "BEGIN;\nCREATE EXTENSION IF NOT EXISTS vector;\n"
     yield f"CREATE TABLE {name} (id text PRIMARY KEY, name text NOT NULL, description text NOT NULL, "
-    yield f"vector {kind}({codes.shape[1]}) NOT NULL);\n"
+    yield f"vector {kind}({size}) NOT NULL);\n"
     for start in range(0, len(codes), _CHUNK_SIZE):
         rows = zip(index.label_set[start : start + _CHUNK_SIZE], codes[start : start + _CHUNK_SIZE], strict=True)
         values = ",\n".join(_format_row(label, code) for label, code in rows)

@@ -1,7 +1,6 @@
 """Tables of labels: every format gives the same result, and errors name file and line."""
 
 import gzip
-import json
 
 import pytest
 
@@ -98,45 +97,40 @@ def test_a_column_of_another_type_is_left_out_with_a_note(write, column, value):
 
 @pytest.mark.parametrize("key", ["id", "uri", "@id"])
 def test_parents_may_be_objects_with_an_id(write, key):
-    rows = [
-        {"id": "u:1", "name": "stars", "broader": None},
-        {"id": "u:2", "name": "dwarf stars", "broader": [{key: "u:1", "name": "stars"}]},
-        {"id": "u:3", "name": "giant stars", "broader": {key: "u:1"}},
-        {"id": "u:4", "name": "giants", "broader": [7, "u:1"]},
-    ]
+    broader = [None, [{key: "u:1", "name": "stars"}], {key: "u:1"}, [7, "u:1"]]
+    rows = [{"id": f"u:{number}", "name": str(number), "broader": cell} for number, cell in enumerate(broader, 1)]
     labels = load_labels(write("a.json", rows=rows))
     assert [label.broader for label in labels] == [(), ("u:1",), ("u:1",), ("7", "u:1")]
 
 
-def test_texts_by_language_are_read_where_they_are_asked_for(write):
-    rows = [{"id": "u:1", "name": {"en": "Mice", "de": "Mäuse"}, "description": {"de": "klein"}, "also": {"en": ["m"]}}]
-    path = write("a.json", rows=rows)
-    labels = load_labels(path, description="description", synonyms="also", languages=["de", "en"])
-    assert labels == LabelSet([Label("u:1", "Mäuse", "klein", synonyms=("m",))])
-    assert load_labels(path, description="description") == LabelSet([Label("u:1", "Mice")])
+BY_LANGUAGE = {
+    "texts": ({"en": "Mice", "de": "Mäuse"}, {"de": "Ratten"}),
+    "objects with a value": ({"en": {"language": "en", "value": "Mice"}, "de": "Mäuse"}, {"de": {"@value": "Ratten"}}),
+    "objects with their language": (
+        [{"@language": "de", "@value": "Mäuse"}, {"@language": "en", "@value": "Mice"}],
+        [{"language": "de", "value": "Ratten"}],
+    ),
+}
 
 
-def test_texts_may_be_objects_with_a_value(write):
-    text = {"language": "en", "value": "Mice"}
+@pytest.mark.parametrize("names", BY_LANGUAGE.values(), ids=BY_LANGUAGE)
+def test_texts_by_language_are_read_where_they_are_asked_for(write, names):
     rows = [
-        {"id": "Q3", "labels": {"en": text}, "aliases": {"en": [{"value": "mouse"}, {"@value": "m"}]}},
-        {"id": "Q5", "labels": {"en": {"value": "Rats"}}, "aliases": {}},
+        {"id": f"u:{number}", "name": name, "description": {"de": "klein"}, "also": {"de": ["m", {"value": "n"}]}}
+        for number, name in enumerate(names)
     ]
-    labels = load_labels(write("a.json", rows=rows), name="labels", synonyms="aliases")
-    assert labels == LabelSet([Label("Q3", "Mice", synonyms=("mouse", "m")), Label("Q5", "Rats")])
-
-
-def test_texts_may_be_objects_with_their_language(write):
-    names = [{"@language": "de", "@value": "Mäuse"}, {"@language": "en", "@value": "Mice"}]
-    labels = [{"id": "m", "name": names}, {"id": "r", "name": names[:1]}]
-    path = write("a.jsonl", "".join(json.dumps(label) + "\n" for label in labels))
+    path = write("a.jsonl", rows=rows)
+    chosen = {"description": "description", "synonyms": "also"}
+    assert load_labels(path, **chosen, languages=["de", "en"]) == LabelSet(
+        Label(f"u:{number}", name, "klein", synonyms=("m", "n")) for number, name in enumerate(["Mäuse", "Ratten"])
+    )
     report = ReadReport()
-    assert load_labels(path, report=report).names == ["Mice"]
+    assert load_labels(path, **chosen, report=report) == LabelSet([Label("u:0", "Mice")])
     assert report.left_out == {"without a name in en": 1}
-    assert load_labels(path, languages=["de"]).names == ["Mäuse", "Mäuse"]
+    assert report.ids_left_out == {"u:1": "without a name in en"}
 
 
-@pytest.mark.parametrize("word", ["NULL", "nan", "\\N"])
+@pytest.mark.parametrize("word", ["NULL", "nan", "\\N", "#N/A"])
 def test_cells_that_programs_write_without_a_name_are_no_names(write, word):
     path = write("a.csv", f"id,name,description\n1,mice,{word}\n2,{word},rodents\n")
     with pytest.raises(ValueError, match="line 3: the label '2' has no name"):
@@ -144,24 +138,10 @@ def test_cells_that_programs_write_without_a_name_are_no_names(write, word):
     assert load_labels(path, report=ReadReport("skip")).texts == ["mice"]
 
 
-@pytest.mark.parametrize("content", ["\n\n", "# a comment\n"])
-def test_a_text_without_a_label_is_refused(write, content):
-    with pytest.raises(ValueError, match="no line has a label"):
-        load_labels(write("a.txt", content))
-
-
 def test_columns_of_the_same_name_may_be_left_unread(write):
-    path = write("a.csv", "id,name,note,note\n1,mice,a,b\n2,rats,a,b\n")
-    assert load_labels(path).names == ["mice", "rats"]
-    path = write("b.csv", "id,name,name\n1,mice,Mäuse\n")
+    assert load_labels(write("a.csv", "id,name,note,note\n1,mice,a,b\n2,rats,a,b\n")).names == ["mice", "rats"]
     with pytest.raises(ValueError, match=r"no column 'name', only id, name\.1, name\.2"):
-        load_labels(path)
-
-
-@pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
-def test_yaml_is_no_text_of_labels(write, content):
-    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
-        load_labels(write("labels.yml", content))
+        load_labels(write("b.csv", "id,name,name\n1,mice,Mäuse\n"))
 
 
 def test_definitions_are_descriptions_by_default(write):
@@ -181,50 +161,58 @@ def test_a_text_has_a_label_on_each_line(write, name):
     assert report.notes == [
         "2 labels differ from others in upper and lower case only, such as 'delivery' and 'Delivery'"
     ]
-    with pytest.raises(ValueError, match=r"labels\.txt: line 1: a label has a tab; if it is a table, name its columns"):
-        load_labels(write("labels.txt", "D3\tMice\n"))
-    with pytest.raises(ValueError, match=r"labels\.txt is neither a text nor of another known format: line 1"):
-        load_labels(write("labels.txt", "PK\5\6\n"))
-
-
-@pytest.mark.parametrize("content", ["mice\rred rats\r", "mice\u2028red rats", "# small\nmice\n#\nred rats\n"])
-def test_old_line_breaks_end_labels_and_comments_are_none(write, content):
-    assert load_labels(write("labels.txt", content)) == LabelSet.from_names(["mice", "red rats"])
-
-
-@pytest.mark.parametrize("content", ["id,name\n3,Mice\n", "name\tid\tnote\nMice\t3\tsmall\n", '"id";"name"\n3;Mice\n'])
-def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
-    labels = load_labels(write("labels.txt", content))
-    assert (labels.ids, labels.names) == (["3"], ["Mice"])
-
-
-def test_a_text_may_be_a_table_without_a_header(write):
-    path = write("labels.txt", "3;Mice\n5;Rats\n")
-    assert load_labels(path, columns=["id", "name"]).names == ["Mice", "Rats"]
-    with pytest.raises(
-        ValueError, match=r"labels\.txt: each line has ';', such as '3;Mice'; if it is a table, name its"
-    ):
-        load_labels(path)
-
-
-def test_number_signs_may_start_labels(write):
-    assert load_labels(write("labels.txt", "#mice\n#rats\n1 star\n2 stars\n")).names[:2] == ["#mice", "#rats"]
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["- mice\n- rats\n", "1. mice\n2. rats\n", '"mice"\n"rats"\n', "* mice\n* rats\n", "1 - mice\n27 - mice > red\n"],
+    ("content", "names"),
+    [
+        ("mice\rred rats\r", ["mice", "red rats"]),
+        ("mice\u2028red rats", ["mice", "red rats"]),
+        ("# small\nmice\n#\nred rats\n", ["mice", "red rats"]),
+        ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
+        ("0-17\n18-25\n", ["0-17", "18-25"]),
+        ("1984\n2001\n", ["1984", "2001"]),
+        ("404: not found\nhello\n", ["404: not found", "hello"]),
+        ("label\ntext\ncategory\n", ["label", "text", "category"]),
+        ("name", ["name"]),
+    ],
 )
-def test_lines_that_are_items_of_a_list_are_refused(write, content):
-    with pytest.raises(
-        ValueError, match=r"labels\.txt: (a|each) line has a number, a bullet or quotes, such as .*mice"
-    ):
-        load_labels(write("labels.txt", content))
+def test_unusual_lines_are_names(write, content, names):
+    assert load_labels(write("labels.txt", content)) == LabelSet.from_names(names)
 
 
 @pytest.mark.parametrize(
     "content",
     [
+        "id,name\n3,Mice\n",
+        "name\tid\tnote\nMice\t3\tsmall\n",
+        '"id";"name"\n3;Mice\n',
+        "| id | name |\n|----|:---|\n| 3 | Mice |\n",
+    ],
+)
+def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
+    labels = load_labels(write("labels.txt", content))
+    assert (labels.ids, labels.names) == (["3"], ["Mice"])
+
+
+LISTED = "(a|each) line has a number, a bullet or quotes, such as .*(mice|rats)"
+REFUSED = {
+    "no line has a label": ["\n\n", "# a comment\n"],
+    "line 1: a label has a tab; if it is a table, name its columns": ["D3\tMice\n"],
+    "is neither a text nor of another known format: line 1": ["PK\5\6\n"],
+    "each line has ';', such as '3;Mice'; if it is a table, name its": ["3;Mice\n5;Rats\n"],
+    ".*such as .*mice.*; (a text has a label|if it is a table)": [
+        "mice, rats, cats",
+        "['mice', 'rats']",
+        "mice,\nrats,\n",
+        "mice|rats|cats\n",
+    ],
+    LISTED: [
+        "- mice\n- rats\n",
+        "1. mice\n2. rats\n",
+        '"mice"\n"rats"\n',
+        "* mice\n* rats\n",
+        "1 - mice\n27 - mice > red\n",
         "mice\n- red rats\n",
         "1 mice\n1.1 rats\n2 cats\n",
         "000 mice\n100 rats\n",
@@ -234,23 +222,25 @@ def test_lines_that_are_items_of_a_list_are_refused(write, content):
         "3,mice\n5,rats\n",
         "Labels\n1. mice\n2. rats\n",
     ],
-)
-def test_lines_with_codes_or_bullets_are_refused(write, content):
-    with pytest.raises(ValueError, match=r"labels\.txt: (a|each) line has a number, a bullet .*(mice|rats)"):
-        load_labels(write("labels.txt", content))
+}
 
 
 @pytest.mark.parametrize(
-    "names", [["1 star", "2 stars", "3 stars"], ["0-17", "18-25"], ["1984", "2001"], ["404: not found", "hello"]]
+    ("message", "content"), [(message, content) for message, contents in REFUSED.items() for content in contents]
 )
-def test_names_may_start_with_numbers(write, names):
-    assert load_labels(write("labels.txt", "\n".join(names))).names == names
-
-
-@pytest.mark.parametrize("content", ["mice, rats, cats", "['mice', 'rats']", "mice,\nrats,\n", "mice|rats|cats\n"])
-def test_lists_in_a_line_are_refused(write, content):
-    with pytest.raises(ValueError, match=r"labels\.txt: .*such as .*mice.*; (a text has a label|if it is a table)"):
+def test_lines_that_are_no_labels_are_refused(write, message, content):
+    with pytest.raises(ValueError, match=rf"labels\.txt:? {message}"):
         load_labels(write("labels.txt", content))
+
+
+@pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
+def test_yaml_is_no_text_of_labels(write, content):
+    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
+        load_labels(write("labels.yml", content))
+
+
+def test_a_text_may_be_a_table_without_a_header(write):
+    assert load_labels(write("labels.txt", "3;Mice\n5;Rats\n"), columns=["id", "name"]).names == ["Mice", "Rats"]
 
 
 @pytest.mark.parametrize(
@@ -264,31 +254,40 @@ def test_the_name_of_the_only_column_is_no_label(write, name, header):
     assert report.notes == [f"the first line, {header!r}, names the only column: it is no label"]
 
 
-def test_labels_may_be_named_as_columns_are(write):
-    assert load_labels(write("labels.txt", "label\ntext\ncategory\n")).names == ["label", "text", "category"]
-    assert load_labels(write("labels.txt", "name")).names == ["name"]
-
-
-def test_indented_lines_are_noted(write):
+@pytest.mark.parametrize(
+    ("name", "content", "notes"),
+    [
+        (
+            "labels.txt",
+            "rodents\n  mice\n\trats\n",
+            ["lines are indented, as of a tree: parents are read from a table with a column broader"],
+        ),
+        ("labels.txt", "404: Not Found", ["a single label, '404: Not Found': a text has a label on each line"]),
+        (
+            "a.csv",
+            'id,name,synonyms\n1E+05,mice,"mouse, house mouse"\n3,rats,\n',
+            [
+                "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text",
+                "'mouse, house mouse' is a single synonym: they are separated by semicolons",
+            ],
+        ),
+        (
+            "a.csv",
+            "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n",
+            ["1 of 2 parents are no ids of labels, such as 'Rodents'"],
+        ),
+    ],
+)
+def test_unusual_content_is_noted(write, name, content, notes):
     report = ReadReport()
-    assert load_labels(write("labels.txt", "rodents\n  mice\n\trats\n"), report=report).names[1:] == ["mice", "rats"]
-    assert report.notes == ["lines are indented, as of a tree: parents are read from a table with a column broader"]
+    load_labels(write(name, content), report=report)
+    assert report.notes == notes
 
 
 def test_labels_within_labels_are_refused(write):
     rows = [{"id": "1", "name": "rodents", "children": [{"id": "2", "name": "mice"}]}]
     with pytest.raises(ValueError, match=r"a\.json: 'children' has labels within labels: write a row for each, with"):
         load_labels(write("a.json", rows=rows))
-
-
-def test_a_table_in_markdown_is_read(write):
-    (label,) = load_labels(write("labels.md", "| id | name |\n|----|:---|\n| 3 | mice |\n"))
-    assert (label.id, label.name) == ("3", "mice")
-
-
-def test_errors_of_spreadsheets_are_no_names(write):
-    with pytest.raises(ValueError, match=r"a\.csv: line 2: the label '3' has no name"):
-        load_labels(write("a.csv", "id,name\n3,#N/A\n5,rats\n"))
 
 
 def test_markup_is_no_part_of_texts(write):
@@ -302,24 +301,6 @@ def test_markup_of_saved_labels_remains(tmp_path, name):
     labels = LabelSet([Label("3", "R &amp; D", "<p>small</p>", synonyms=("a &lt; b",)), Label("5", "<i>Mus</i>")])
     save_labels(labels, tmp_path / name)
     assert load_labels(tmp_path / name) == labels
-
-
-def test_unusual_cells_are_noted(write):
-    report = ReadReport()
-    labels = load_labels(
-        write("a.csv", 'id,name,also\n1E+05,mice,"mouse, house mouse"\n3,rats,\n'), synonyms="also", report=report
-    )
-    assert labels[0].synonyms == ("mouse, house mouse",)
-    assert report.notes == [
-        "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text",
-        "'mouse, house mouse' is a single synonym: they are separated by semicolons",
-    ]
-
-
-def test_a_single_line_is_noted(write):
-    report = ReadReport()
-    assert load_labels(write("labels.txt", "404: Not Found"), report=report).names == ["404: Not Found"]
-    assert report.notes == ["a single label, '404: Not Found': a text has a label on each line"]
 
 
 @pytest.mark.parametrize(
@@ -378,20 +359,6 @@ def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.0,Rats\n")).ids == ["3", "5"]
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
     assert load_labels(write("a.json", rows=[{"id": 3.0, "name": "Mice"}])).ids == ["3"]
-
-
-def test_parents_that_are_no_labels_are_noted(write):
-    report = ReadReport()
-    load_labels(write("a.csv", "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n"), report=report)
-    assert report.notes == ["1 of 2 parents are no ids of labels, such as 'Rodents'"]
-
-
-def test_labels_without_a_name_in_the_languages_are_left_out(write):
-    path = write("a.json", rows=[{"id": "1", "name": {"en": "Mice"}}, {"id": "2", "name": {"de": "Ratten"}}])
-    report = ReadReport()
-    assert load_labels(path, report=report).names == ["Mice"]
-    assert report.left_out == {"without a name in en": 1}
-    assert report.ids_left_out == {"2": "without a name in en"}
 
 
 @pytest.mark.parametrize(
