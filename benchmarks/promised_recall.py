@@ -16,7 +16,6 @@ list.
 Writes results/promised_recall.json, keyed by data set. Entries of other data sets are preserved.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,9 @@ from saved_models import SavedModel, measure_each, parse
 from torch import Tensor
 
 from hf_gile.models.search_gile import calibrated
-from hf_gile.training.calibration import fit_promise
+from hf_gile.training.calibration import Calibration, fit
+from hf_gile.training.calibration.promised_recall import GoldLogits
+from hf_gile.training.calibration.score_counts import ScoreCounts
 
 RECALLS = (0.7, 0.8, 0.9)
 SEED = 1
@@ -48,13 +49,13 @@ def measure(saved: SavedModel, limit: int) -> dict[str, Any]:
     figures: dict[str, Any] = {"validation": {}, "alike": {}}
     for recall in RECALLS:
         # Like the command: candidates are the seen labels and the unseen labels that occur in documents.
-        fitted = fit_promise(in_batches(validation[:, seen], validation_gold), seen[seen], "spline", recall)
+        fitted = fit_promise(validation[:, seen], validation_gold, seen[seen], recall)
         config = saved.model.config
         merged = config.calibration | fitted.calibration, config.thresholds | fitted.thresholds
         figures["validation"][str(recall)] = measured(test, test_gold, seen, *merged)
         runs = []
         for half, other in (halves, halves[::-1]):
-            fitted = fit_promise(in_batches(test[half], [test_gold[row] for row in half]), seen, "spline", recall)
+            fitted = fit_promise(test[half], [test_gold[row] for row in half], seen, recall)
             other_gold = [test_gold[row] for row in other]
             runs.append(measured(test[other], other_gold, seen, fitted.calibration, fitted.thresholds))
         figures["alike"][str(recall)] = {
@@ -64,10 +65,14 @@ def measure(saved: SavedModel, limit: int) -> dict[str, Any]:
     return {"documents": {"validation": len(validation), "test": len(test)}, "fitted_on": figures}
 
 
-def in_batches(logits: Tensor, gold: list[list[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields batches of logits and gold columns."""
+def fit_promise(logits: Tensor, gold: list[list[int]], seen: Tensor, recall: float) -> Calibration:
+    """Fits "spline" and thresholds that guarantee a recall, on `(N, C)` logits and the gold columns of N documents."""
+    counts = ScoreCounts(seen)
+    gold_logits = GoldLogits(seen)
     for rows in batches(len(logits)):
-        yield logits[rows], padded(gold[rows])
+        counts.update(logits[rows], padded(gold[rows]))
+        gold_logits.update(logits[rows], padded(gold[rows]))
+    return fit(counts, objective=f"recall@{recall}", gold_logits=gold_logits.by_group)
 
 
 def measured(

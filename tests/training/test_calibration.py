@@ -13,7 +13,7 @@ from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration import fit
-from hf_gile.training.calibration.fitting import with_number
+from hf_gile.training.calibration.calibrating import with_number
 from hf_gile.training.calibration.promised_recall import promised_threshold
 from hf_gile.training.calibration.score_counts import ScoreCounts
 
@@ -383,7 +383,7 @@ def test_a_softmax_is_fitted_on_a_subset_of_many_documents(scripted, monkeypatch
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
     calibrate(model, batches)
     full_scale = model.config.calibration["seen"]["scale"]
-    monkeypatch.setattr("hf_gile.training.calibration.fitting._MAX_LOGITS", 200 * SEEN)
+    monkeypatch.setattr("hf_gile.training.calibration.softmax._MAX_LOGITS", 200 * SEEN)
     figures = calibrate(model, batches)
     assert figures["documents"] == 307
     halves, halved = scripted(logits[::2], gold[::2], problem_type="single_label_classification")
@@ -444,7 +444,7 @@ def test_multilingual_documents_are_calibrated_with_labels_of_their_language():
     gold = batch.pop("labels")
     with torch.no_grad():
         counts.update(model.eval()(**batch).logits, gold)
-    assert int(counts.cells.sum()) == 40
+    assert int(counts.cells[0].sum()) == 40
     assert model.config.calibration == fit(counts).calibration
 
 
@@ -608,7 +608,7 @@ def test_subsampled_documents_are_released_from_memory(scripted, monkeypatch):
     logits, gold = scores(seed=14, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
-    monkeypatch.setattr("hf_gile.training.calibration.fitting._MAX_LOGITS", 20 * SEEN)
+    monkeypatch.setattr("hf_gile.training.calibration.softmax._MAX_LOGITS", 20 * SEEN)
     outputs, forward = [], Scripted.forward
 
     def forward_and_count(self, **inputs):

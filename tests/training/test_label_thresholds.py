@@ -6,8 +6,8 @@ import torch
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import tune_threshold
-from hf_gile.training.calibration.label_thresholds import LabelCounts, fit_label_thresholds, group_threshold
-from hf_gile.training.calibration.score_counts import EDGES, ScoreCounts, above_edges
+from hf_gile.training.calibration.label_thresholds import LabelCounts, fit_label_thresholds
+from hf_gile.training.calibration.score_counts import EDGES, ScoreCounts
 
 
 def batch(seed, documents=211, biases=(0.0,) * 13, share=0.15):
@@ -29,18 +29,6 @@ def counted(logits, gold):
     return counts
 
 
-def fitted_on(logits, gold):
-    """Returns counts of both halves and of all documents."""
-    counts = counted(logits, gold)
-    parts = []
-    for half in (slice(0, 1), slice(1, 2), slice(0, 2)):
-        number = counts.num_gold[half].sum(0)
-        common, _ = group_threshold(counts.cells[half, 1].sum(0), counts.gold[half, 1].sum(0), int(number.sum()))
-        above = (above_edges(table[half].sum(0)) for table in (counts.label_cells, counts.label_gold))
-        parts.append(LabelCounts(*above, number, common))
-    return parts[:2], parts[2]
-
-
 def f1(logits, gold, thresholds):
     metrics = LabelMetrics(logits.shape[1], threshold=thresholds.sigmoid())
     metrics.update(logits.double(), gold)
@@ -53,20 +41,20 @@ def test_a_group_threshold_is_the_best_of_all_distinct_scores():
         logits[0, :3] = -torch.inf  # an excluded gold label counts as missed
         gold[0, 0] = True
         counts = counted(logits, gold)
-        ours, micro_f1 = group_threshold(counts.cells.sum((0, 1)), counts.gold.sum((0, 1)), int(gold.sum()))
+        ours, micro_f1 = counts.of_group("seen").best_threshold()
         theirs = math.log((p := tune_threshold(logits.double(), gold)) / (1 - p))
         assert not ((logits >= min(ours, theirs)) & (logits < max(ours, theirs) - 1e-6)).any()
         figures = f1(logits, gold, torch.full((13,), ours, dtype=torch.double))
         assert figures["micro_f1"] == pytest.approx(micro_f1, abs=1e-12)
     with pytest.raises(ValueError, match="needs a gold label that is a candidate, got none"):
-        group_threshold(counts.cells.sum((0, 1)), torch.zeros_like(counts.gold[0, 0]), 7)
+        counted(logits, gold & False).of_group("seen").best_threshold()
 
 
 @pytest.mark.parametrize("objective", ["micro_f1", "macro_f1"])
 def test_a_label_threshold_is_the_best_of_all_edges(objective):
     logits, gold = batch(seed=1, documents=37)
     gold[:, 4] = False
-    _, all_counts = fitted_on(logits, gold)
+    all_counts = LabelCounts.of_group(counted(logits, gold), "seen")
     fitted = all_counts.best_thresholds(objective, micro_f1=0.4)
     tried = [*EDGES.tolist(), all_counts.common]
 
@@ -91,7 +79,7 @@ def test_a_label_threshold_is_the_best_of_all_edges(objective):
 
 def test_labels_with_more_gold_documents_shrink_less():
     logits, gold = batch(seed=2)
-    _, all_counts = fitted_on(logits, gold)
+    all_counts = LabelCounts.of_group(counted(logits, gold), "seen")
     thresholds = torch.linspace(-3, 3, 13).double()
     for shrinkage in (0.0, 3.0, 1e6, math.inf):
         for label, threshold in enumerate(all_counts.shrink(thresholds, shrinkage).tolist()):
@@ -102,21 +90,13 @@ def test_labels_with_more_gold_documents_shrink_less():
             assert threshold == pytest.approx(expected, abs=1e-9)
 
 
-def test_figures_equal_the_metrics_at_edges():
-    logits, gold = batch(seed=3)
-    _, all_counts = fitted_on(logits, gold)
-    thresholds = EDGES[torch.arange(13) * 3 + 40]
-    theirs = f1(logits, gold, thresholds)
-    ours = all_counts.figures(thresholds)
-    assert ours == pytest.approx({name: theirs[name] for name in ours}, abs=1e-12)
-
-
 @pytest.mark.parametrize("objective", ["micro_f1", "macro_f1"])
 def test_few_documents_of_equal_labels_leave_the_common_threshold(objective):
     logits, gold = batch(seed=4, documents=120, biases=(0.0,) * 199, share=0.02)
-    halves, all_counts = fitted_on(logits, gold)
-    raw = fit_label_thresholds(halves, all_counts, objective, shrinkages=(0.0,))
-    shrunk = fit_label_thresholds(halves, all_counts, objective)
+    counts = counted(logits, gold)
+    all_counts = LabelCounts.of_group(counts, "seen")
+    raw = fit_label_thresholds(counts, "seen", objective, shrinkages=(0.0,))
+    shrunk = fit_label_thresholds(counts, "seen", objective)
     assert shrunk.shrinkage >= 4 * all_counts.num_gold.double().mean()  # individual thresholds weigh at most a fifth
     more, right = batch(seed=5, documents=3000, biases=(0.0,) * 199, share=0.02)
     raw_f1, shrunk_f1 = (f1(more, right, result.thresholds)[objective] for result in (raw, shrunk))
@@ -132,8 +112,9 @@ def test_few_documents_of_equal_labels_leave_the_common_threshold(objective):
 def test_different_labels_get_separate_thresholds(objective):
     biases = np.random.default_rng(0).normal(scale=2.0, size=53).tolist()
     logits, gold = batch(seed=6, documents=1501, biases=biases)
-    halves, all_counts = fitted_on(logits, gold)
-    fitted = fit_label_thresholds(halves, all_counts, objective)
+    counts = counted(logits, gold)
+    all_counts = LabelCounts.of_group(counts, "seen")
+    fitted = fit_label_thresholds(counts, "seen", objective)
     assert fitted.shrinkage <= 16
     more, right = batch(seed=7, documents=3000, biases=biases)
     ours = f1(more, right, fitted.thresholds)[objective]
@@ -142,11 +123,3 @@ def test_different_labels_get_separate_thresholds(objective):
     best = f1(more, right, torch.tensor(biases).double() - 0.5)[objective]  # the best thresholds, from the true biases
     assert ours > best - 0.02
     assert fitted.held_out[fitted.shrinkage][objective] == pytest.approx(ours, abs=0.03)
-
-
-def test_an_unknown_objective_is_refused():
-    halves, all_counts = fitted_on(*batch(seed=8))
-    with pytest.raises(
-        ValueError, match=r"objective must be micro_f1, macro_f1 or, for example, recall@0\.8, got 'f1'"
-    ):
-        fit_label_thresholds(halves, all_counts, "f1")

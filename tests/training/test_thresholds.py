@@ -6,7 +6,7 @@ from transformers import EvalPrediction, Trainer, TrainingArguments
 
 from hf_gile.metrics import F1Metrics, LabelMetrics
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
-from hf_gile.training.calibration import fit
+from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD
 
@@ -102,7 +102,7 @@ def test_with_a_label_in_any_case_no_other_threshold_is_better(ties, gold_share)
     assert fitted.figures["seen_micro_f1"] == pytest.approx(best)
     assert micro_f1(fitted.thresholds["seen"]) == pytest.approx(best)
     assert fitted.thresholds["seen"] < 1
-    before = fit(counts, None, stored=({}, {"seen": 0.5})).figures
+    before = fit(counts, None, stored=Calibration(thresholds={"seen": 0.5})).figures
     assert before["seen_micro_f1_before"] == pytest.approx(micro_f1(0.5))
 
 

@@ -1,14 +1,7 @@
 """Calibration of probabilities and thresholds on held-out documents."""
 
-from .fitting import Calibration, calibrate, fit, fit_promise
+from .calibrating import calibrate
+from .fitting import Calibration, fit
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
 
-__all__ = [
-    "Calibration",
-    "ThresholdTuner",
-    "calibrate",
-    "fit",
-    "fit_promise",
-    "paper_threshold",
-    "tune_threshold",
-]
+__all__ = ["Calibration", "ThresholdTuner", "calibrate", "fit", "paper_threshold", "tune_threshold"]

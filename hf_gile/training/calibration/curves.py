@@ -3,14 +3,14 @@
 Shapes: `M` distinct logits, `N` documents, `C` candidate labels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...models.checks_gile import GROUPS, METHODS
+from ...models.checks_gile import GROUPS
 
 _PRIOR = {"scale": 0.1, "offset": 0.01}
 """Precisions of the normal priors of the logarithm of the scale and of the offset, centred on the identity. They weigh
@@ -38,26 +38,24 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
     Returns:
         An entry of `GileConfig.calibration`.
 
-    Raises:
-        ValueError: If the method does not exist.
-
     Example:
         >>> values, cells, gold = torch.tensor([[-2.0, 2.0], [1000.0, 1000.0], [100.0, 900.0]])
         >>> {name: value if name == "method" else round(value, 2)
         ...  for name, value in fit_calibration("platt", values, cells, gold).items()}
         {'method': 'platt', 'scale': 1.1, 'offset': 0.0}
     """
-    check_method(method)
     occurs = cells > 0
-    values, cells, gold = values[occurs].double(), cells[occurs].double(), gold[occurs].double()
+    values = values[occurs].double()
+    cells = cells[occurs].double()
+    gold = gold[occurs].double()
     if method == "spline":
         return _fit_spline(values, cells, gold)
 
-    def loss(parameters: dict[str, Tensor]) -> Tensor:
-        logits = parameters["scale"] * values + parameters["offset"]
+    def loss(scales: Tensor, offsets: Tensor) -> Tensor:
+        logits = scales * values + offsets
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
-    return _fit_platt(["all"], lambda parameters: loss(parameters["all"]), float(gold.sum()))["all"]
+    return _fit_platt(["all"], loss, float(gold.sum()))["all"]
 
 
 def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:
@@ -79,57 +77,42 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
     absent = logits.isneginf()
     logits = logits.masked_fill(absent, 0.0)
 
-    def loss(parameters: dict[str, dict[str, Tensor]]) -> Tensor:
-        scale, offset = (
-            torch.stack([parameters[group][name] for group in groups])[group_indices].to(logits)
-            for name in METHODS["platt"]
-        )
-        calibrated = logits * scale + offset
+    def loss(scales: Tensor, offsets: Tensor) -> Tensor:
+        calibrated = logits * scales[group_indices].to(logits) + offsets[group_indices].to(logits)
         return functional.cross_entropy(calibrated.masked_fill(absent, -torch.inf), gold, reduction="sum").double()
 
     return _fit_platt(groups, loss, len(gold))
 
 
-def check_method(method: str, problem_type: str | None = None) -> None:
-    """Checks that a method exists for a problem type.
+def _fit_platt(groups: Sequence[str], loss: Callable[[Tensor, Tensor], Tensor], size: float) -> dict[str, Any]:
+    """Minimizes a loss of the `(G,)` scales and offsets of groups, with their priors; `size` only scales the search."""
+    raw = torch.zeros(len(groups), 2, dtype=torch.double)  # logarithms of scales, so that these are positive; offsets
+    priors = torch.tensor([_PRIOR["scale"], _PRIOR["offset"]], dtype=torch.double)
 
-    Raises:
-        ValueError: If it does not exist.
-    """
-    single = problem_type == "single_label_classification"
-    methods = ("platt",) if single else tuple(METHODS)
-    if method not in methods:
-        condition = " for problem_type 'single_label_classification'" if single else ""
-        raise ValueError(f"method{condition} must be one of {', '.join(methods)}, got {method!r}")
+    def total() -> Tensor:
+        return (loss(raw[:, 0].exp(), raw[:, 1]) + sum((priors * raw**2 / 2).flatten())) / size
+
+    _minimize(raw, total, max_iter=300)
+    fitted = zip(groups, raw[:, 0].exp().tolist(), raw[:, 1].tolist(), strict=True)
+    return {group: {"method": "platt", "scale": scale, "offset": offset} for group, scale, offset in fitted}
 
 
-def _fit_platt(
-    groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
-) -> dict[str, Any]:
-    """Minimizes a loss with priors over the parameters of each group; `size` only scales the search."""
-    # Optimizes the logarithm of the scale, so that the scale stays positive.
-    raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS["platt"]} for group in groups}
-    tensors = [number.requires_grad_() for parameters in raw.values() for number in parameters.values()]
+def _minimize(parameters: Tensor, loss: Callable[[], Tensor], max_iter: int) -> None:
+    """Minimizes a loss in place by L-BFGS."""
+    parameters.requires_grad_()
     optimizer = torch.optim.LBFGS(
-        tensors, max_iter=300, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+        [parameters], max_iter=max_iter, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
     )
 
-    def transform() -> dict[str, dict[str, Tensor]]:
-        return {group: parameters | {"scale": parameters["scale"].exp()} for group, parameters in raw.items()}
-
+    @torch.enable_grad()
     def closure() -> Tensor:
         optimizer.zero_grad()
-        prior = sum(_PRIOR[name] * number**2 / 2 for parameters in raw.values() for name, number in parameters.items())
-        total = (loss(transform()) + prior) / size
+        total = loss()
         total.backward()
         return total
 
-    with torch.enable_grad():
-        optimizer.step(closure)
-    return {
-        group: {"method": "platt"} | {name: number.item() for name, number in parameters.items()}
-        for group, parameters in transform().items()
-    }
+    optimizer.step(closure)
+    parameters.requires_grad_(False)
 
 
 def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
@@ -146,30 +129,22 @@ def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     knots = torch.cat([torch.minimum(values[:1], inner[:1] - 5), inner, torch.maximum(values[-1:], inner[-1:] + 5)])
     interval = (torch.bucketize(values, knots, right=True) - 1).clamp(0, len(knots) - 2)
     middle = len(knots) // 2
-    raw = torch.zeros(len(knots), dtype=torch.double, requires_grad=True)  # logarithms of slopes, and an offset
+    raw = torch.zeros(len(knots), dtype=torch.double)  # logarithms of slopes, and an offset
 
     def line() -> tuple[Tensor, Tensor]:
         slopes = raw[:-1].exp() + _MIN_SLOPE
         heights = functional.pad((slopes * knots.diff()).cumsum(0), (1, 0))
         return heights - heights[middle] + knots[middle] + raw[-1], slopes
 
-    optimizer = torch.optim.LBFGS(
-        [raw], max_iter=500, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
+    def loss() -> Tensor:
         heights, slopes = line()
         logits = heights[interval] + slopes[interval] * (values - knots[interval])
         log_slopes = raw[:-1]
         prior = (
             (log_slopes.diff() ** 2).sum() + _PRIOR["scale"] * (log_slopes**2).sum() + _PRIOR["offset"] * raw[-1] ** 2
         )
-        total = ((cells * functional.softplus(logits) - gold * logits).sum() + prior / 2) / gold.sum()
-        total.backward()
-        return total
+        return ((cells * functional.softplus(logits) - gold * logits).sum() + prior / 2) / gold.sum()
 
-    with torch.enable_grad():
-        optimizer.step(closure)
+    _minimize(raw, loss, max_iter=500)
     logits = (knots - platt["offset"]) / platt["scale"]
     return {"method": "spline", "logits": logits.tolist(), "values": line()[0].tolist()}

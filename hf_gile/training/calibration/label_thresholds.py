@@ -13,11 +13,12 @@ Shapes: `C` labels, `E` edges.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .score_counts import EDGES, LOWER_BOUNDS, counts_above
+from .score_counts import BOTH_HALVES, EDGES, ScoreCounts, above_edges, counts_above
 
 OBJECTIVES = ("micro_f1", "macro_f1")
 """Objectives of thresholds of single labels."""
@@ -25,45 +26,12 @@ OBJECTIVES = ("micro_f1", "macro_f1")
 SHRINKAGES = (0.0, *(2.0**power for power in range(11)), math.inf)
 """Candidate values of m; 0 selects the best threshold of each label, infinity the common threshold."""
 
-_CHUNK_SIZE = 2048
-
 _ROUNDS = 3
 """Number of iterations, as the best threshold of a label and the micro-F1 of all labels depend on each other."""
 
-
-def group_threshold(
-    cells: Tensor, gold: Tensor, num_gold: int, forced: tuple[Tensor, Tensor] | None = None
-) -> tuple[float, float]:
-    """Finds the common threshold with the best micro-F1.
-
-    Args:
-        cells: `(BINS,)` documents with a label, by rounded logit, as in `ScoreCounts`.
-        gold: `(BINS,)` documents in which the label is gold.
-        num_gold: Total number of gold labels.
-        forced: The part of cells and gold labels that is assigned at any threshold, `(BINS,)` each.
-
-    Returns:
-        A logit, and its micro-F1. Among equally good thresholds, it is halfway between the lowest accepted score and
-        the next lower score, so that other documents may have slightly lower scores.
-
-    Raises:
-        ValueError: If no gold label has a positive probability.
-    """
-    forced_cells, forced_gold = (torch.zeros_like(cells),) * 2 if forced is None else forced
-    hits = (gold - forced_gold).flip(0).cumsum(0).double() + forced_gold.sum()
-    predicted = (cells - forced_cells).flip(0).cumsum(0).double() + forced_cells.sum()
-    if not hits[-1] > 0:
-        raise ValueError("a threshold needs a gold label that is a candidate, got none; check the validation documents")
-    micro_f1 = 2 * hits / (predicted + num_gold).clamp(min=1)
-    best = int(micro_f1.argmax())  # the first of the best
-    last = int((predicted == predicted[best]).nonzero()[-1])  # no scores in between but forced ones
-    if forced is not None:
-        accepted = forced_cells.flip(0)[best : last + 1].nonzero()
-        best += int(accepted.max()) if len(accepted) else 0
-    threshold = LOWER_BOUNDS[len(LOWER_BOUNDS) - 1 - best]
-    if last < len(LOWER_BOUNDS) - 1:
-        threshold = (threshold + LOWER_BOUNDS[len(LOWER_BOUNDS) - 1 - last]) / 2
-    return float(threshold), float(micro_f1[best])
+_MAX_COARSE_ERROR = 0.05
+"""Maximum relative error of the micro-F1 computed from coarse counts. A larger error means that most logits are outside
+`EDGES` or within a single interval, where thresholds of single labels would be arbitrary."""
 
 
 @dataclass(frozen=True)
@@ -71,39 +39,40 @@ class LabelCounts:
     """Counts on which thresholds of single labels are fitted, for half of the documents or all of them.
 
     Args:
-        cells: `(C, E + 2)` documents with at least the logit of each edge, from `above_edges`.
-        gold: `(C, E + 2)` documents in which the label is gold.
+        above: `(2, C, E + 2)` documents with at least the logit of each edge, from `above_edges`; and those of them in
+            which the label is gold.
         num_gold: `(C,)` gold documents of each label.
-        common: Common threshold, a logit.
+        common: Common threshold with the best micro-F1, a logit.
+        micro_f1: This micro-F1.
     """
 
-    cells: Tensor
-    gold: Tensor
+    above: Tensor
     num_gold: Tensor
     common: float
+    micro_f1: float
 
-    def count_predicted(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
-        """Counts hits and predicted documents of each label.
+    @classmethod
+    def of_group(cls, counts: ScoreCounts, group: str, halves: slice = BOTH_HALVES) -> "LabelCounts":
+        """Returns the counts of the C labels of a group in one or both halves of the documents.
 
-        Args:
-            thresholds: `(C,)` logits.
-
-        Returns:
-            `(C,)` hits and `(C,)` predicted documents.
+        Raises:
+            ValueError: If none of the labels is gold in these documents.
         """
-        return counts_above(self.gold, thresholds), counts_above(self.cells, thresholds)
+        labels = counts.of_labels(group)
+        above = above_edges(counts.label_cells[:, halves, labels].sum(1, dtype=torch.int32))
+        num_gold = counts.num_gold[halves, labels].sum(0)
+        return cls(above, num_gold, *counts.of_group(group, halves).best_threshold())
 
-    def figures(self, thresholds: Tensor) -> dict[str, float]:
-        """Computes the F1 of thresholds.
+    @property
+    def common_thresholds(self) -> Tensor:
+        """The common threshold of each label, `(C,)`."""
+        return torch.full((len(self.num_gold),), self.common)
 
-        Args:
-            thresholds: `(C,)` logits.
-
-        Returns:
-            `micro_f1` and `macro_f1`, as in `LabelMetrics`.
-        """
-        hits, predicted = self.count_predicted(thresholds)
-        return _f1(hits, predicted, self.num_gold)
+    @property
+    def is_resolved(self) -> bool:
+        """Whether these coarse counts agree with the fine counts of all labels."""
+        coarse = _f1([self], [self.common_thresholds])["micro_f1"]
+        return abs(coarse - self.micro_f1) <= _MAX_COARSE_ERROR * self.micro_f1
 
     def best_thresholds(self, objective: str, micro_f1: float) -> Tensor:
         """Finds the best threshold of each label; among equally good thresholds, the closest to the common threshold.
@@ -118,32 +87,18 @@ class LabelCounts:
             `(C,)` logits; the common threshold for labels without gold documents.
         """
         candidates = torch.cat([EDGES, EDGES.new_tensor([self.common])])
-        common = self.count_predicted(torch.full((len(self.num_gold),), self.common))
-        best_thresholds = []
-        for start in range(0, len(self.num_gold), _CHUNK_SIZE):
-            chunk = slice(start, start + _CHUNK_SIZE)
-            hits, predicted = (
-                torch.cat([above[chunk, 1:-1].double(), at_common[chunk, None]], dim=1)
-                for above, at_common in zip((self.gold, self.cells), common, strict=True)
-            )
-            if objective == "micro_f1":
-                objective_values = 2 * hits - micro_f1 * predicted
-            else:
-                objective_values = 2 * hits / (predicted + self.num_gold[chunk, None]).clamp(min=1)
-            best = objective_values >= objective_values.max(1, keepdim=True).values - 1e-9
-            best_thresholds.append(candidates[torch.where(best, (candidates - self.common).abs(), torch.inf).argmin(1)])
-        return torch.where(self.num_gold > 0, torch.cat(best_thresholds), self.common)
+        at_common = counts_above(self.above, self.common_thresholds)
+        predicted, hits = torch.cat([self.above[..., 1:-1].double(), at_common[..., None]], -1)
+        if objective == "micro_f1":
+            worth = 2 * hits - micro_f1 * predicted
+        else:
+            worth = 2 * hits / (predicted + self.num_gold[:, None]).clamp(min=1)
+        best = worth >= worth.max(1, keepdim=True).values - 1e-9
+        closest = torch.where(best, (candidates - self.common).abs(), torch.inf).argmin(1)
+        return torch.where(self.num_gold > 0, candidates[closest], self.common)
 
     def shrink(self, thresholds: Tensor, shrinkage: float) -> Tensor:
-        """Shrinks thresholds towards the common threshold.
-
-        Args:
-            thresholds: `(C,)` logits.
-            shrinkage: m in the formula above.
-
-        Returns:
-            `(C,)` logits.
-        """
+        """Shrinks `(C,)` thresholds towards the common threshold; `shrinkage` is m in the formula above."""
         if math.isinf(shrinkage):
             return torch.full_like(thresholds, self.common)
         number = self.num_gold.double()
@@ -166,63 +121,58 @@ class LabelThresholds:
     shrinkage: float
     held_out: dict[float, dict[str, float]]
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The held-out figures of `calibrate`: of the common threshold, and of these thresholds."""
+        best = self.held_out[self.shrinkage]
+        common = self.held_out.get(math.inf, best)
+        figures: dict[str, Any] = {f"held_out_{name}": value for name, value in common.items()}
+        figures |= {f"held_out_{name}_of_label_thresholds": value for name, value in best.items()}
+        figures["shrinkage"] = None if math.isinf(self.shrinkage) else self.shrinkage
+        return figures
+
 
 def fit_label_thresholds(
-    halves: Sequence[LabelCounts],
-    whole: LabelCounts,
-    objective: str = "micro_f1",
-    shrinkages: Sequence[float] = SHRINKAGES,
-) -> LabelThresholds:
-    """Fits thresholds of single labels.
+    counts: ScoreCounts, group: str, objective: str = "micro_f1", shrinkages: Sequence[float] = SHRINKAGES
+) -> LabelThresholds | None:
+    """Fits thresholds of the labels of a group.
 
     Args:
-        halves: Counts of each half of the documents.
-        whole: Counts of all documents.
+        counts: Counts of validation documents.
+        group: "seen" or "unseen".
         objective: `"micro_f1"` or `"macro_f1"`.
         shrinkages: Candidate values of m; the highest of equally good values is used.
 
     Returns:
-        Thresholds fitted on all documents, with the m that is best in cross-validation.
-
-    Raises:
-        ValueError: If the objective does not exist.
+        Thresholds fitted on all documents, with the m that is best in cross-validation. None if a half of the documents
+        has no gold labels of the group, or the coarse counts of single labels do not resolve their logits.
     """
-    check_objective(objective)
-    micro_f1 = _cross_validate(halves, [torch.full((len(half.num_gold),), half.common) for half in halves])["micro_f1"]
+    if not counts.has_gold_in_both_halves(group):
+        return None
+    first = LabelCounts.of_group(counts, group, slice(0, 1))
+    second = LabelCounts.of_group(counts, group, slice(1, 2))
+    every = LabelCounts.of_group(counts, group)
+    if not (first.is_resolved and second.is_resolved and every.is_resolved):
+        return None
+    micro_f1 = _f1([first, second], [second.common_thresholds, first.common_thresholds])["micro_f1"]
     for _ in range(_ROUNDS if objective == "micro_f1" else 1):
-        half_thresholds = [half.best_thresholds(objective, micro_f1) for half in halves]
-        held_out = {
-            shrinkage: _cross_validate(
-                halves,
-                [half.shrink(thresholds, shrinkage) for half, thresholds in zip(halves, half_thresholds, strict=True)],
-            )
-            for shrinkage in shrinkages
-        }
+        of_first = first.best_thresholds(objective, micro_f1)
+        of_second = second.best_thresholds(objective, micro_f1)
+        held_out = {}
+        for shrinkage in shrinkages:
+            others = [second.shrink(of_second, shrinkage), first.shrink(of_first, shrinkage)]
+            held_out[shrinkage] = _f1([first, second], others)
         best = max(shrinkages, key=lambda shrinkage: (held_out[shrinkage][objective], shrinkage))
         micro_f1 = held_out[best]["micro_f1"]
-    thresholds = whole.shrink(whole.best_thresholds(objective, micro_f1), best)
+    thresholds = every.shrink(every.best_thresholds(objective, micro_f1), best)
     return LabelThresholds(thresholds, best, held_out)
 
 
-def check_objective(objective: str) -> None:
-    """Checks that an objective exists.
-
-    Raises:
-        ValueError: If it does not exist.
-    """
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or, for example, recall@0.8, got {objective!r}")
-
-
-def _cross_validate(halves: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str, float]:
-    """Computes the F1 of thresholds fitted on each half and applied to the other."""
-    counted = [half.count_predicted(fitted) for half, fitted in zip(halves, reversed(thresholds), strict=True)]
-    hits, predicted = (torch.cat(counts) for counts in zip(*counted, strict=True))
-    return _f1(hits, predicted, torch.cat([half.num_gold for half in halves]))
-
-
-def _f1(hits: Tensor, predicted: Tensor, gold: Tensor) -> dict[str, float]:
-    total = predicted + gold
+def _f1(parts: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str, float]:
+    """Computes the F1 of `(C,)` thresholds for each part of the documents."""
+    counted = [counts_above(part.above, logits) for part, logits in zip(parts, thresholds, strict=True)]
+    predicted, hits = torch.cat(counted, 1)
+    total = predicted + torch.cat([part.num_gold for part in parts])
     return {
         "micro_f1": float(2 * hits.sum() / total.sum().clamp(min=1)),
         "macro_f1": float((2 * hits / total.clamp(min=1e-9)).mean()),

@@ -10,69 +10,60 @@ any model.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
+from ...metrics.calibration import make_gold_mask
 from ...models.checks_gile import GROUPS
-from ...models.losses_gile import IGNORE, widened
+from ...models.losses_gile import widened
+from .label_thresholds import OBJECTIVES
 
 _OBJECTIVE = re.compile(r"recall@(0?\.\d+)")
 _MARGIN = 1 - 1e-5
 """Factor of a threshold, so that the lowest accepted label stays above it although probabilities are rounded."""
 
 
-def guaranteed_recall(objective: str, one_label: bool = False) -> float | None:
-    """Returns the recall that an objective guarantees, or None for other objectives.
-
-    Args:
-        objective: Objective, such as "recall@0.8".
-        one_label: Whether the model is single-label.
+def guaranteed_recall(objective: str) -> float | None:
+    """Returns the recall that an objective guarantees, or None for `OBJECTIVES`.
 
     Raises:
-        ValueError: If a recall is requested of a single-label model.
+        ValueError: If there is no such objective.
 
     Example:
         >>> guaranteed_recall("recall@0.8"), guaranteed_recall("micro_f1")
         (0.8, None)
     """
+    if objective in OBJECTIVES:
+        return None
     match = _OBJECTIVE.fullmatch(objective)
     if match is None or float(match[1]) == 0:
-        return None
-    if one_label:
-        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
+        raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or, for example, recall@0.8, got {objective!r}")
     return float(match[1])
 
 
 class GoldLogits:
-    """Collects the logits of gold labels by group while iterating over documents.
+    """The logits of the gold labels of each document with gold labels in a group.
 
     Args:
         seen: `(C,)` booleans, whether each candidate label is seen.
 
     Attributes:
-        by_group: Logits of the gold labels of each document with gold labels in the group, for "seen" and "unseen".
+        by_group: A tensor for each such document, for "seen" and "unseen".
     """
 
     def __init__(self, seen: Tensor) -> None:
         self.seen = seen
         self.by_group: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
 
-    def collect(self, documents: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Collects the logits of gold labels, and yields the documents unchanged.
-
-        Args:
-            documents: `(B, C)` logits and `(B, P)` gold label indices, padded with -100, for each batch.
-        """
-        for logits, gold in documents:
-            for row, columns in zip(widened(logits).cpu(), gold.cpu(), strict=True):
-                columns = columns[columns != IGNORE]
-                for group, collected in self.by_group.items():
-                    members = columns[self.seen[columns] == (group == "seen")]
-                    if len(members):
-                        collected.append(row[members])
-            yield logits, gold
+    def update(self, logits: Tensor, gold: Tensor) -> None:
+        """Adds `(B, C)` logits and `(B, P)` gold label indices, padded with -100."""
+        is_gold = make_gold_mask(gold, len(self.seen))
+        for group, collected in self.by_group.items():
+            of_group = is_gold & (self.seen == (group == "seen"))
+            has_gold = of_group.any(1)
+            rows = zip(widened(logits)[has_gold], of_group[has_gold], strict=True)
+            collected.extend(row[mask] for row, mask in rows)
 
 
 def promised_threshold(gold: list[Tensor], recall: float) -> float:
@@ -85,7 +76,8 @@ def promised_threshold(gold: list[Tensor], recall: float) -> float:
     Raises:
         ValueError: If there are too few documents to guarantee this recall at any threshold.
     """
-    number, risk = len(gold), 1 - recall + 1e-9  # so that 4 documents suffice for 0.8
+    number = len(gold)
+    risk = 1 - recall + 1e-9  # so that 4 documents suffice for 0.8
     if 1 / (number + 1) > risk:
         raise ValueError(
             f"{number:,} documents are too few for a recall of {recall:g}: at least {math.ceil(1 / risk) - 1:,} are "

@@ -7,7 +7,7 @@ Shapes: N documents, B documents in the batch, C candidate labels, P gold labels
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,10 +37,7 @@ _STORED, _MAX_STORED = 1024, 1 << 24
 """Best scores of each group stored for a document, and at most for all documents; later documents are ignored."""
 
 Map = Callable[[Tensor], Tensor]
-
-
-def _identity(logits: Tensor) -> Tensor:
-    return logits
+"""An increasing function of logits."""
 
 
 class SharedRanking:
@@ -51,7 +48,7 @@ class SharedRanking:
     Example:
         >>> ranking = SharedRanking()
         >>> ranking.update(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1]]), torch.tensor([True, True, False]))
-        >>> ranking.average_precision(), round(ranking.average_precision(unseen=lambda logits: logits + 1.5), 2)
+        >>> ranking.average_precision(), round(ranking.average_precision(lambda logits: logits + 1.5), 2)
         (0.5, 0.33)
     """
 
@@ -59,12 +56,6 @@ class SharedRanking:
         self._batches: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         self._rivals: list[tuple[Tensor, Tensor]] = []  # highest wrong seen and unseen gold labels
         self._left = _MAX_STORED // _STORED
-
-    def collect(self, documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Adds batches of documents by `update`, and yields them unchanged."""
-        for logits, gold in documents:
-            self.update(logits, gold, seen)
-            yield logits, gold
 
     def update(self, logits: Tensor, gold: Tensor, seen: Tensor) -> None:
         """Adds a batch.
@@ -74,44 +65,40 @@ class SharedRanking:
             gold: `(B, P)` indices of gold labels, padded with -100.
             seen: `(C,)` booleans, whether each candidate label is seen.
         """
-        seen = seen.cpu()
-        gold = gold.cpu()
-        self._add_rivals(widened(logits).cpu(), gold, seen)
-        is_gold = (gold != IGNORE) & seen[gold.clamp(min=0)]
-        counted = is_gold.any(1).nonzero()[: self._left, 0]
-        if not len(counted):
-            return
+        ranked = widened(logits)
+        is_gold = multi_hot(gold, ranked.shape[1]).bool()
+        highest = ranked.masked_fill(~is_gold | seen, -torch.inf).max(1).values
+        rivals = ranked.masked_fill(is_gold | ~seen, -torch.inf).max(1).values
+        both = highest.isfinite() & rivals.isfinite()
+        self._rivals.append((rivals[both], highest[both]))
+        is_seen_gold = (gold != IGNORE) & seen[gold.clamp(min=0)]
+        counted = is_seen_gold.any(1).nonzero()[: self._left, 0]
         self._left -= len(counted)
-        gold = gold[counted]
-        is_gold = is_gold[counted]
-        ranked = widened(logits).cpu()[counted]
-        values = ranked.gather(1, gold.clamp(min=0))
+        ranked = ranked[counted]
+        values = ranked.gather(1, gold[counted].clamp(min=0))
         of_seen = ranked[:, seen].sort(1).values
         above = of_seen.shape[1] - torch.searchsorted(of_seen, values, right=True)
-        is_unseen_gold = multi_hot(gold, ranked.shape[1]).bool() & ~seen
-        of_unseen = ranked.masked_fill(is_unseen_gold, -torch.inf)[:, ~seen].sort(1).values
-        self._batches.append((values, is_gold, above, of_unseen[:, -_STORED:].clone()))
+        of_unseen = ranked.masked_fill(is_gold[counted], -torch.inf)[:, ~seen].sort(1).values
+        self._batches.append((values, is_seen_gold[counted], above, of_unseen[:, -_STORED:].clone()))
 
-    def _add_rivals(self, logits: Tensor, gold: Tensor, seen: Tensor) -> None:
-        """Adds the documents with unseen gold labels."""
-        is_gold = multi_hot(gold, logits.shape[1]).bool()
-        highest = logits.masked_fill(~is_gold | seen, -torch.inf).max(1).values
-        rivals = logits.masked_fill(is_gold | ~seen, -torch.inf).max(1).values
-        counted = highest.isfinite() & rivals.isfinite()
-        self._rivals.append((rivals[counted], highest[counted]))
+    def mapped(self, seen: Map, unseen: Map) -> "SharedRanking":
+        """Returns the ranking after functions of the logits of seen and of unseen labels."""
+        ranking = SharedRanking()
+        ranking._batches = [(seen(values), *fixed, unseen(wrong)) for values, *fixed, wrong in self._batches]
+        ranking._rivals = [(seen(rivals), unseen(highest)) for rivals, highest in self._rivals]
+        return ranking
 
-    def average_precision(self, seen: Map = _identity, unseen: Map = _identity) -> float:
+    def average_precision(self, unseen: Map | None = None) -> float:
         """Returns the mean average precision of the seen gold labels.
 
         Args:
-            seen: Increasing function of the logits of seen labels.
-            unseen: Increasing function of the logits of unseen labels.
+            unseen: Function of the logits of unseen labels.
         """
         total = 0.0
         number = 0
-        for values, is_gold, above, best_unseen in self._batches:
-            competing = unseen(best_unseen)
-            above_unseen = competing.shape[1] - torch.searchsorted(competing.contiguous(), seen(values))
+        for values, is_gold, above, of_unseen in self._batches:
+            competing = of_unseen if unseen is None else unseen(of_unseen)
+            above_unseen = competing.shape[1] - torch.searchsorted(competing.contiguous(), values)
             ranks = (1 + above + above_unseen).masked_fill(~is_gold, torch.iinfo(torch.long).max).sort(1).values
             hits = torch.arange(1, ranks.shape[1] + 1)
             precision = (hits / ranks).masked_fill(hits > is_gold.sum(1, keepdim=True), 0)
@@ -119,43 +106,35 @@ class SharedRanking:
             number += len(values)
         return total / max(1, number)
 
-    def crowding(self, seen: Map = _identity, unseen: Map = _identity) -> float:
+    def crowding(self) -> float:
         """Returns c, if unseen labels must fall by c log(k / m) where k compete instead of m, for the same price.
 
         It is measured with a quarter of the unseen labels: by how much they may rise for the price of all. At most 1,
         which is right if the score of a wrong label has an exponential tail of rate 1, as a calibrated logit has.
-
-        Args:
-            seen: As in `average_precision`.
-            unseen: As in `average_precision`.
         """
-        lowest = self.average_precision(seen, unseen)
+        lowest = self.average_precision()
         parts = self._split()
 
-        def is_affordable(slope: float) -> bool:
-            def raised(logits: Tensor) -> Tensor:
-                return unseen(logits) + slope * math.log(len(parts))
+        def is_too_steep(step: int) -> bool:
+            raised = step / _SLOPES * math.log(len(parts))
+            return sum(part.average_precision(lambda x: x + raised) for part in parts) < len(parts) * lowest
 
-            return sum(part.average_precision(seen, raised) for part in parts) >= len(parts) * lowest
-
-        # the last step that is affordable
-        return (bisect_left(range(_SLOPES + 1), True, key=lambda step: not is_affordable(step / _SLOPES)) - 1) / _SLOPES
+        return (bisect_left(range(_SLOPES + 1), True, key=is_too_steep) - 1) / _SLOPES
 
     def _split(self) -> list["SharedRanking"]:
         """Distributes the unseen labels of each document over `_SHARE` rankings at random."""
         parts = [SharedRanking() for _ in range(_SHARE)]
         generator = torch.Generator().manual_seed(0)
-        for values, is_gold, above, best_unseen in self._batches:
-            part_of = torch.randint(_SHARE, best_unseen.shape, generator=generator)
+        for *others, of_unseen in self._batches:
+            part_of = torch.randint(_SHARE, of_unseen.shape, generator=generator)
             for number, part in enumerate(parts):
-                in_part = best_unseen.masked_fill(part_of != number, -torch.inf).sort(1).values
-                part._batches.append((values, is_gold, above, in_part))
+                in_part = of_unseen.masked_fill(part_of != number, -torch.inf).sort(1).values
+                part._batches.append((*others, in_part))
         return parts
 
     def best_raise(
         self,
         price: float,
-        seen: Map = _identity,
         unseen: Callable[[Tensor, float], Tensor] = torch.add,
         one_label: bool | None = None,
     ) -> float:
@@ -170,34 +149,30 @@ class SharedRanking:
 
         Args:
             price: The share that may be lost.
-            seen: As in `average_precision`.
             unseen: Returns the scores of unseen labels, from their logits and the raise.
             one_label: Whether each document has one label, and scores are the logits of a softmax; False if they are
                 independent logits. By default, the price alone decides.
         """
-        if not any(best_unseen.shape[1] for *_, best_unseen in self._batches):
+        if not any(of_unseen.numel() for *_, of_unseen in self._batches):
             return 0.0
-        lowest = (1 - price) * self.average_precision(seen, lambda logits: torch.full_like(logits, -torch.inf))
-
-        def is_affordable(steps: int) -> bool:
-            return self.average_precision(seen, lambda logits: unseen(logits, steps * _STEP)) >= lowest
-
+        lowest = (1 - price) * self.average_precision(lambda logits: torch.full_like(logits, -torch.inf))
         rivals, highest = map(torch.cat, zip(*self._rivals, strict=True))
 
+        def is_affordable(steps: int) -> bool:
+            return self.average_precision(lambda logits: unseen(logits, steps * _STEP)) >= lowest
+
         def is_useful(steps: int) -> bool:
-            if not one_label or not len(rivals):
-                return True
-            return bool((unseen(highest, (steps - 1) * _STEP) <= seen(rivals)).any())
+            return not len(rivals) or bool((unseen(highest, (steps - 1) * _STEP) <= rivals).any())
 
         def is_improbable(steps: int) -> bool:
-            if one_label is not False:
-                return True
             highest_wrong = torch.cat([of_unseen[:, -1] for *_, of_unseen in self._batches])
-            likely = unseen(highest_wrong, steps * _STEP) > 0
-            return likely.double().mean().item() <= _LIKELY
+            return (unseen(highest_wrong, steps * _STEP) > 0).double().mean().item() <= _LIKELY
 
+        tests = [is_affordable]
+        if one_label is not None:
+            tests.insert(0, is_useful if one_label else is_improbable)
         steps = 0
-        while steps < _MAX_STEPS and all(test(steps + 1) for test in (is_useful, is_improbable, is_affordable)):
+        while steps < _MAX_STEPS and all(test(steps + 1) for test in tests):
             steps += 1
         while steps > -_MAX_STEPS and steps <= 0 and not is_affordable(steps):
             steps -= 1

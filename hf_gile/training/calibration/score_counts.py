@@ -3,10 +3,14 @@
 Shapes: `N` documents, `C` candidate labels, `P` gold labels per document, padded, `E` edges.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from ...models.losses_gile import IGNORE, widened
+from ...metrics.calibration import make_gold_mask
+from ...models.losses_gile import widened
 
 _LARGEST = 0x7BFF
 """Bit pattern of the largest float16, equal to the number of positive float16 values."""
@@ -27,6 +31,13 @@ EDGES = LOWER_BOUNDS[torch.searchsorted(VALUES, torch.cat([-_STEPS.flip(0), torc
 _INTERVALS = torch.bucketize(VALUES, EDGES, right=True, out_int32=True)
 """`(BINS,)` interval between `EDGES` of each value; 0 is below the first edge."""
 
+TOP_K = 5
+"""Number of best labels of a document whose calibration is measured."""
+
+_DOCUMENTS_AT_ONCE = 64
+
+BOTH_HALVES = slice(0, 2)
+
 
 def round_to_bins(logits: Tensor) -> Tensor:
     """Rounds logits to the nearest float16 value, clipped to its range.
@@ -35,13 +46,13 @@ def round_to_bins(logits: Tensor) -> Tensor:
         logits: `(N, C)`, of any precision.
 
     Returns:
-        `(N, C)` indices into `VALUES`, on the CPU.
+        `(N, C)` indices into `VALUES`.
 
     Example:
         >>> VALUES[round_to_bins(torch.tensor([0.1, -1e9, -0.0]))].tolist()
         [0.09998, -65504.0, 0.0]
     """
-    bits = widened(logits).clamp(-65504, 65504).half().view(torch.int16).cpu()
+    bits = widened(logits).clamp(-65504, 65504).half().view(torch.int16)
     return torch.where(bits >= 0, bits, -32768 - bits).int() + _LARGEST
 
 
@@ -61,6 +72,70 @@ def assign_halves(positions: Tensor) -> Tensor:
     return (positions * 0x9E3779B1 >> 16) & 1  # Knuth's multiplicative hash
 
 
+@dataclass(frozen=True)
+class GroupCounts:
+    """Counts of the logits of seen labels, or of unseen labels.
+
+    A cell is a pair of document and label. Each table has two rows: all cells, and those with a gold label.
+
+    Args:
+        cells: `(2, BINS)` cells by rounded logit.
+        best: `(2, BINS)` cells of the `TOP_K` best labels of each document within the group, of both halves.
+        forced: `(2, BINS)` the part of `cells` that is assigned at any threshold.
+        num_gold: Number of gold labels, also of those that are not candidates.
+        num_documents: Number of documents with a gold label, of both halves.
+    """
+
+    cells: Tensor
+    best: Tensor
+    forced: Tensor
+    num_gold: int
+    num_documents: int
+
+    @property
+    def has_gold(self) -> bool:
+        """Whether a gold label is a candidate."""
+        return bool(self.cells[1].any())
+
+    def assigned(self, reached: Tensor) -> tuple[int, int]:
+        """Returns the number of assigned labels, and of gold labels among them.
+
+        Args:
+            reached: `(BINS,)` booleans, whether a logit reaches the threshold.
+        """
+        total, hits = torch.where(reached, self.cells, self.forced).sum(1).tolist()
+        return total, hits
+
+    def best_threshold(self) -> tuple[float, float]:
+        """Finds the threshold with the best micro-F1.
+
+        Returns:
+            A logit, and its micro-F1. Among equally good thresholds, it is halfway between the lowest accepted score
+            and the next lower score, so that other documents may have slightly lower scores.
+
+        Raises:
+            ValueError: If no gold label is a candidate.
+        """
+        above = (self.cells - self.forced).flip(1).cumsum(1) + self.forced.sum(1, keepdim=True)
+        predicted, hits = above.double()
+        if not hits[-1] > 0:
+            raise ValueError(
+                "a threshold needs a gold label that is a candidate, got none; check the validation documents"
+            )
+        micro_f1 = 2 * hits / (predicted + self.num_gold).clamp(min=1)
+        best = int(micro_f1.argmax())  # the first of the best
+        lowest = int((predicted == predicted[best]).nonzero()[-1])  # no scores in between but forced ones
+        accepted = best
+        forced = self.forced[0].flip(0)[best : lowest + 1].nonzero()
+        if len(forced):
+            accepted += int(forced.max())
+        bounds = LOWER_BOUNDS.flip(0)
+        threshold = bounds[accepted]
+        if lowest < BINS - 1:
+            threshold = (threshold + bounds[lowest]) / 2
+        return float(threshold), float(micro_f1[accepted])
+
+
 class ScoreCounts:
     """Counts of the logits of candidate labels: in fine bins for seen and unseen labels, in coarse bins for each label.
 
@@ -73,47 +148,33 @@ class ScoreCounts:
     decide about the others. The counts of single labels then have it in the highest interval.
 
     Attributes:
-        cells: `(2, 2, BINS)` documents with a label, by half, by group (unseen, seen), and by rounded logit.
-        gold: `(2, 2, BINS)` documents in which the label is gold.
-        best_cells: `(2, BINS)` the `top_k` best labels of each document within a group.
-        best_gold: `(2, BINS)` gold labels among the best.
-        forced_cells: `(2, 2, BINS)` the part of `cells` that is assigned at any threshold.
-        forced_gold: `(2, 2, BINS)` gold labels among these.
-        label_cells: `(2, C, E + 1)` documents by half, label and interval between `EDGES`.
-        label_gold: `(2, C, E + 1)` documents in which the label is gold.
+        cells: `(2, 2, 2, BINS)` cells as in `GroupCounts`, by half and by group (unseen, seen).
+        forced: `(2, 2, 2, BINS)` the part of `cells` that is assigned at any threshold.
+        best: `(2, 2, BINS)` cells of the best labels, by group.
+        label_cells: `(2, 2, C, E + 1)` cells by half, label and interval between `EDGES`.
         num_gold: `(2, C)` gold documents of each label, by half.
-        gold_documents: `(2,)` documents with a gold label of each group.
+        gold_documents: `(2,)` documents with a gold label of each group that is a candidate.
 
     Args:
         seen: `(C,)` bool, whether each label was seen in training.
-        top_k: Number of best labels.
-        chunk_size: Number of documents processed together.
         force_label: Whether each document is assigned its best label at least.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, False]))
         >>> counts.update(torch.tensor([[2.0, -1.0, 1.0]]), torch.tensor([[0, 2]]))
-        >>> counts.cells.sum((0, 2)), counts.gold.sum((0, 2))
-        (tensor([1, 2]), tensor([1, 1]))
+        >>> counts.cells.sum((1, 3))
+        tensor([[1, 2],
+                [1, 1]])
     """
 
-    def __init__(
-        self,
-        seen: Tensor,
-        top_k: int = 5,
-        chunk_size: int = 64,
-        force_label: bool = False,
-    ) -> None:
+    def __init__(self, seen: Tensor, force_label: bool = False) -> None:
         self.seen = seen.cpu()
         self.force_label = force_label
-        self.top_k = top_k
-        self.chunk_size = chunk_size
         self.documents = 0
-        self.cells, self.gold = (torch.zeros(2, 2, BINS, dtype=torch.long) for _ in range(2))
-        self.forced_cells, self.forced_gold = (torch.zeros(2, 2, BINS, dtype=torch.long) for _ in range(2))
-        self.best_cells, self.best_gold = (torch.zeros(2, BINS, dtype=torch.long) for _ in range(2))
-        shape = 2, len(seen), len(EDGES) + 1
-        self.label_cells, self.label_gold = (torch.zeros(shape, dtype=torch.int32) for _ in range(2))
+        self.cells = torch.zeros(2, 2, 2, BINS, dtype=torch.long)
+        self.forced = torch.zeros_like(self.cells)
+        self.best = torch.zeros(2, 2, BINS, dtype=torch.long)
+        self.label_cells = torch.zeros(2, 2, len(seen), len(EDGES) + 1, dtype=torch.int32)
         self.num_gold = torch.zeros(2, len(seen), dtype=torch.long)
         self.gold_documents = torch.zeros(2, dtype=torch.long)
 
@@ -124,35 +185,28 @@ class ScoreCounts:
             logits: `(N, C)`.
             gold: `(N, P)` indices among the candidate labels, padded with -100.
         """
-        for start in range(0, len(logits), self.chunk_size):
-            self._add(logits[start : start + self.chunk_size], gold[start : start + self.chunk_size])
+        blocks = logits.split(_DOCUMENTS_AT_ONCE), gold.split(_DOCUMENTS_AT_ONCE)
+        for block, gold_of_block in zip(*blocks, strict=True):
+            self._add(block.cpu(), make_gold_mask(gold_of_block, len(self.seen)).cpu())
 
-    def of_group(self, group: str) -> tuple[Tensor, Tensor]:
-        """Returns the `(BINS,)` cells and gold labels of seen or unseen labels."""
+    def of_group(self, group: str, halves: slice = BOTH_HALVES) -> GroupCounts:
+        """Returns the counts of "seen" or "unseen" labels in one or both halves of the documents."""
         index = int(group == "seen")
-        return self.cells[:, index].sum(0), self.gold[:, index].sum(0)
+        return GroupCounts(
+            self.cells[:, halves, index].sum(1),
+            self.best[:, index],
+            self.forced[:, halves, index].sum(1),
+            int(self.num_gold[halves, self.of_labels(group)].sum()),
+            int(self.gold_documents[index]),
+        )
 
-    def forced(self, group: str) -> tuple[Tensor, Tensor]:
-        """Returns the part of `of_group` that is assigned at any threshold."""
-        index = int(group == "seen")
-        return self.forced_cells[:, index].sum(0), self.forced_gold[:, index].sum(0)
+    def of_labels(self, group: str) -> Tensor:
+        """Returns the `(C,)` mask of the labels of a group."""
+        return self.seen == (group == "seen")
 
-    def hits(self, group: str, reached: Tensor) -> tuple[int, int]:
-        """Returns the numbers of assigned gold labels and of assigned labels of a group.
-
-        Args:
-            group: "seen" or "unseen".
-            reached: `(BINS,)` booleans, whether a logit reaches the threshold.
-        """
-        cells, gold = self.of_group(group)
-        forced_cells, forced_gold = self.forced(group)
-        hits = int(gold[reached].sum() + forced_gold[~reached].sum())
-        return hits, int(cells[reached].sum() + forced_cells[~reached].sum())
-
-    def evidence(self, group: str) -> tuple[int, int]:
-        """Returns the number of documents with gold labels of a group, and of these labels."""
-        labels = self.seen == (group == "seen")
-        return int(self.gold_documents[int(group == "seen")]), int(self.num_gold[:, labels].sum())
+    def has_gold_in_both_halves(self, group: str) -> bool:
+        """Checks whether each half of the documents has a gold label of a group that is a candidate."""
+        return bool(self.cells[1, :, int(group == "seen")].any(1).all())
 
     def merge(self, other: "ScoreCounts") -> None:
         """Adds the counts of other documents with the same labels."""
@@ -161,88 +215,75 @@ class ScoreCounts:
             if torch.is_tensor(value) and name != "seen":
                 value += getattr(other, name)
 
-    def _add(self, logits: Tensor, gold: Tensor) -> None:
-        candidate = (logits > torch.finfo(logits.dtype).min).cpu()
-        bins, gold = round_to_bins(logits), gold.cpu()
+    def _add(self, logits: Tensor, is_gold: Tensor) -> None:
+        """Adds `(N, C)` logits, and whether each label is gold."""
         rows = torch.arange(len(logits))
-        halves = assign_halves(self.documents + rows)
+        halves = assign_halves(self.documents + rows).int()
         self.documents += len(logits)
-        group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
-        half, width = halves.int()[:, None], len(EDGES) + 1
-        group_bins = (bins + BINS * group).add_(2 * BINS * half)
-        highest = logits.argmax(1).cpu()
-        is_forced = candidate[rows, highest] & self.force_label
-        forced = rows[is_forced], highest[is_forced]
-        label_bins = _INTERVALS[bins]
-        label_bins[forced] = len(EDGES)
-        label_bins.add_(width * labels).add_(width * len(labels) * half)
-        if bool(candidate.all()):
-            _count(self.cells, group_bins)
-            _count(self.label_cells, label_bins.T)  # label by label, for memory locality
-        else:
-            _count(self.cells, group_bins[candidate])
-            _count(self.label_cells, label_bins.T[candidate.T])
-        is_gold = gold != IGNORE
-        documents, columns = rows[:, None].expand_as(gold)[is_gold], gold[is_gold]
-        _count(self.num_gold, columns + len(labels) * halves[documents])
-        is_candidate = candidate[documents, columns]
-        documents, columns = documents[is_candidate], columns[is_candidate]
-        _count(self.gold, group_bins[documents, columns])
-        _count(self.label_gold, label_bins[documents, columns])
-        mask = torch.zeros(logits.shape, dtype=torch.bool)
-        mask[documents, columns] = True
-        _count(self.forced_cells, group_bins[forced])
-        _count(self.forced_gold, group_bins[forced][mask[forced]])
+        self.num_gold.index_add_(0, halves, is_gold.long())
+        candidate = logits > torch.finfo(logits.dtype).min
+        is_gold = is_gold & candidate
+        is_forced = torch.zeros_like(candidate)
+        if self.force_label:
+            is_forced[rows, logits.argmax(1)] = True
+            is_forced &= candidate
+        bins = round_to_bins(logits)
+        group_bins = bins + BINS * (self.seen.int() + 2 * halves[:, None])
+        _count(self.cells, group_bins, candidate, is_gold)
+        _count(self.forced, group_bins, is_forced, is_gold)
+        labels = torch.arange(len(self.seen), dtype=torch.int32)
+        label_bins = _INTERVALS[bins].masked_fill_(is_forced, len(EDGES))
+        label_bins += (len(EDGES) + 1) * (labels + len(labels) * halves[:, None])
+        _count(self.label_cells, label_bins.T, candidate.T, is_gold.T)  # label by label, for memory locality
         for index in range(2):
-            chosen = (group == index).nonzero().flatten()
-            self.gold_documents[index] += int(mask[:, chosen].any(1).sum())
-            if len(chosen):
-                best = logits[:, chosen.to(logits.device)].topk(min(self.top_k, len(chosen)), dim=1).indices.cpu()
-                best = chosen[best]
-                positions = bins.gather(1, best)
-                _count(self.best_cells[index], positions[candidate.gather(1, best)])
-                _count(self.best_gold[index], positions[mask.gather(1, best)])
+            columns = (self.seen == bool(index)).nonzero().flatten()
+            self.gold_documents[index] += is_gold[:, columns].any(1).sum()
+            best = columns[logits[:, columns].topk(min(TOP_K, len(columns)), dim=1).indices]
+            is_best = torch.zeros_like(candidate).scatter_(1, best, True)
+            _count(self.best[:, index], bins, is_best & candidate, is_gold)
 
 
 def above_edges(label_counts: Tensor) -> Tensor:
     """Counts documents with at least the logit of each of `EDGES`, for each label.
 
     Args:
-        label_counts: `(C, E + 1)` documents by interval.
+        label_counts: `(..., C, E + 1)` documents by interval.
 
     Returns:
-        `(C, E + 2)` int32: all documents, documents above each edge, and 0.
+        `(..., C, E + 2)` int32: all documents, documents above each edge, and 0.
     """
-    above = label_counts.new_zeros(len(label_counts), label_counts.shape[1] + 1)
-    above[:, :-1] = label_counts.flip(1).cumsum(1, dtype=torch.int32).flip(1)
-    return above
+    above = label_counts.flip(-1).cumsum(-1, dtype=torch.int32).flip(-1)
+    return functional.pad(above, (0, 1))
 
 
 def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     """Counts documents with at least a logit, for each label: exact at `EDGES`, interpolated between them.
 
     Args:
-        above: `(C, E + 2)` from `above_edges`; the outermost intervals are treated as having width 1.
+        above: `(..., C, E + 2)` from `above_edges`; the outermost intervals are treated as having width 1.
         logits: `(C,)` a logit for each label.
 
     Returns:
-        `(C,)` float64.
+        `(..., C)` float64.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, True]))
         >>> counts.update(torch.tensor([[0.3, 2.0, -5.0]]).expand(7, 3), torch.full((7, 1), -100))
-        >>> counts_above(above_edges(counts.label_cells.sum(0)), torch.tensor([-70.0, 1.0, 0.0]))
+        >>> counts_above(above_edges(counts.label_cells[0].sum(0)), torch.tensor([-70.0, 1.0, 0.0]))
         tensor([7., 7., 0.], dtype=torch.float64)
     """
     ends = torch.cat([EDGES[:1] - 1, EDGES, EDGES[-1:] + 1])
     logits = logits.double().clamp(ends[0], ends[-1])
     interval = torch.bucketize(logits, ends, right=True).clamp(max=len(ends) - 1) - 1
     share = (logits - ends[interval]) / (ends[interval + 1] - ends[interval])
-    lower, upper = (above.gather(1, edge[:, None])[:, 0].double() for edge in (interval, interval + 1))
+    labels = torch.arange(len(logits))
+    lower = above[..., labels, interval].double()
+    upper = above[..., labels, interval + 1].double()
     return torch.lerp(lower, upper, share)
 
 
-def _count(counts: Tensor, positions: Tensor) -> None:
-    """Adds 1 to the flattened counts at each position, which may be repeated."""
-    unit = torch.ones(1, dtype=counts.dtype)
-    counts.view(-1).index_add_(0, positions.reshape(-1), unit.expand(positions.numel()))
+def _count(counts: Tensor, positions: Tensor, counted: Tensor, is_gold: Tensor) -> None:
+    """Adds cells to two tables, all that are `counted` and the gold ones among them, at positions within a table."""
+    for table, mask in zip(counts, (counted, counted & is_gold), strict=True):
+        chosen = positions[mask]
+        table.view(-1).index_add_(0, chosen, torch.ones_like(chosen, dtype=table.dtype))

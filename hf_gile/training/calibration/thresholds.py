@@ -9,7 +9,6 @@ import torch
 
 from ...metrics.batch import Array, read_batch, read_columns, require_documents
 from ...metrics.trainer import TrainerMetric
-from .label_thresholds import group_threshold
 from .score_counts import ScoreCounts
 
 MIN_DOCUMENTS = 30
@@ -159,14 +158,16 @@ class ThresholdTuner(TrainerMetric):
             ValueError: If there are no documents yet, or no candidate label is gold.
         """
         require_documents(self.documents)
-        result = self._tuned("seen")
-        if tells_enough(*self.counts.evidence("unseen")):
-            result |= {f"unseen_{name}": value for name, value in self._tuned("unseen").items()}
+        prefixes = {"seen": ""}
+        unseen = self.counts.of_group("unseen")
+        if tells_enough(unseen.num_documents, unseen.num_gold):
+            prefixes["unseen"] = "unseen_"
+        result = {}
+        for group, prefix in prefixes.items():
+            logit, micro_f1 = self.counts.of_group(group).best_threshold()
+            result[f"{prefix}threshold"] = rounded(torch.tensor(logit).sigmoid().item())
+            result[f"{prefix}tuned_micro_f1"] = micro_f1
         return result
-
-    def _tuned(self, group: str) -> dict[str, float]:
-        logit, micro_f1 = best_threshold(self.counts, group)
-        return {"threshold": rounded(torch.tensor(logit).sigmoid().item()), "tuned_micro_f1": micro_f1}
 
     def merge(self, other: "ThresholdTuner") -> None:
         """Adds the batches of another worker.
@@ -184,16 +185,6 @@ class ThresholdTuner(TrainerMetric):
         if not torch.equal(self.counts.seen, other.counts.seen):
             raise ValueError("tuners can be merged only with the same seen labels, got different masks")
         self.counts.merge(other.counts)
-
-
-def best_threshold(counts: ScoreCounts, group: str) -> tuple[float, float]:
-    """Finds the threshold with the best micro-F1 of seen or unseen labels: a logit, and its micro-F1.
-
-    Raises:
-        ValueError: If no candidate label of the group is gold.
-    """
-    cells, gold = counts.of_group(group)
-    return group_threshold(cells, gold, counts.evidence(group)[1], counts.forced(group))
 
 
 def rounded(probability: float) -> float:

@@ -17,7 +17,7 @@ from ...models import GileConfig
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
 from ...models.scoring_gile import JointInputLabelEmbedding
-from ..calibration.fitting import with_number
+from ..calibration.calibrating import with_number
 from ..starting import set_lexical_weights
 from .documents import PADDING, Documents
 from .folds import may_be_held_out

@@ -198,5 +198,5 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: b
             ranking.update(mixture.add(terms, example.seen, example.rarity), block.gold, example.seen)
     price = PRICE_ONE_LABEL if one_label else PRICE
     raised = ranking.best_raise(price, one_label=one_label)
-    crowding = ranking.crowding(unseen=lambda scores: scores + raised)
+    crowding = ranking.mapped(lambda scores: scores, lambda scores: scores + raised).crowding()
     return weights["unseen"].get("offset", 0.0) + raised, crowding

@@ -1,0 +1,289 @@
+"""Calibrates a model on batches of validation documents, and stores the calibration and the thresholds in it.
+
+Shapes: `B` documents in the batch, `C` candidate labels, `P` gold labels of a document, padded.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...metrics.batch import read_batch
+from ...models import GileForSequenceClassification, LabelSet
+from ...models.checks_gile import METHODS, check_calibration
+from ...models.losses_gile import IGNORE, is_columns, widened
+from ...models.search_gile import calibrated
+from .fitting import IDENTITY, Calibration, fit
+from .promised_recall import GoldLogits, guaranteed_recall
+from .raising import SharedRanking
+from .score_counts import ScoreCounts
+from .softmax import fit_softmax
+from .thresholds import rounded
+
+_UNUSUAL = 0.1
+"""Share of the documents whose best label does not reach `GileConfig.usual_score`."""
+
+_FEWEST, _ENOUGH = 10, 50
+"""Numbers of documents: with fewer, `usual_score` stays unknown, or is that of the lowest."""
+
+_NO_GUARANTEE = (
+    "no recall is guaranteed for unseen labels, because too few of these documents have any; they keep their "
+    "threshold, or use that of seen labels"
+)
+
+
+@torch.no_grad()
+def calibrate(
+    model: GileForSequenceClassification,
+    batches: Iterable[dict[str, Any]],
+    *,
+    method: str | None = None,
+    label_thresholds: bool = True,
+    objective: str = "micro_f1",
+    columns: Sequence[int] | None = None,
+    raise_unseen: bool = False,
+    bf16: bool = False,
+) -> dict[str, Any]:
+    """Fits calibration and thresholds on validation documents, and sets them in the model.
+
+        rows = encode_dataset(validation, processor, labels)
+        figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
+
+    Seen and unseen labels are calibrated separately and have separate thresholds. With fewer than 30 documents that
+    have unseen labels, or 50 such gold labels, these share the calibration and the threshold of seen labels, and `note`
+    says so. A group stays uncalibrated if its calibration does not improve held-out documents. If `config.force_label`
+    is set, thresholds are fitted for the labels that a document has beside its best one.
+
+    This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
+    `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
+    a group without gold labels in these documents. On an error, nothing is set. A model with
+    `problem_type="single_label_classification"` gets no thresholds: it assigns the best label.
+
+    Args:
+        model: A `GileForSequenceClassification`.
+        batches: Validation batches of `GileDataCollator`, with `labels`. Without `columns`, they are read twice.
+        method: `"platt"` or `"spline"`, see `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit thresholds
+            only. By default "spline", which is best on held-out documents, and "platt" for single-label models.
+        label_thresholds: Whether to fit thresholds for single labels.
+        objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
+            the highest threshold of each group with this expected recall (`promised_recall.py`).
+        columns: Candidate labels. By default all seen labels, and the unseen labels that are gold in a document.
+        raise_unseen: Whether to `lift` separately calibrated unseen labels, few of which reach the top of a list.
+        bf16: Whether to run under bfloat16 autocast.
+
+    Returns:
+        `documents`; `unusual_documents`, the share whose best label does not reach `config.usual_score` as stored
+        before, where a tenth is usual; and for each fitted group, with the prefix `seen_` or `unseen_`:
+
+        - `expected_calibration_error` and `top_5_expected_calibration_error` on these documents, as
+          `CalibrationMetrics` computes them, with the suffixes `_before`, as stored in the model, and `_after`;
+        - with `raise_unseen`, `raised`, see `lift`;
+        - `threshold`, and `micro_f1` and `recall` at this threshold on these documents; with the suffix `_before`, at
+          the stored one, by default 0.5; for a guarantee, also `promised_recall` and `labels_per_document`;
+        - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
+          the documents and measured on the other half; the same for label thresholds, with the suffix
+          `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
+          of labels with a separate threshold. These are missing if all logits are below 1/8 or above 60.
+
+        Single-label models only have the calibration errors, `accuracy_before` and `accuracy_after`.
+
+    Raises:
+        ValueError: If an option is unknown, batches have no labels, or too few documents have candidate labels.
+    """
+    config = model.config
+    single = config.problem_type == "single_label_classification"
+    fits = _read_method(method, config.problem_type)
+    recall = guaranteed_recall(objective)
+    if single and recall is not None:
+        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
+    chosen = _select_candidates(model, batches, columns)
+    all_seen = model.stored_labels.seen()
+    seen = all_seen[chosen]
+    crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
+    stored = Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
+    was_training = model.training
+    try:
+        documents = _score_candidates(model.eval(), batches, chosen, bf16)
+        if single:
+            fitted, before, after = fit_softmax(documents, seen, stored)
+        else:
+            counts = ScoreCounts(seen, config.force_label)
+            gold_logits = GoldLogits(seen)
+            ranking = SharedRanking() if raise_unseen and fits else None
+            highest = []
+            for logits, gold in documents:
+                counts.update(logits, gold)
+                highest.append(_highest_of_groups(logits, seen))
+                if recall is not None:
+                    gold_logits.update(logits, gold)
+                if ranking is not None:
+                    ranking.update(logits, gold, seen)
+            fitted = fit(
+                counts,
+                fits,
+                objective=objective,
+                label_thresholds=label_thresholds,
+                gold_logits=gold_logits.by_group,
+                ranking=ranking,
+                stored=stored,
+            )
+            before, after = (_probabilities(highest, each.calibration) for each in (stored, fitted))
+            if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
+                fitted.figures["note"] = _NO_GUARANTEE
+    finally:
+        model.train(was_training)
+    if stored.usual_score:
+        fitted.figures["unusual_documents"] = float((before < stored.usual_score).double().mean())
+    _store(model, chosen, replace(fitted, usual_score=_usual_score(after)))
+    return fitted.figures
+
+
+def _read_method(method: str | None, problem_type: str | None) -> str | None:
+    """Returns the calibration method, or None for thresholds only."""
+    methods = tuple(METHODS)
+    condition = ""
+    if problem_type == "single_label_classification":
+        methods = ("platt",)
+        condition = f" for problem_type {problem_type!r}"
+    elif method == "none":
+        return None
+    method = method or methods[-1]
+    if method not in methods:
+        raise ValueError(f"method{condition} must be one of {', '.join(methods)}, got {method!r}")
+    return method
+
+
+def _highest_of_groups(logits: Tensor, seen: Tensor) -> Tensor:
+    """Returns the `(B, 2)` highest logits of seen and of unseen labels: calibration keeps the order within a group."""
+    ranked = widened(logits)
+    return torch.stack([ranked.masked_fill(~group, -torch.inf).max(1).values for group in (seen, ~seen)], 1)
+
+
+def _probabilities(highest: Sequence[Tensor], calibration: Mapping[str, Any]) -> Tensor:
+    """Returns the calibrated probabilities of the best labels of documents, from `_highest_of_groups` of batches."""
+    return calibrated(torch.cat([*highest]), torch.tensor([True, False]), calibration).max(1).values.sigmoid()
+
+
+def _usual_score(best: Tensor) -> float:
+    """Returns the score that the best labels of most documents reach, from their `(N,)` probabilities; 0 if unknown."""
+    if len(best) < _FEWEST:
+        return 0.0
+    share = _UNUSUAL if len(best) >= _ENOUGH else 0.0  # the lowest of few
+    return rounded(float(best.double().quantile(share)))
+
+
+def _select_candidates(
+    model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], columns: Sequence[int] | None
+) -> Tensor:
+    """Returns `(C,)` indices of the candidate labels, ascending."""
+    number = model.config.num_labels
+    if columns is not None:
+        chosen = torch.as_tensor(columns, dtype=torch.long).cpu()
+        if not len(chosen) or len(chosen.unique()) < len(chosen) or not bool(((chosen >= 0) & (chosen < number)).all()):
+            raise ValueError(
+                f"columns must be distinct indices of the {number} stored labels, got {len(chosen)}, such as "
+                f"{chosen[:8].tolist()}"
+            )
+        return chosen.sort().values
+    chosen = model.stored_labels.seen()
+    if not bool(chosen.all()):
+        if iter(batches) is batches:
+            raise ValueError(
+                "without columns=, batches are read twice, to collect their unseen labels: pass a DataLoader or "
+                "a list, not a generator; or the candidate labels as columns="
+            )
+        for batch in batches:
+            gold = _gold(batch)
+            gold_columns = gold[gold >= 0] if is_columns(gold) else gold.nonzero()[:, 1]
+            if len(gold_columns) and int(gold_columns.max()) >= number:
+                raise ValueError(
+                    f"a batch has gold label index {int(gold_columns.max())}, but the model has {number} labels"
+                )
+            chosen[gold_columns.long().cpu()] = True
+    if not bool(chosen.any()):
+        raise ValueError(
+            "there are no candidate labels: no stored label is marked as seen, and no document has a gold label; mark "
+            "the labels of training documents with label_set.with_counts(...)"
+        )
+    return chosen.nonzero().flatten()
+
+
+def _score_candidates(
+    model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields `(B, C)` logits and `(B, P)` gold positions among the candidates, padded with -100, for each batch."""
+    positions = torch.full((model.config.num_labels + 1,), IGNORE)
+    positions[chosen] = torch.arange(len(chosen))
+    is_complete = len(chosen) == model.config.num_labels
+    for batch in batches:
+        gold = _gold(batch)
+        inputs = {
+            name: value.to(model.device) if isinstance(value, Tensor) else value
+            for name, value in batch.items()
+            if name != "labels"
+        }
+        with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+            logits = model(**inputs).logits
+        logits, gold = (tensor.cpu() for tensor in read_batch(logits, gold))
+        if not is_complete:
+            logits = logits[:, chosen]
+        yield logits, positions[gold.masked_fill(gold == IGNORE, -1)]
+
+
+def _gold(batch: Mapping[str, Any]) -> Tensor:
+    gold = batch.get("labels") if hasattr(batch, "get") else None
+    if not isinstance(gold, Tensor):
+        raise ValueError(
+            "batches must come from a GileDataCollator, with labels: DataLoader(encode_dataset(...), 64, collate_fn="
+            f"GileDataCollator(processor)); got {sorted(batch) if gold is None else type(gold).__name__}"
+        )
+    return gold
+
+
+def with_number(calibration: Mapping[str, Any], number: int, crowding: float) -> dict[str, Any]:
+    """Notes the number of unseen labels that their calibration was fitted with, and their crowding; see `calibrated`.
+
+    A missing group gets the calibration of the other, which it is calibrated by in any case.
+    """
+    either = next(iter(calibration.values()), IDENTITY)
+    noted = {"labels": number, "crowding": crowding}
+    seen = {name: value for name, value in calibration.get("seen", either).items() if name not in noted}
+    return {"seen": seen, "unseen": calibration.get("unseen", either) | noted}
+
+
+def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibration) -> None:
+    """Stores the result in the model.
+
+    Raises:
+        ValueError: If a calibration is invalid; nothing is set then.
+    """
+    config = model.config
+    before = config.calibration
+    single = config.problem_type == "single_label_classification"
+    if single:  # groups of a softmax are only valid together
+        calibration = fitted.calibration or before
+        thresholds = fitted.thresholds
+    else:
+        calibration = {group: before.get(group, IDENTITY) for group in config.group_thresholds} | fitted.calibration
+        thresholds = config.thresholds | fitted.thresholds
+        if all(entry == IDENTITY for entry in calibration.values()):
+            calibration = {}
+    number = before.get("unseen", {}).get("labels")
+    if "unseen" in fitted.calibration:
+        number = int((~model.stored_labels.seen()[chosen]).sum())
+    if number:
+        calibration = with_number(calibration, number, fitted.crowding)
+    check_calibration(calibration, config.problem_type)
+    if model.label_set is not None:
+        labels = list(model.label_set)
+        for column, threshold in zip(chosen.tolist(), fitted.label_thresholds.tolist(), strict=True):
+            if single or ("seen" if labels[column].seen else "unseen") in fitted.thresholds:
+                threshold = None if math.isnan(threshold) else rounded(threshold)
+                labels[column] = replace(labels[column], threshold=threshold)
+        model.label_set = LabelSet(labels)
+    config.calibration = calibration
+    config.thresholds = thresholds
+    config.usual_score = fitted.usual_score
