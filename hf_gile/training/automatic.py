@@ -143,30 +143,17 @@ def choose_encoder(task: TextTask) -> FoundEncoder | None:
     found = text_encoders(list(task.texts("train")))
     if len(found) < 2:
         return next(iter(found), None)
-    texts, gold = with_shared_labels(task)
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    gold = MultiLabelBinarizer().fit_transform(rows[task.gold]).astype(bool)
+    gold = gold[:, gold.sum(0) > 1]
+    texts = [text for text, has_label in zip(task.texts("train"), gold.any(1), strict=True) if has_label]
     if not texts:
         return found[0]
-    results = [leave_one_out(encode(encoder, texts), gold) for encoder in found]
+    results = [leave_one_out(encode(encoder, texts), gold[gold.any(1)]) for encoder in found]
     measured = ", ".join(f"{x.name} {100 * result:.1f}" for x, result in zip(found, results, strict=True))
     best = found[int(np.argmax(results))]
     return replace(best, reason=f"of {len(texts)} training documents, the average precision is: {measured}")
-
-
-def with_shared_labels(task: TextTask) -> tuple[list[str], NDArray[np.bool_]]:
-    """Returns training documents with a label that another of them has.
-
-    Args:
-        task: Documents and labels.
-
-    Returns:
-        N texts, and `(N, L)` whether each has each label.
-    """
-    from sklearn.preprocessing import MultiLabelBinarizer
-
-    gold = MultiLabelBinarizer().fit_transform(task.parts["train"][task.gold]).astype(bool)
-    gold = gold[:, gold.sum(0) > 1]
-    used = gold.sum(1) > 0
-    return [text for text, use in zip(task.texts("train"), used, strict=True) if use], gold[used]
 
 
 def encode(encoder: FoundEncoder, texts: Sequence[str]) -> NDArray[np.float64]:

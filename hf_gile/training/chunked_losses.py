@@ -180,7 +180,7 @@ class _Step:
         """Returns the loss of this process's documents, and gradients of text codes, bias, rows and parameters."""
         labels = self.label_chunks
         if self.group is not None:
-            text_codes = torch.cat(_all_gather(text_codes, self.group))
+            text_codes = _all_gather(text_codes, self.group)
         self.text_codes = text_codes
         self.bias = None if bias is None else bias.detach()
         self.losses = text_codes.new_zeros(len(text_codes), dtype=_accumulation_dtype(text_codes))
@@ -239,14 +239,11 @@ class _Step:
             logits[self.excluded[index]] = -torch.inf
         return logits
 
-    def _weights(self, index: int) -> Tensor | None:
-        """Returns `(C,)` or `(B, C)` weights of a chunk."""
-        return None if self.weights is None else self.weights[..., self.chunks[index]]
-
     def _add_log_weights(self, logits: Tensor, index: int) -> Tensor:
         """Adds the logarithms of weights to scores, in place, for the denominator of a softmax."""
-        weights = self._weights(index)
-        return logits if weights is None else logits.add_(weights.to(logits.dtype).log())
+        if self.weights is None:
+            return logits
+        return logits.add_(self.weights[..., self.chunks[index]].to(logits.dtype).log())
 
     def _group_by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Groups padded `(B, P)` label indices by chunk, as pairs of documents and indices within the chunk."""
@@ -286,17 +283,17 @@ class _Step:
                 )
         if self.weights is not None:
             raise ValueError("processes that share labels must train on all labels: column_weights are for a sample")
-        gold = torch.cat(_all_gather(functional.pad(gold, (0, gold_width - gold.shape[1]), value=IGNORE), self.group))
+        gold = _all_gather(functional.pad(gold, (0, gold_width - gold.shape[1]), value=IGNORE), self.group)
         if excluded is not None:
-            padding = (0, excluded_width - excluded.shape[1])
-            excluded = torch.cat(_all_gather(functional.pad(excluded, padding, value=IGNORE), self.group))
+            excluded = functional.pad(excluded, (0, excluded_width - excluded.shape[1]), value=IGNORE)
+            excluded = _all_gather(excluded, self.group)
         return gold, excluded
 
 
 class _BinaryCrossEntropy(_Step):
     def gradient(self, logits: Tensor, index: int) -> Tensor:
         gold = self.gold[index]
-        weights = self._weights(index)
+        weights = None if self.weights is None else self.weights[..., self.chunks[index]]
         at_gold = logits[gold]
         losses = functional.softplus(logits)
         positive = None
@@ -305,11 +302,10 @@ class _BinaryCrossEntropy(_Step):
             # The term of a gold label is p * softplus(-s) instead of softplus(s), so s - (p - 1) * softplus(-s) is
             # subtracted.
             at_gold = at_gold - (positive - 1) * functional.softplus(-at_gold)
-        if weights is None:
-            self.losses += losses.sum(-1)
-        else:
-            self.losses += (losses.mul_(weights)).sum(-1)
+        if weights is not None:
+            losses.mul_(weights)
             at_gold = at_gold * weights.expand_as(logits)[gold]
+        self.losses += losses.sum(-1)
         self.losses.index_add_(0, gold[0], at_gold, alpha=-1)
         gradient = logits.sigmoid_()
         gradient[gold] -= 1
@@ -390,15 +386,15 @@ def _add(total: Tensor, gradient: Tensor) -> None:
         total += gradient
 
 
-def _all_gather(tensor: Tensor, group: distributed.ProcessGroup | None) -> list[Tensor]:
-    """Gathers tensors of the same shape from all processes."""
+def _all_gather(tensor: Tensor, group: distributed.ProcessGroup | None) -> Tensor:
+    """Gathers the rows of tensors of the same shape from all processes."""
     parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(parts, tensor.contiguous(), group=group)
-    return parts
+    return torch.cat(parts)
 
 
 def _log_sum_exp(total: Tensor, group: distributed.ProcessGroup | None) -> Tensor:
     """Computes the log-sum-exp over the labels of all processes."""
     if group is None:
         return total
-    return torch.stack(_all_gather(total, group)).logsumexp(0)
+    return _all_gather(total[None], group).logsumexp(0)

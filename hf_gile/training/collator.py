@@ -66,12 +66,7 @@ class GileDataCollator:
         if "language" in features[0]:
             batch["language"] = _language_indices(features, self.processor.languages)
         if "excluded_columns" in features[0]:
-            batch["excluded_columns"] = _pad_indices(
-                [
-                    _read_indices(feature["excluded_columns"], f"excluded_columns of example {position}").reshape(-1)
-                    for position, feature in enumerate(features)
-                ]
-            )
+            batch["excluded_columns"] = _pad_indices([rows.reshape(-1) for rows in _read(features, "excluded_columns")])
         if "lexical_ids" in features[0]:
             batch |= pad_features({name: [feature[name] for feature in features] for name in _LEXICAL})
         if "pooled_embeds" in features[0]:
@@ -142,9 +137,7 @@ def _pad_pooled_embeds(features: Sequence[Any]) -> Tensor:
 
 def _gold_indices(features: Sequence[Any]) -> tuple[list[Any], bool]:
     """Returns the gold label indices of each example, and whether they are single numbers."""
-    gold = [
-        _read_indices(feature["labels"], f"labels of example {position}") for position, feature in enumerate(features)
-    ]
+    gold = _read(features, "labels")
     single = gold[0].ndim == 0
     gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
     for position, columns in enumerate(gold):
@@ -156,15 +149,19 @@ def _gold_indices(features: Sequence[Any]) -> tuple[list[Any], bool]:
     return gold, single
 
 
-def _read_indices(value: object, name: str) -> Any:
-    try:
-        columns = np.asarray(value)
-    except ValueError:  # lists of different lengths
-        columns = np.asarray(None)
-    is_number = columns.dtype.kind in "iufb" and columns.dtype.itemsize <= 8
-    if columns.ndim > 1 or (columns.size and not is_number):
-        raise ValueError(f"{name} must be integer label indices, got {value!r:.100}")
-    return columns
+def _read(features: Sequence[Any], name: str) -> list[Any]:
+    """Returns the label indices of a field of each example."""
+    rows = []
+    for position, feature in enumerate(features):
+        try:
+            columns = np.asarray(feature[name])
+        except ValueError:  # lists of different lengths
+            columns = np.asarray(None)
+        is_number = columns.dtype.kind in "iufb" and columns.dtype.itemsize <= 8
+        if columns.ndim > 1 or (columns.size and not is_number):
+            raise ValueError(f"{name} of example {position} must be integer label indices, got {feature[name]!r:.100}")
+        rows.append(columns)
+    return rows
 
 
 def _read_vectors(value: object, position: int) -> Tensor:

@@ -141,26 +141,26 @@ def say_calibration(
         method: The method of calibration.
     """
     for group in ("seen", "unseen"):
-        if f"{group}_expected_calibration_error_after" in figures:
-            before, after = (
-                [figures[f"{group}_{top}expected_calibration_error_{when}"] for top in ("", "top_5_")]
-                for when in ("before", "after")
-            )
-            result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"
-            if method == "none":
-                result = "no calibration"
-            elif before == after:  # `calibrate` tests each calibration on held-out documents
-                result = "calibration did not help, so probabilities stay uncalibrated"
-            elif group == "unseen" and figures.get("unseen_raised"):
-                result += " (raised, so that some unseen labels reach the top of a list)"
-            elif after[0] >= before[0]:
-                result += ", no gain"
-            number = figures.get(f"{group}_label_thresholds", 0)
-            threshold = ""
-            if f"{group}_threshold" in figures:
-                threshold = f", threshold {figures[f'{group}_threshold']:.3f}"
-                threshold += f", {number:,} labels with individual thresholds" if number else ""
-            say(f"  {group} labels, {figures['documents']:,} validation documents: {result}{threshold}")
+        if f"{group}_expected_calibration_error_after" not in figures:
+            continue
+        error = f"{group}_expected_calibration_error"
+        before = (figures[f"{error}_before"], figures[f"{group}_top_5_expected_calibration_error_before"])
+        after = (figures[f"{error}_after"], figures[f"{group}_top_5_expected_calibration_error_after"])
+        result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"
+        if method == "none":
+            result = "no calibration"
+        elif before == after:  # `calibrate` tests each calibration on held-out documents
+            result = "calibration did not help, so probabilities stay uncalibrated"
+        elif group == "unseen" and figures.get("unseen_raised"):
+            result += " (raised, so that some unseen labels reach the top of a list)"
+        elif after[0] >= before[0]:
+            result += ", no gain"
+        if f"{group}_threshold" in figures:
+            result += f", threshold {figures[f'{group}_threshold']:.3f}"
+            number = figures.get(f"{group}_label_thresholds")
+            if number:
+                result += f", {number:,} labels with individual thresholds"
+        say(f"  {group} labels, {figures['documents']:,} validation documents: {result}")
     if "note" in figures:
         say(f"  {figures['note']}")
     elif figures and has_unseen and "unseen_expected_calibration_error_after" not in figures:

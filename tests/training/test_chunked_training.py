@@ -65,11 +65,23 @@ def test_a_chunked_step_equals_the_step_with_logits(
     assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=GOLD, **options)
 
 
-def test_sampled_labels_with_document_weights_work_in_chunks(make_model):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {
+            "sampled_columns": torch.tensor([0, 1, 3, 4]),
+            "column_weights": torch.tensor([[1.0, 0, 2, 3], [1, 1, 1, 0], [2, 2, 2, 1]], dtype=torch.float64),
+        },
+        {
+            "sampled_columns": torch.tensor([1, 3, 4]),
+            "excluded_columns": torch.tensor([[0, 4], [2, 1], [3, -100]]),
+        },
+    ],
+    ids=["document weights", "excluded labels"],
+)
+def test_samples_work_in_chunks(make_model, options):
     model, processor = make_model(problem_type=MULTI)
     gold = torch.tensor([[1, 3], [3, -100], [4, -100]])
-    weights = torch.tensor([[1.0, 0, 2, 3], [1, 1, 1, 0], [2, 2, 2, 1]], dtype=torch.float64)
-    options = {"sampled_columns": torch.tensor([0, 1, 3, 4]), "column_weights": weights}
     assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=gold, **options)
 
 
@@ -81,29 +93,11 @@ def test_a_step_without_sampled_columns_has_zero_loss(make_model, chunk_size):
     assert output.loss == 0
 
 
-def test_excluded_labels_work_with_samples_in_chunks(make_model):
-    model, processor = make_model(problem_type=MULTI)
-    gold = torch.tensor([[1, 3], [3, -100], [4, -100]])
-    options = {
-        "sampled_columns": torch.tensor([1, 3, 4]),
-        "excluded_columns": torch.tensor([[0, 4], [2, 1], [3, -100]]),
-    }
-    assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=gold, **options)
-
-
 def test_frozen_word_vectors_get_no_gradient_in_chunks(make_model):
     model, processor = make_model(problem_type=MULTI)
     model.get_input_embeddings().requires_grad_(False)
     assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=GOLD)
     assert model.get_input_embeddings().weight.grad is None
-
-
-def test_column_weights_of_the_wrong_length_are_refused(make_model):
-    model, processor = make_model(problem_type=MULTI)
-    inputs = processor(TEXTS, return_tensors="pt")
-    sample = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([0, 2, 4])}
-    with pytest.raises(ValueError, match=r"a weight for each of the 3 labels scored, got \(5,\)"):
-        step(model, inputs, 2, column_weights=torch.ones(5), **sample)
 
 
 def test_single_label_softmax_works_in_chunks(make_model):
@@ -183,6 +177,9 @@ def test_invalid_labels_are_refused_as_with_logits(make_model):
     excluded = {"labels": GOLD, "excluded_columns": torch.tensor([[0], [2], [1]])}
     with pytest.raises(ValueError, match=r"document 1 .* has the gold label 2 .* in its excluded_columns"):
         step(model, inputs, 2, **excluded)
+    sample = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([0, 2, 4])}
+    with pytest.raises(ValueError, match=r"a weight for each of the 3 labels scored, got \(5,\)"):
+        step(model, inputs, 2, column_weights=torch.ones(5), **sample)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def literal_vector(encoder, ids):
 
 
 def test_document_vectors_equal_a_loop_over_tokens_and_pairs(fast):
-    _, _, fast = fast
+    fast = fast[2]
     documents = ["rats fed a diet low in iron", "milk", "human breast milk milk", "", "unknown"]
     inputs = fast.processor(documents, return_tensors="pt")
     inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
@@ -83,7 +83,7 @@ def test_document_vectors_equal_a_loop_over_tokens_and_pairs(fast):
 
 
 def test_documents_do_not_depend_on_their_batch(fast):
-    _, _, fast = fast
+    fast = fast[2]
     documents = texts(7, seed=3)[0]
     together = fast.processor(documents, return_tensors="pt")
     alone = [fast.processor(text, return_tensors="pt") for text in documents]
@@ -92,7 +92,7 @@ def test_documents_do_not_depend_on_their_batch(fast):
 
 
 def test_all_of_a_long_text_is_read(fast):
-    _, _, fast = fast
+    fast = fast[2]
     long = "iron " * 5000
     ids = fast.processor([long + "milk"], return_tensors="pt")["input_ids"]
     assert ids.shape[1] > 5000
@@ -141,7 +141,7 @@ def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(fas
 
 
 def test_the_head_is_fitted_again_to_labels(fast):
-    _, _, fast = fast
+    fast = fast[2]
     rows, gold = texts(120, seed=7)
     dataset = Dataset.from_dict({"text": rows, "labels": [[f"l{g}"] for g in gold]})
     parts = {"train": dataset.select(range(90)), "validation": dataset.select(range(90, 120))}
@@ -187,7 +187,7 @@ def test_a_model_knows_the_name_of_its_teacher(make_teacher, tmp_path):
 
 
 def test_models_without_such_an_encoder_are_refused(fast, make_model):
-    _, _, fast = fast
+    fast = fast[2]
     with pytest.raises(ValueError, match="this model is static already"):
         teach(fast.model, fast.processor, ["iron"])
     with pytest.raises(ValueError, match=r"only a model with a pretrained encoder.*got text_encoder_type 'wan'"):
@@ -197,7 +197,7 @@ def test_models_without_such_an_encoder_are_refused(fast, make_model):
 
 
 def test_damaged_tables_are_refused(fast, tmp_path):
-    _, _, fast = fast
+    fast = fast[2]
     fast.model.gile.text_encoder.bits.data[0] = -1  # NaN in 16 bits
     LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="bits"):
@@ -223,7 +223,7 @@ print(model(**processor(["iron"], label_text=["heart failure"], return_tensors="
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_saved_model_has_16_bits_a_number(fast, tmp_path, dtype):
-    _, _, fast = fast
+    fast = fast[2]
     LabelScoringPipeline(fast.model.to(dtype), processor=fast.processor).save_pretrained(tmp_path)
     model = GileForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
     bits = [one.gile.text_encoder.bits for one in (model, fast.model)]
@@ -235,7 +235,7 @@ def test_a_saved_model_has_16_bits_a_number(fast, tmp_path, dtype):
 
 @pytest.mark.slow
 def test_a_saved_model_scores_without_the_package(fast, tmp_path):
-    _, _, fast = fast
+    fast = fast[2]
     LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path / "fast")
     environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "fast")]
