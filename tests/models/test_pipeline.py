@@ -209,14 +209,6 @@ def test_a_large_label_set_is_processed_once(pipe, monkeypatch):
         assert scores(answer) == pytest.approx(scores(single), rel=1e-5)
 
 
-def test_equal_label_sets_share_codes(pipe, monkeypatch):
-    first, second = (LabelSet([Label("1", "Iron", "blood"), Label("2", "Milk")]) for _ in range(2))
-    expected = pipe(TEXTS[0], first)
-    monkeypatch.setattr(Label, "text", None)
-    assert pipe(TEXTS[0], second) == expected
-    assert len(pipe._cache._codes) == 1
-
-
 def test_scores_follow_a_change_of_the_bias_alone(pipe, parts):
     low = pipe(TEXTS[0], CANDIDATES)
     with torch.no_grad():
@@ -261,16 +253,6 @@ def test_a_linear_unit_scores_through_an_index_too(make_model):
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     pipe = pipeline("label-scoring", model=model, processor=processor)
     assert pipe(TEXTS, LabelIndex.build(model)) == pipe(TEXTS)
-
-
-def test_a_set_larger_than_the_limit_is_scored_without_evictions(parts, monkeypatch):
-    pipe = pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=3 * 13 * 4)
-    pipe(TEXTS[0], CANDIDATES)
-    large = pipe(TEXTS[0], [*CANDIDATES, "Blood"])
-    assert scores(large) == pytest.approx(scores(large) | scores(pipe(TEXTS[0], CANDIDATES)), rel=1e-5)
-    assert len(large["labels"]) == 4
-    monkeypatch.setattr(parts[0].gile, "project_labels", None)
-    pipe(TEXTS[0], CANDIDATES)
 
 
 def test_the_memory_limit_must_be_a_number_of_bytes(pipe, parts):
