@@ -74,7 +74,15 @@ def write_audit(
             by_document[finding.document].append(finding)
             label = label_set[finding.column]
             text = shortened(texts[finding.document], _LENGTH)
-            row = [rank, ids[finding.document], label.id, label.name, f"{finding.probability:.4f}", "", text]
+            row = [
+                rank,
+                ids[finding.document],
+                label.id,
+                label.name,
+                f"{finding.probability:.4f}",
+                "",
+                text,
+            ]
             if finding.assigned:
                 row.append("" if finding.instead is None else label_set[finding.instead].name)
             tables[name].append(row)
@@ -88,7 +96,13 @@ def write_audit(
         assigned = label_set.columns(dict.fromkeys(labels[document]))
         tasks.append(_make_task(ids[document], texts[document], assigned, wrong, missing, names, label_set))
     if drifted is not None:
-        columns = ["used_first", "used_second", "expected_first", "expected_second", "standard_deviations"]
+        columns = [
+            "used_first",
+            "used_second",
+            "expected_first",
+            "expected_second",
+            "standard_deviations",
+        ]
         tables["drift.csv"] = [["label", "name", *columns]]
         for drift in drifted:
             label = label_set[drift.column]
