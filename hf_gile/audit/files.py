@@ -74,7 +74,15 @@ def write_audit(
             by_document[finding.document].append(finding)
             label = label_set[finding.column]
             text = shortened(texts[finding.document], _LENGTH)
-            row = [rank, ids[finding.document], label.id, label.name, f"{finding.probability:.4f}", "", text]
+            row = [
+                rank,
+                ids[finding.document],
+                label.id,
+                label.name,
+                f"{finding.probability:.4f}",
+                "",
+                text,
+            ]
             if finding.assigned:
                 row.append("" if finding.instead is None else label_set[finding.instead].name)
             tables[name].append(row)
@@ -88,12 +96,7 @@ def write_audit(
         assigned = label_set.columns(dict.fromkeys(labels[document]))
         tasks.append(_make_task(ids[document], texts[document], assigned, wrong, missing, names, label_set))
     if drifted is not None:
-        columns = ["used_first", "used_second", "expected_first", "expected_second", "standard_deviations"]
-        tables["drift.csv"] = [["label", "name", *columns]]
-        for drift in drifted:
-            label = label_set[drift.column]
-            numbers = [f"{number:.1f}" for number in (*drift.expected, drift.score)]
-            tables["drift.csv"].append([label.id, label.name, *drift.used, *numbers])
+        tables["drift.csv"] = _drift_table(drifted, label_set)
     for name, rows in tables.items():
         write_csv(folder / name, rows, encoding="utf-8-sig")
     files = {"label_studio.json": json.dumps(tasks, ensure_ascii=False, indent=1), "label_studio.xml": INTERFACE}
@@ -101,6 +104,16 @@ def write_audit(
         with whole_file(folder / name) as written:
             written.write_text(text, encoding="utf-8")
     return [folder / name for name in (*tables, *files)]
+
+
+def _drift_table(drifted: Iterable[Drift], label_set: LabelSet) -> list[list[Any]]:
+    columns = ["used_first", "used_second", "expected_first", "expected_second", "standard_deviations"]
+    table: list[list[Any]] = [["label", "name", *columns]]
+    for drift in drifted:
+        label = label_set[drift.column]
+        numbers = [f"{number:.1f}" for number in (*drift.expected, drift.score)]
+        table.append([label.id, label.name, *drift.used, *numbers])
+    return table
 
 
 def _make_task(

@@ -149,7 +149,14 @@ class Auditor:
         self.expected += values.sum(0)
         self.documents += len(values)
 
-    def _add(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor, instead: Tensor) -> None:
+    def _add(
+        self,
+        assigned: bool,
+        values: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        instead: Tensor,
+    ) -> None:
         new = torch.stack([values, rows + self.documents, columns, instead])
         candidates = torch.cat([self._findings[assigned], new], dim=1)
         order = candidates[0].argsort(descending=not assigned, stable=True)[: self.most or MOST]

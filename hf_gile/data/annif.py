@@ -117,7 +117,9 @@ def load_annif(
 
 
 def load_annif_vocabulary(
-    path: str | os.PathLike[str], language: str | Sequence[str] | None = None, report: ReadReport | None = None
+    path: str | os.PathLike[str],
+    language: str | Sequence[str] | None = None,
+    report: ReadReport | None = None,
 ) -> LabelSet:
     """Reads an Annif vocabulary.
 
@@ -162,7 +164,9 @@ def _read_subject(cells: Sequence[str]) -> tuple[Label, list[str]]:
 
 
 def _read_csv_subjects(
-    file: Path, report: ReadReport, languages: Sequence[str] | None
+    file: Path,
+    report: ReadReport,
+    languages: Sequence[str] | None,
 ) -> Iterator[tuple[str, list[str]]]:
     for where, _, row in read_rows(Piece(str(file)), report, sniff(file, names=["uri"]), ["uri"]):
         if languages is None:
@@ -177,7 +181,11 @@ def _read_csv_subjects(
 
 
 def _read_documents(
-    piece: Piece, report: ReadReport, *, chunks: Mapping[str, list[Path]], names: Mapping[str, str]
+    piece: Piece,
+    report: ReadReport,
+    *,
+    chunks: Mapping[str, list[Path]],
+    names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
     rows: Iterable[tuple[str, str, Any]]
     if piece.path in chunks:

@@ -48,7 +48,11 @@ class Columns(NamedTuple):
 
 
 def read_label_table(
-    file: Path, form: Format, chosen: Columns, languages: Sequence[str], report: ReadReport
+    file: Path,
+    form: Format,
+    chosen: Columns,
+    languages: Sequence[str],
+    report: ReadReport,
 ) -> LabelSet:
     """Reads a table of labels, a text with a label on each line, or JSON with nothing but names; see `load_labels`.
 
@@ -190,7 +194,12 @@ def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
     return distinguish(labels, {}, report, str(file))
 
 
-def _check_columns(existing: Collection[str], chosen: Columns, file: Path, form: Format) -> None:
+def _check_columns(
+    existing: Collection[str],
+    chosen: Columns,
+    file: Path,
+    form: Format,
+) -> None:
     hint = "choose columns with id=... and name=... (--label_id and --label_name)"
     if form.columns:
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
@@ -300,7 +309,11 @@ def _refuse_nested(
 
 
 def _choose_columns(
-    file: Path, rows: Sequence[Mapping[str, Any]], existing: Iterable[str], chosen: Columns, report: ReadReport
+    file: Path,
+    rows: Sequence[Mapping[str, Any]],
+    existing: Iterable[str],
+    chosen: Columns,
+    report: ReadReport,
 ) -> tuple[Columns, list[str]]:
     """Returns the columns of descriptions, and the fields of `Label` that are read as they are, and notes the rest."""
     unread = {column: "" for column in existing if column not in chosen.required()}
@@ -332,7 +345,12 @@ def _can_parse(parse: Callable[[object], Any], value: object) -> bool:
     return True
 
 
-def _texts(row: Mapping[str, Any], columns: Sequence[str], languages: Sequence[str], split: bool = False) -> list[str]:
+def _texts(
+    row: Mapping[str, Any],
+    columns: Sequence[str],
+    languages: Sequence[str],
+    split: bool = False,
+) -> list[str]:
     """Returns the texts in cells: of a text, a list of texts, or texts by language."""
     texts: list[str] = []
     for column in columns:
@@ -398,7 +416,11 @@ def _parse_language(value: object) -> str | None:
     return clean_text(value, "language").strip() or None
 
 
-def _parse_as(kind: type | tuple[type, ...], default: object, highest: float = math.inf) -> Callable[[object], Any]:
+def _parse_as(
+    kind: type | tuple[type, ...],
+    default: object,
+    highest: float = math.inf,
+) -> Callable[[object], Any]:
     """Returns a parser of values that CSV has as in JSON: true, 7 or 0.5."""
 
     def parse(value: object) -> Any:

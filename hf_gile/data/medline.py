@@ -227,7 +227,14 @@ def _parse_citation(element: _Element, unread: list[str]) -> Record:
     )
 
 
-def make_record(pmid: object, title: str, abstract: str, year: object, ids: list[str], names: list[str]) -> Record:
+def make_record(
+    pmid: object,
+    title: str,
+    abstract: str,
+    year: object,
+    ids: list[str],
+    names: list[str],
+) -> Record:
     """Makes a record of valid texts, and of headings with their names; repeated ids count once.
 
     Raises:

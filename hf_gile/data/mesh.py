@@ -96,7 +96,10 @@ class Descriptor:
 
 
 def read_mesh(
-    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str | None = None
+    path: str | os.PathLike[str],
+    report: ReadReport | None = None,
+    *,
+    encoding: str | None = None,
 ) -> Iterator[Descriptor]:
     """Reads the descriptors of a file in constant memory, apart from their ids.
 
@@ -296,7 +299,13 @@ def _parse_json(row: Mapping[str, Any]) -> Descriptor:
 
 
 def _make_descriptor(
-    *, ui: object, name: object, terms: list[Any], permuted: list[Any], scope_note: object, tree_numbers: list[Any]
+    *,
+    ui: object,
+    name: object,
+    terms: list[Any],
+    permuted: list[Any],
+    scope_note: object,
+    tree_numbers: list[Any],
 ) -> Descriptor:
     ui = _clean_line(ui, "the UI")
     name = _clean_line(name, "the name")

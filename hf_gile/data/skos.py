@@ -175,10 +175,10 @@ class _Statements:
             self.members[uri].add(subject)
 
     def _add_link(self, role: str, is_inverse: bool, subject: str, value: Any) -> None:
-        start, end = subject, _name(value)
         if is_inverse:
-            start, end = end, start
-        self.links[role][start].append(end)
+            self.links[role][_name(value)].append(subject)
+        else:
+            self.links[role][subject].append(_name(value))
 
     def _add_status(self, values: re.Pattern[str], subject: str, value: Any) -> None:
         if values.fullmatch(local_name(str(value).strip())):

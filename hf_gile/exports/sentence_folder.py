@@ -54,7 +54,10 @@ def export_sentence_transformers(
     ]
     prompts = {"text": processor.text_prompt} if processor.text_prompt else {}
     exported = SentenceTransformer(
-        modules=modules, prompts=prompts, default_prompt_name="text" if prompts else None, similarity_fn_name="dot"
+        modules=modules,
+        prompts=prompts,
+        default_prompt_name="text" if prompts else None,
+        similarity_fn_name="dot",
     )
     folder = Path(folder)
     exported.save_pretrained(str(folder), create_model_card=False)
