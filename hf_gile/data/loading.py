@@ -122,7 +122,9 @@ def _divide(pieces: Sequence[Piece], num_proc: int) -> list[Sequence[Piece]]:
 
 
 def _write_shares(
-    write: Callable[[Sequence[Piece], Path], list[dict[str, Any]]], shares: Sequence[Sequence[Piece]], folder: Path
+    write: Callable[[Sequence[Piece], Path], list[dict[str, Any]]],
+    shares: Sequence[Sequence[Piece]],
+    folder: Path,
 ) -> list[list[dict[str, Any]]]:
     """Writes a file for each share, several in a process each, and returns the reports of their pieces."""
     files = [folder / f"{number}.arrow" for number in range(len(shares))]
@@ -133,7 +135,12 @@ def _write_shares(
 
 
 def _write_share(
-    pieces: Sequence[Piece], file: Path, *, read: Reader, schema: Schema, on_error: Literal["raise", "skip"]
+    pieces: Sequence[Piece],
+    file: Path,
+    *,
+    read: Reader,
+    schema: Schema,
+    on_error: Literal["raise", "skip"],
 ) -> list[dict[str, Any]]:
     """Writes the rows of pieces to an Arrow file, and returns the report of each."""
     import pyarrow as pa
