@@ -127,7 +127,12 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
 
 
 def _read_stream(
-    stream: IO[bytes], text: Sequence[str], id: str | None, format: str | None, requested: Requested, report: ReadReport
+    stream: IO[bytes],
+    text: Sequence[str],
+    id: str | None,
+    format: str | None,
+    requested: Requested,
+    report: ReadReport,
 ) -> Iterator[Document]:
     first = stream.readline(MAX_RECORD)
     if first.startswith(PACKED):
@@ -171,7 +176,12 @@ class _Rejoined(io.BufferedIOBase):
 
 
 def _read(
-    source: Piece | IO[bytes], file: str, text: Sequence[str], id: str | None, form: Format, report: ReadReport
+    source: Piece | IO[bytes],
+    file: str,
+    text: Sequence[str],
+    id: str | None,
+    form: Format,
+    report: ReadReport,
 ) -> Iterator[Document]:
     arguments = dict.fromkeys(text, "text") | ({} if id is None else {id: "id"})
     for position, _, row in read_rows(source, report, form, all_columns=True):

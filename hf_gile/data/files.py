@@ -162,7 +162,11 @@ def unpacked_limit(path: str | os.PathLike[str], ratio: int = _RATIO) -> int:
     return max(_FREE, ratio * Path(path).stat().st_size)
 
 
-def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -> list[np.ndarray[Any, Any]]:
+def read_npz(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    content: str,
+) -> list[np.ndarray[Any, Any]]:
     """Reads arrays of numbers and texts from an `.npz` file, optionally gzipped, without executing code.
 
     Args:
@@ -188,7 +192,7 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -
             raise ValueError(f"it has {unusable[0]}, not numbers or texts")
         return content_of
     except Exception as error:  # a damaged archive can raise anything
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, not a damaged file
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk
             raise
         if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
             raise
@@ -290,7 +294,7 @@ def _open_member(path: str | os.PathLike[str]) -> Any:
     try:
         archive = zipfile.ZipFile(path)
         return archive.open(_only_member(archive, path))
-    except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # encrypted, of an unknown method, damaged
+    except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # encrypted, damaged
         raise ValueError(f"{path}: {error}; unpack it first") from None
 
 

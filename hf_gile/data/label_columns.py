@@ -284,7 +284,7 @@ def flag_columns(rows: Sequence[Mapping[str, Any]], others: Collection[str]) -> 
     cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
     flags = [column for column in cells if are_flags(cells[column])]
     whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
-    flags = whole or flags  # a share beside zeros and ones is something else, such as the agreement of annotators
+    flags = whole or flags  # a share may be the agreement of annotators
     return flags if len(flags) > 1 else []
 
 
@@ -305,7 +305,12 @@ def _cells(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:
     return [row[column] for row in rows if not is_missing(row.get(column))]
 
 
-def _refuse_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, known: Container[str]) -> None:
+def _refuse_rows(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    title: str,
+    known: Container[str],
+) -> None:
     """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
     if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
         raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
@@ -342,7 +347,12 @@ def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
     return () if {0, -1} & numbers else ("", *known)
 
 
-def _are_positions(lists: Sequence[Sequence[Any]], title: str, names: Sequence[str], are_known: bool) -> bool:
+def _are_positions(
+    lists: Sequence[Sequence[Any]],
+    title: str,
+    names: Sequence[str],
+    are_known: bool,
+) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
 
     Args:
@@ -390,7 +400,12 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     return key
 
 
-def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Mapping[str, Any]]) -> LabelColumn:
+def _noted(
+    form: LabelColumn,
+    description: str,
+    flag: str,
+    rows: Iterable[Mapping[str, Any]],
+) -> LabelColumn:
     """Adds a line with two examples."""
     examples: dict[str, None] = {}
     cells = [row.get(column) for row in rows for column in form.columns]

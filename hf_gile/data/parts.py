@@ -65,7 +65,12 @@ def fill_parts(
     return {part: result[part] for part in PARTS}
 
 
-def _assign(keys: Sequence[str], gold: Iterable[Sequence[str]], missing: Sequence[str], share: float) -> dict[str, str]:
+def _assign(
+    keys: Sequence[str],
+    gold: Iterable[Sequence[str]],
+    missing: Sequence[str],
+    share: float,
+) -> dict[str, str]:
     """Returns the part of each key that leaves training."""
     labels: dict[str, set[str]] = {}
     sizes = Counter(keys)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
 _MOST_LEFT_OUT = 0.25  # share of at least this number of rows
-_REMEDIES = ('encoding="', ": no column ")  # messages with a remedy, where skipping the row would be wrong
+_REMEDIES = ('encoding="', ": no column ")  # of messages with a remedy
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
 _DAMAGE = (ValueError, SyntaxError, EOFError, RecursionError)

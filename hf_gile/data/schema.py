@@ -12,7 +12,7 @@ from typing import Any
 NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 """How programs write a cell without a text, which nobody writes as a text or a name."""
 
-_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphens, spaces without width, byte order marks
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
 _BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")

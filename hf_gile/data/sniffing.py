@@ -192,7 +192,10 @@ class Format(NamedTuple):
 
 
 def sniff(
-    path: str | os.PathLike[str], requested: Requested = SEEN, names: Collection[str] = (), kind: str = ""
+    path: str | os.PathLike[str],
+    requested: Requested = SEEN,
+    names: Collection[str] = (),
+    kind: str = "",
 ) -> Format:
     """Sees how a file is to be read.
 

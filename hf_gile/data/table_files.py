@@ -136,7 +136,7 @@ def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | Non
             yield from enumerate(read_records(stream, form.encoding), 1)
         return
     read: Any = read_lines if isinstance(source, Piece) else stream_lines
-    with closing(read(source, form.encoding)) as lines:  # the traceback of an error would keep the file open
+    with closing(read(source, form.encoding)) as lines:
         yield from (parse_csv if form.kind == "csv" else _parse_lines)(lines, form)
 
 
@@ -358,7 +358,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
     reader = csv_reader(feed(), form)
     while True:
         row_lines.clear()
-        usual_limit = csv.field_size_limit(MAX_RECORD)  # of the whole process, which other code may rely on
+        usual_limit = csv.field_size_limit(MAX_RECORD)  # of the process
         try:
             cells: Any = next(reader)
         except StopIteration:
