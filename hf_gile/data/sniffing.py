@@ -59,7 +59,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("lfs", r"version https://git-lfs\.github\.com/spec"),
     ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
     ("mesh", r"\*NEWRECORD|(?=<)(?s:.{0,9999}?)<(Descriptor|Qualifier|Supplemental)RecordSet\b"),
-    ("medline", r"(?=<)(?s:.{0,9999}?)<(PubmedArticle|MedlineCitation)Set\b"),
+    ("medline", r"(?=<)(?s:.{0,9999}?)<(Pubmed(Book)?Article(Set)?|MedlineCitationSet)\b"),
     ("xml", r"<\?xml|<!"),
     ("fasttext", r"__label__[^\s,;]+\s"),
     ("object", r"\{"),
