@@ -166,11 +166,7 @@ def test_recipes_tune_thresholds_only_on_labels_of_validation_documents():
     root = Path(__file__).parents[2]
     calls = [
         (path.name, call)
-        for path in [
-            *root.glob("recipes/*.py"),
-            root / "benchmarks/obvious.py",
-            root / "recipes/obvious_rows.py",
-        ]
+        for path in [*root.glob("recipes/*.py"), root / "benchmarks/obvious.py"]
         for call in re.findall(r"\bThresholdTuner\(.*", path.read_text(encoding="utf-8"))
     ]
     assert len(calls) == 3
