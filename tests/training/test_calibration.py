@@ -10,6 +10,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import CalibrationMetrics, LabelMetrics
+from hf_gile.metrics.batch import read_batch
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration import fit
@@ -53,9 +54,7 @@ def scripted(make_model):
         model = Scripted(tiny.config)
         model.set_labels(labels, processor)
         model.table = logits
-        columns = [row.nonzero().flatten().tolist() for row in gold]
-        width = max(1, *map(len, columns))
-        padded = torch.tensor([row + [-100] * (width - len(row)) for row in columns])
+        padded = read_batch(logits, gold)[1]
         documents = torch.arange(len(logits))[:, None]
         batches = [
             {"input_ids": documents[start : start + 32], "labels": padded[start : start + 32]}
@@ -89,14 +88,6 @@ def test_calibration_holds_on_other_documents(scripted, method):
             # The documents of the fit give the same result.
             assert figures[f"{group}_{name}_before"] == pytest.approx(was, abs=0.02)
             assert figures[f"{group}_{name}_after"] == pytest.approx(now, abs=0.02)
-
-
-def test_platt_recovers_the_overconfidence(scripted):
-    model, batches = scripted(*scores(seed=1, documents=4001))
-    calibrate(model, batches, method="platt", label_thresholds=False)
-    seen, unseen = (model.config.calibration[group] for group in ("seen", "unseen"))
-    assert (seen["scale"], seen["offset"]) == pytest.approx((1 / 1.3, 0.0), abs=0.05)
-    assert (unseen["scale"], unseen["offset"]) == pytest.approx((1 / 2, -3 / 2), abs=0.05)
 
 
 def test_calibrate_reports_the_same_figures_as_the_metrics(scripted):
@@ -147,18 +138,6 @@ def test_figures_before_a_second_calibration_are_those_of_the_first_on_the_new_d
         assert figures[f"{group}_micro_f1_before"] == pytest.approx(metrics.compute()[f"{group}_micro_f1"], abs=2e-3)
         assert figures[f"{group}_recall_before"] < 0.78 < figures[f"{group}_recall"] or objective == "micro_f1"
         assert figures[f"{group}_expected_calibration_error_after"] < error
-
-
-def test_documents_without_unseen_labels_leave_their_calibration_and_say_so(scripted):
-    logits, gold = scores(seed=3)
-    model, batches = scripted(logits, gold)
-    calibrate(model, batches, label_thresholds=False)
-    stored = model.config.calibration["unseen"], model.config.thresholds["unseen"]
-    _, batches = scripted(logits, gold & model.stored_labels.seen())
-    few, rest = scripted(logits[:7], gold[:7])[1], batches[1:]
-    figures = calibrate(model, [*few, *rest], label_thresholds=False)
-    assert figures["note"].endswith("so unseen labels keep theirs")
-    assert (model.config.calibration["unseen"], model.config.thresholds["unseen"]) == stored
 
 
 def test_label_thresholds_are_stored_in_the_label_set_and_on_disk(scripted, tmp_path):
@@ -217,15 +196,17 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
     assert not [name for name in figures if name.startswith("unseen")]
 
 
-def test_documents_without_unseen_labels_keep_the_unseen_calibration(scripted):
+@pytest.mark.parametrize("few", [0, 7])
+def test_documents_with_few_unseen_labels_keep_the_unseen_calibration(scripted, few):
     logits, gold = scores(seed=6)
     model, batches = scripted(logits, gold)
     calibrate(model, batches, method="platt")
     before = model.config.calibration, model.config.thresholds
-    gold[:, SEEN:] = False
-    alone, seen_only = scripted(logits[:100], gold[:100])
-    calibrate(alone, seen_only, method="platt")
-    calibrate(model, seen_only, method="platt")
+    gold[few:, SEEN:] = False
+    alone, batches = scripted(logits[:100], gold[:100])
+    calibrate(alone, batches, method="platt")
+    figures = calibrate(model, batches, method="platt")
+    assert figures.get("note", "").endswith("so unseen labels keep theirs") == bool(few)
     for combined, new, earlier in zip(
         (model.config.calibration, model.config.thresholds),
         (alone.config.calibration, alone.config.thresholds),
@@ -306,30 +287,19 @@ def test_a_well_calibrated_group_stays_uncalibrated(scripted):
     assert not torch.equal(ours[:, ~seen], logits[:, ~seen])
 
 
-def test_documents_are_scored_once_in_any_order(scripted):
+def test_documents_are_scored_once_in_any_order_and_form(scripted):
     logits, gold = scores(seed=7)
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, method="platt")
     assert model.batches_read == len(batches)
-    calibration, labels = model.config.calibration, model.label_set
-    whole = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
-    model.config.calibration, model.config.thresholds = {}, {}
-    model.config.usual_score = 0.0
-    assert calibrate(model, [whole], method="platt") == figures
-    assert model.config.calibration == calibration
-    assert model.label_set == labels
-
-
-@pytest.mark.parametrize("form", [torch.float, torch.bool])
-def test_multi_hot_gold_labels_give_the_same_calibration(scripted, form):
-    logits, gold = scores(seed=8)
-    model, batches = scripted(logits, gold)
-    figures = calibrate(model, batches, method="platt")
-    for start, batch in enumerate(batches):
-        batch["labels"] = gold[32 * start : 32 * start + 32].to(form)
-    model.config.calibration, model.config.thresholds = {}, {}
-    model.config.usual_score = 0.0
-    assert calibrate(model, batches, method="platt") == figures
+    calibration = model.config.calibration
+    labels = model.label_set
+    documents = torch.cat([batch["input_ids"] for batch in batches])
+    for form in (read_batch(logits, gold)[1], gold, gold.float()):
+        model.config.calibration, model.config.thresholds, model.config.usual_score = {}, {}, 0.0
+        assert calibrate(model, [{"input_ids": documents, "labels": form}], method="platt") == figures
+        assert model.config.calibration == calibration
+        assert model.label_set == labels
 
 
 def test_excluded_labels_do_not_affect_calibration(scripted):
@@ -520,9 +490,7 @@ def test_batches_without_gold_labels_are_refused_without_changes(scripted):
 
 def counted(logits, gold):
     counts = ScoreCounts(torch.ones(logits.shape[1], dtype=torch.bool))
-    width = max(1, int(gold.sum(1).max()))
-    columns = gold.long().argsort(dim=1, descending=True, stable=True)[:, :width]
-    counts.update(logits, columns.masked_fill(~gold.gather(1, columns), -100))
+    counts.update(*read_batch(logits, gold))
     return counts
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.metrics.batch import read_batch
 from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings
 from hf_gile.training import (
     GileDataCollator,
@@ -20,7 +21,7 @@ from hf_gile.training import (
     processor_from_text_encoder,
 )
 from hf_gile.training.convex import documents as documents_module
-from hf_gile.training.convex import fit_convex, fit_head, fitting, is_feasible
+from hf_gile.training.convex import fit_convex, fit_head, fitting
 from hf_gile.training.convex import head as head_module
 from hf_gile.training.convex import rows as rows_module
 from hf_gile.training.convex.documents import Documents
@@ -54,9 +55,7 @@ def tags(number, seed=3):
     """Documents with several labels, or none."""
     h = unit(number, SIZE, seed=seed)
     is_gold = h @ unit(SIZE, LABELS, seed=8) > 0.2
-    width = int(is_gold.sum(1).max())
-    order = torch.where(is_gold, torch.arange(LABELS), LABELS).sort(1).values[:, :width]
-    return Documents(h, order.masked_fill(order == LABELS, -100))
+    return Documents(h, read_batch(h @ h.new_zeros(SIZE, LABELS), is_gold)[1])
 
 
 def test_rows_equal_logistic_regressions_of_scikit_learn():
@@ -468,23 +467,12 @@ def test_models_without_a_convex_fit_are_refused(make, fields):
         fit_convex(model, parts)
 
 
-def test_a_fit_needs_document_vectors(make):
-    model, _, parts = make()
-    parts["validation"] = parts["validation"].remove_columns("pooled_embeds")
-    with pytest.raises(ValueError, match="documents of validation have no pooled_embeds"):
-        fit_convex(model, parts)
-
-
-def test_a_fit_of_a_lexical_model_needs_words(make):
+@pytest.mark.parametrize(("part", "column"), [("validation", "pooled_embeds"), ("train", "lexical_ids")])
+def test_a_fit_needs_document_vectors_and_words(make, part, column):
     model, _, parts = make(lexical=True)
-    parts["train"] = parts["train"].remove_columns("lexical_ids")
-    with pytest.raises(ValueError, match="documents of train have no lexical_ids"):
+    parts[part] = parts[part].remove_columns(column)
+    with pytest.raises(ValueError, match=f"documents of {part} have no {column}"):
         fit_convex(model, parts)
-
-
-def test_large_sets_are_not_feasible():
-    assert is_feasible(5000, 300, 384)
-    assert not is_feasible(500_000, 26_000, 384)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hf_gile.metrics import LabelMetrics
+from hf_gile.metrics.batch import read_batch
 from hf_gile.training import tune_threshold
 from hf_gile.training.calibration.label_thresholds import LabelCounts, fit_label_thresholds
 from hf_gile.training.calibration.score_counts import EDGES, ScoreCounts
@@ -22,10 +23,7 @@ def batch(seed, documents=211, biases=(0.0,) * 13, share=0.15):
 
 def counted(logits, gold):
     counts = ScoreCounts(torch.ones(logits.shape[1], dtype=torch.bool))
-    columns = torch.full(gold.shape, -100)
-    for row, mask in zip(columns, gold, strict=True):
-        row[: mask.sum()] = mask.nonzero().flatten()
-    counts.update(logits, columns)
+    counts.update(*read_batch(logits, gold))
     return counts
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hf_gile.metrics import ranking_metrics
+from hf_gile.metrics.batch import read_batch
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration import fit
 from hf_gile.training.calibration.raising import PRICE, SharedRanking, lift, lift_calibration
@@ -18,8 +19,7 @@ def documents(number=300, seed=0):
     generator = torch.Generator().manual_seed(seed)
     true = 3 * torch.randn(number, LABELS, generator=generator) - 4
     is_gold = torch.rand(number, LABELS, generator=generator) < true.sigmoid()
-    order = torch.where(is_gold, torch.arange(LABELS), LABELS).sort(1).values[:, : int(is_gold.sum(1).max())]
-    return true - 3.0 * ~SEEN, order.masked_fill(order == LABELS, -100), is_gold
+    return true - 3.0 * ~SEEN, read_batch(true, is_gold)[1], is_gold
 
 
 def ranking_of(logits, gold):

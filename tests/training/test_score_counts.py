@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import torch
 
+from hf_gile.metrics.batch import read_batch
 from hf_gile.training.calibration.score_counts import (
     BINS,
     EDGES,
@@ -25,10 +26,7 @@ def batch(seed, documents=23, num_labels=11):
     logits[3, :2] = torch.finfo(torch.float32).min
     gold = torch.rand(logits.shape, generator=random) < 0.2
     gold[0, 0] = True
-    columns = torch.full((documents, num_labels), -100)
-    for row, mask in zip(columns, gold, strict=True):
-        row[: mask.sum()] = mask.nonzero().flatten()
-    return logits, gold, columns
+    return logits, gold, read_batch(logits, gold)[1]
 
 
 def counted(logits, columns, sizes):

@@ -5,6 +5,7 @@ from torch import nn
 from transformers import EvalPrediction, Trainer, TrainingArguments
 
 from hf_gile.metrics import F1Metrics, LabelMetrics
+from hf_gile.metrics.batch import read_batch
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
 from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
@@ -21,10 +22,7 @@ def batch(seed, documents=23, num_labels=17, gold_share=0.3, ties=True):
 
 
 def sparse(gold):
-    columns = np.full((len(gold), max(1, int(gold.sum(axis=1).max()))), -100)
-    for row, chosen in zip(columns, gold, strict=True):
-        row[: chosen.sum()] = chosen.nonzero()[0]
-    return columns
+    return read_batch(np.zeros(gold.shape, np.float32), gold)[1].numpy()
 
 
 def brute_force(scores, gold):
@@ -62,14 +60,6 @@ def test_no_other_threshold_is_better(gold_share, ties):
 def test_the_threshold_is_halfway_to_the_highest_refused_score():
     scores, gold = torch.tensor([[3.0, 1.0, -1.0, -2.0]]), torch.tensor([[0, 1]])
     assert tune_threshold(scores, gold) == 0.5
-
-
-def test_the_threshold_does_not_depend_on_batches_or_order():
-    scores, gold = batch(seed=2, ties=False)
-    expected = tuned(scores, gold)
-    for seed in range(5):
-        order = np.random.default_rng(seed).permutation(len(scores))
-        assert tuned(scores[order], gold[order], batch_size=2 * seed + 1) == expected
 
 
 def test_calibration_and_tuning_find_the_same_numbers():
@@ -168,7 +158,7 @@ def test_a_failed_evaluation_does_not_affect_the_next():
     with pytest.raises(ValueError, match="label_ids must be a single array of gold labels, got 2"):
         tuner(EvalPrediction(scores, (gold, gold)))
     assert tuner(EvalPrediction((scores, scores), gold)) == tuned(scores, gold)
-    assert tuner.documents == 0
+    assert tuner.counts.documents == 0
 
 
 class TinyModel(nn.Module):
@@ -179,21 +169,6 @@ class TinyModel(nn.Module):
     def forward(self, features, labels=None):
         logits = self.linear(features)
         return {"loss": logits.square().mean(), "logits": logits}
-
-
-def test_merged_tuners_equal_a_single_tuner():
-    torch.manual_seed(0)
-    scores, labels = torch.randn(20, 13), torch.randint(13, (20, 1))
-    first, second, single = (ThresholdTuner(13) for _ in range(3))
-    first.update(scores[:8], labels[:8])
-    second.update(scores[8:], labels[8:])
-    single.update(scores, labels)
-    before = second.compute()
-    first.merge(second)
-    assert first.compute() == single.compute()
-    assert second.compute() == before
-    with pytest.raises(ValueError, match="only with the same labels, got 13 and 12"):
-        first.merge(ThresholdTuner(12))
 
 
 @pytest.mark.parametrize("batch_eval_metrics", [True, False])
@@ -260,24 +235,12 @@ def test_unseen_labels_with_enough_documents_get_a_separate_threshold():
     apart = {name.removeprefix("unseen_"): value for name, value in actual.items() if name.startswith("unseen_")}
     assert apart == tuned(scores[:, 7:], gold[:, 7:])
     assert {name: actual[name] for name in apart} == tuned(scores[:, :7], gold[:, :7])
+    tuner = ThresholdTuner(12, seen=seen)
+    for _ in range(2):
+        assert tuner(EvalPrediction(scores, gold)) == actual
     few = gold.copy()
     few[MIN_DOCUMENTS - 1 :, 7:] = False
     assert tuned(scores, sparse(few), seen=seen) == tuned(scores[:, :7], few[:, :7])
-
-
-def test_merged_tuners_with_groups_equal_a_single_tuner():
-    scores, gold, seen = groups(documents=2 * MIN_GOLD)
-    first, second = (ThresholdTuner(12, seen=seen) for _ in range(2))
-    first.update(scores[:9], gold[:9])
-    second.update(scores[9:], gold[9:])
-    first.merge(second)
-    assert "unseen_threshold" in first.compute()
-    assert first.compute() == tuned(scores, gold, seen=seen)
-    with pytest.raises(ValueError, match="only with the same seen labels"):
-        first.merge(ThresholdTuner(12))
-    first.reset()
-    first.update(scores, gold)
-    assert first.compute() == tuned(scores, gold, seen=seen)
 
 
 def test_without_unseen_labels_all_labels_are_tuned_together():

@@ -264,10 +264,11 @@ def _store(model: GileForSequenceClassification, chosen: Tensor, fitted: Calibra
     before = config.calibration
     single = config.problem_type == "single_label_classification"
     if single:  # groups of a softmax are only valid together
-        calibration = fitted.calibration or before
+        calibration = dict(fitted.calibration or before)
         thresholds = fitted.thresholds
     else:
-        calibration = {group: before.get(group, IDENTITY) for group in config.group_thresholds} | fitted.calibration
+        calibration = {group: before.get(group, IDENTITY) for group in config.group_thresholds}
+        calibration |= fitted.calibration
         thresholds = config.thresholds | fitted.thresholds
         if all(entry == IDENTITY for entry in calibration.values()):
             calibration = {}

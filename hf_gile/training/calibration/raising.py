@@ -53,7 +53,7 @@ class SharedRanking:
     """
 
     def __init__(self) -> None:
-        self._batches: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        self._batches: list[tuple[Tensor, ...]] = []
         self._rivals: list[tuple[Tensor, Tensor]] = []  # highest wrong seen and unseen gold labels
         self._left = _MAX_STORED // _STORED
 

@@ -208,13 +208,6 @@ class ScoreCounts:
         """Checks whether each half of the documents has a gold label of a group that is a candidate."""
         return bool(self.cells[1, :, int(group == "seen")].any(1).all())
 
-    def merge(self, other: "ScoreCounts") -> None:
-        """Adds the counts of other documents with the same labels."""
-        self.documents += other.documents
-        for name, value in vars(self).items():
-            if torch.is_tensor(value) and name != "seen":
-                value += getattr(other, name)
-
     def _add(self, logits: Tensor, is_gold: Tensor) -> None:
         """Adds `(N, C)` logits, and whether each label is gold."""
         rows = torch.arange(len(logits))

@@ -63,7 +63,8 @@ def fit_softmax(
     if num_unseen and not is_enough:
         figures["note"] = note_of_few(num_unseen, num_unseen, "use the calibration of seen labels")
     none = torch.full((len(seen),), math.nan, dtype=torch.double)
-    return Calibration(calibration, {}, none, figures, crowding=stored.crowding), *best
+    before, after = best
+    return Calibration(calibration, {}, none, figures, crowding=stored.crowding), before, after
 
 
 def _collect(documents: Iterable[tuple[Tensor, Tensor]], num_labels: int) -> tuple[Tensor, Tensor, int]:

@@ -14,11 +14,9 @@ from .score_counts import ScoreCounts
 MIN_DOCUMENTS = 30
 MIN_GOLD = 50
 """Minimum numbers of validation documents with unseen gold labels, and of such gold labels; with fewer, unseen labels
-use the calibration and the threshold of seen labels. They were chosen on samples of 1,392 MEDLINE documents with 1,944
-held-out gold labels (60 samples per size, evaluated on the other documents). A threshold fitted on a single document
-lost 2.4 points of micro-F1 on average against the threshold of seen labels, and more than a point in 65 % of samples;
-with 20 documents and 28 labels, it lost more than a point in 23 %, with 50 and 70 in 10 %, with 80 and 111 in 3 %. More
-frequent labels need fewer documents. Calibration helps from three documents on."""
+use the calibration and the threshold of seen labels. On samples of MEDLINE documents (60 per size), thresholds fitted
+on 20 documents with 28 labels lost more than a point of micro-F1 in 23 % of the samples, on 50 with 70 in 10 %, and on
+80 with 111 in 3 %."""
 
 
 def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
@@ -126,21 +124,12 @@ class ThresholdTuner(TrainerMetric):
         every = torch.ones(num_labels, dtype=torch.bool)
         self.counts = ScoreCounts(every if seen is None else read_columns(seen, num_labels))
 
-    @property
-    def documents(self) -> int:
-        """Number of documents so far."""
-        return self.counts.documents
-
     def reset(self) -> None:
         """Discards all batches."""
         self.counts = ScoreCounts(self.counts.seen)
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole dataset.
-
-        Args:
-            scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
-            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
+        """Adds a batch, or a whole dataset, of `(N, L)` scores and labels as in `tune_threshold`.
 
         Raises:
             ValueError: If scores and labels do not match; nothing is added then.
@@ -157,7 +146,7 @@ class ThresholdTuner(TrainerMetric):
         Raises:
             ValueError: If there are no documents yet, or no candidate label is gold.
         """
-        require_documents(self.documents)
+        require_documents(self.counts.documents)
         prefixes = {"seen": ""}
         unseen = self.counts.of_group("unseen")
         if tells_enough(unseen.num_documents, unseen.num_gold):
@@ -168,23 +157,6 @@ class ThresholdTuner(TrainerMetric):
             result[f"{prefix}threshold"] = rounded(torch.tensor(logit).sigmoid().item())
             result[f"{prefix}tuned_micro_f1"] = micro_f1
         return result
-
-    def merge(self, other: "ThresholdTuner") -> None:
-        """Adds the batches of another worker.
-
-        Args:
-            other: A tuner of the same labels. It is not changed.
-
-        Raises:
-            ValueError: If the labels differ; nothing is added then.
-        """
-        if self.num_labels != other.num_labels:
-            raise ValueError(
-                f"tuners can be merged only with the same labels, got {self.num_labels} and {other.num_labels}"
-            )
-        if not torch.equal(self.counts.seen, other.counts.seen):
-            raise ValueError("tuners can be merged only with the same seen labels, got different masks")
-        self.counts.merge(other.counts)
 
 
 def rounded(probability: float) -> float:

@@ -154,7 +154,7 @@ def refit_head(
     fold = Fold(documents, documents.take(slice(0)), len(labels))
     max_iter = _ROW_STEPS if reads_all else 0
     rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    form = _Forms(labels, chosen).of(fold)
+    form = _Forms(labels).of(fold, chosen)
     words = None
     if regression is not None:
         words = _fit_words(regression, fold, chosen["words_l2"])
@@ -162,7 +162,19 @@ def refit_head(
 
 
 class _Fit:
-    """The stages of `fit_head`, in the order of `run`; each is a function of what earlier ones returned."""
+    """The stages of `fit_head`, in the order of `run`. Each stage stores what it fits on each fold, and its choices.
+
+    Attributes:
+        document_folds: Folds that only hold out documents.
+        label_folds: Folds that hold out labels, too.
+        whole: The fold of the result: it has all training documents.
+        weighed: The folds of documents on which weights of seen labels are fitted, if all labels are seen.
+        rows: `Rows` of each fold.
+        words: Rows of words of each fold, if words are compared.
+        terms: Terms of the documents that a fold leaves out, for seen labels, but not "joint" and "cosine".
+        chosen: The chosen settings.
+        weights: The weights of terms: at first those that the fitted ones are shrunk to.
+    """
 
     def __init__(
         self,
@@ -184,214 +196,197 @@ class _Fit:
         self.is_enough = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
         self.reads_all = train.mostly_read and cost <= LARGEST
         self.has_joint = self.reads_all and cost <= _COSTLY
-        self.max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
-        self.plain = folds_of_documents(train, validation, number, self.is_enough)
-        self.held = folds_of_labels(train, validation, number, 1 if cost > _COSTLY else FOLDS, self.is_enough)
-        self.whole = self.plain[0] if self.is_enough else Fold(train, validation, number)
+        self.document_folds = folds_of_documents(train, validation, number, self.is_enough)
+        num_label_folds = 1 if cost > _COSTLY else FOLDS
+        self.label_folds = folds_of_labels(train, validation, number, num_label_folds, self.is_enough)
+        self.whole = self.document_folds[0] if self.is_enough else Fold(train, validation, number)
+        has_all = bool(self.seen.all()) or not self.label_folds
+        self.weighed = self.document_folds if has_all else []
+        self.rows: dict[Fold, Rows] = {}
+        self.words: dict[Fold, csr_matrix] = {}
+        self.terms: dict[Fold, dict[str, Tensor]] = {}
+        self.forms = _Forms(labels)
+        self.chosen: dict[str, float] = {}
+        self.weights = prior_of(one_label, compare is not None, regression is not None)
+        self.num_unseen = 0
+        self.crowding = 1.0
 
     def run(self) -> Head:
-        chosen: dict[str, float] = {}
-        stages = Progress("fitting the head", 6, "stage", is_even=False)
-        prior = prior_of(self.one_label, self.compare is not None, self.regression is not None)
-        chosen["rows_l2"], rows_of_plain = self.choose_rows()
-        stages.count(1)
-        words_of_plain: Sequence[csr_matrix | None] = [None] * len(self.plain)
-        if self.regression is not None:
-            chosen["words_l2"], words_of_plain = self.choose_words()
-        stages.count(1)
-        words, words_of_held = self.fit_words(chosen.get("words_l2", 0.0), words_of_plain)
-        stages.count(1)
-        rows_of_held = [self.fit_rows(fold, chosen["rows_l2"]) for fold in self.held]
-        terms_of_held = [
-            self.fixed_terms(fold, of_fold, words_of_fold)
-            for fold, of_fold, words_of_fold in zip(self.held, rows_of_held, words_of_held, strict=True)
-        ]
-        rows = self.fit_rows(self.whole, chosen["rows_l2"], rows_of_plain[0] if self.is_enough else None)
-        terms_of_plain = []
-        if bool(self.seen.all()) or not self.held:
-            for position, fold in enumerate(self.plain):
-                is_whole = fold is self.whole
-                of_fold = rows if is_whole else self.fit_rows(fold, chosen["rows_l2"], rows_of_plain[position])
-                words_of_fold = words if is_whole else words_of_plain[position]
-                terms_of_plain.append(self.fixed_terms(fold, of_fold, words_of_fold))
-        stages.count(1)
-        forms = self.choose_form(terms_of_held, terms_of_plain, prior)
-        stages.count(1)
-        chosen |= forms.chosen
-        form = forms.of(self.whole)
-        fixed: list[str] = []
-        num_unseen = 0
-        crowding = 1.0
-        if terms_of_plain:
-            examples = [
-                self.example(fold, terms, forms.of(fold))
-                for fold, terms in zip(self.plain, terms_of_plain, strict=True)
-            ]
-            prior, chosen["seen_loss"] = fit_term_weights(examples, prior, self.one_label)
-            fixed = [group for group in prior if group != "unseen"]
-        forms_of_held = [forms.of(fold) for fold in self.held]
-        if self.held:
-            examples = [
-                self.example(fold, terms, of_fold)
-                for fold, terms, of_fold in zip(self.held, terms_of_held, forms_of_held, strict=True)
-            ]
-            examples += self.unseen_example(rows, form, words)
-            prior, chosen["loss"] = fit_term_weights(examples, prior, self.one_label, fixed)
-            competing = examples  # if all labels have documents
-            if not bool(self.seen.all()):
-                competing = self.competing_examples(rows_of_held, words_of_held, forms_of_held)
-            prior["unseen"]["offset"], crowding = raise_unseen(competing, prior, self.one_label)
-            num_unseen = round(sum(int((~example.seen).sum()) for example in competing) / len(competing))
-        stages.count(1)
-        return Head(rows, form, prior, chosen, words, num_unseen=num_unseen, crowding=crowding)
+        """Runs the stages."""
+        stages = (
+            self.choose_l2_of_rows,
+            self.choose_l2_of_words,
+            self.fit_words,
+            self.fit_rows,
+            self.choose_form,
+            self.fit_weights,
+        )
+        progress = Progress("fitting the head", len(stages), "stage", is_even=False)
+        for stage in stages:
+            stage()
+            progress.count(1)
+        return Head(
+            self.rows[self.whole],
+            self.forms.of(self.whole, self.chosen),
+            self.weights,
+            self.chosen,
+            self.words.get(self.whole),
+            num_unseen=self.num_unseen,
+            crowding=self.crowding,
+        )
 
-    def choose_rows(self) -> tuple[float, list[Rows | None]]:
-        """Chooses the L2 of rows; also returns the last rows of each fold of documents, to start from."""
-        last: list[Rows | None] = [None] * len(self.plain)
+    def choose_l2_of_rows(self) -> None:
+        """Chooses the L2 of rows on documents left out."""
+        self.chosen["rows_l2"] = 1.0
         if not self.reads_all:
-            return 1.0, last
-
-        progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(self.plain), "fit")
+            return
+        progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(self.document_folds), "fit")
 
         def loss(l2: float) -> float:
             total = 0.0
-            for position, fold in enumerate(self.plain):
-                rows = last[position] = fit_rows(fold.train, fold.num_labels, l2, last[position], max_iter=30)
+            for fold in self.document_folds:
+                rows = fit_rows(fold.train, fold.num_labels, l2, self.rows.get(fold), max_iter=30)
+                self.rows[fold] = rows  # to start from
                 scores = score_rows(rows.take(fold.seen), fold.others.vectors)
                 total += scaled_loss(scores, fold.others.among(fold.seen))
                 progress.count(1)
             return total
 
-        best = _best(L2_OF_ROWS, loss)
+        self.chosen["rows_l2"] = _best(L2_OF_ROWS, loss)
         progress.bar.close()
-        return best, last
 
-    def fit_rows(self, fold: Fold, l2: float, start: Rows | None = None) -> Rows:
-        return fit_rows(fold.train, fold.num_labels, l2, start, self.max_iter)
-
-    def choose_words(self) -> tuple[float, list["csr_matrix"]]:
-        """Chooses the L2 of rows of words; also returns those of each fold of documents.
+    def choose_l2_of_words(self) -> None:
+        """Chooses the L2 of rows of words, and fits those of each fold of documents.
 
         With many documents, it chooses on a sample of the labels, and on all validation documents if these suffice.
         """
         regression = self.regression
-        assert regression is not None
-        folds = self.plain
-        if len(folds[0].train) > _FEW_DOCUMENTS:
+        if regression is None:
+            return
+        folds = self.document_folds
+        uses_names = len(folds[0].train) <= _FEW_DOCUMENTS
+        if not uses_names:
             others = self.validation if self.is_enough else None
             folds = [_with_sampled_labels(fold, others) for fold in folds]
-        uses_names = folds is self.plain
 
         def loss(l2: float) -> float:
             fitted = [_fit_words(regression, fold, l2, uses_names) for fold in folds]
             return -sum(map(_precision_of_words, [regression] * len(folds), folds, fitted))
 
-        best = _best(L2_OF_WORDS, loss)
-        return best, [_fit_words(regression, fold, best) for fold in self.plain]
+        self.chosen["words_l2"] = _best(L2_OF_WORDS, loss)
+        for fold in self.document_folds:
+            self.words[fold] = _fit_words(regression, fold, self.chosen["words_l2"])
 
-    def fit_words(
-        self, l2: float, of_plain: Sequence["csr_matrix | None"]
-    ) -> tuple["csr_matrix | None", list["csr_matrix | None"]]:
+    def fit_words(self) -> None:
         """Fits the rows of words of all documents, and of each fold of labels.
 
         If a fold of documents has all documents, folds of labels only differ from it in the labels that they hold out.
         """
         if self.regression is None:
-            return None, [None] * len(self.held)
-        if not self.is_enough:
-            fitted = [_fit_words(self.regression, fold, l2) for fold in (self.whole, *self.held)]
-            return fitted[0], fitted[1:]
-        words = of_plain[0]
-        return words, [_refit_words(self.regression, fold, l2, words, self.seen & ~fold.seen) for fold in self.held]
+            return
+        l2 = self.chosen["words_l2"]
+        if self.is_enough:
+            words = self.words[self.whole]
+            for fold in self.label_folds:
+                self.words[fold] = _refit_words(self.regression, fold, l2, words, self.seen & ~fold.seen)
+        else:
+            for fold in (self.whole, *self.label_folds):
+                self.words[fold] = _fit_words(self.regression, fold, l2)
 
-    def choose_form(
-        self,
-        terms_of_held: Sequence[dict[str, Tensor]],
-        terms_of_plain: Sequence[dict[str, Tensor]],
-        prior: TermWeights,
-    ) -> "_Forms":
+    def fit_rows(self) -> None:
+        """Fits the rows of all documents and of each fold, and computes the terms that need no form."""
+        max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
+        for fold in dict.fromkeys((*self.label_folds, self.whole, *self.weighed)):
+            start = self.rows.get(fold)
+            self.rows[fold] = fit_rows(fold.train, fold.num_labels, self.chosen["rows_l2"], start, max_iter)
+        for fold in (*self.label_folds, *self.weighed):
+            self.terms[fold] = self.fixed_terms(fold, fold.others, self.seen)
+
+    def choose_form(self) -> None:
         """Chooses the L2 of the bilinear form, and the pull of the joint space if it is better.
 
         The L2 is chosen on folds of labels; the joint space also on folds of documents, if there are terms of these.
         """
-        used = self.held[:1] if self.is_enough else self.held
-        forms = _Forms(self.labels, {"bilinear_l2": L2_OF_BILINEAR[0]})
+        first_l2 = L2_OF_BILINEAR[0]  # the joint space learns from the documents itself
+        self.chosen["bilinear_l2"] = first_l2
+        if not self.reads_all or not self.label_folds:
+            if self.has_joint:
+                self.chosen["pull"] = PULLS[0]
+            return
+        used = self.label_folds[:1] if self.is_enough else self.label_folds
 
-        def loss(folds: Sequence[Fold], terms: Sequence[dict[str, Tensor]], **choices: float) -> float:
-            examples = [
-                self.example(fold, of_fold, forms.of(fold, **choices))
-                for fold, of_fold in zip(folds, terms, strict=False)
-            ]
-            return fit_term_weights(examples, prior, self.one_label)[1]
+        def loss(folds: Sequence[Fold], **choices: float) -> float:
+            examples = [self.example(fold, self.forms.of(fold, choices)) for fold in folds]
+            return fit_term_weights(examples, self.weights, self.one_label)[1]
 
-        @cache  # as the best pull is measured twice
-        def loss_of_all(**choices: float) -> float:
-            losses = [loss(used, terms_of_held, **choices)]
-            if terms_of_plain:
-                losses.append(loss(self.plain, terms_of_plain, **choices))
+        def mean_loss(**choices: float) -> float:
+            losses = [loss(folds, **choices) for folds in (used, self.weighed) if folds]
             return sum(losses) / len(losses)
 
-        chosen = forms.chosen
-        if not self.reads_all or not self.held:
-            if self.has_joint:
-                chosen["pull"] = PULLS[0]
-            return forms
-        chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss(used, terms_of_held, bilinear_l2=l2))
-        if self.has_joint:
-            start = L2_OF_BILINEAR[0]  # the joint space learns from the documents itself
-            pull = _best(PULLS, lambda pull: loss_of_all(bilinear_l2=start, pull=pull))
-            bilinear_loss = loss_of_all()
-            joint_loss = loss_of_all(bilinear_l2=start, pull=pull)
-            if joint_loss < bilinear_loss:
-                chosen |= {"bilinear_l2": start, "pull": pull}
-            chosen |= {"bilinear_loss": bilinear_loss, "joint_loss": joint_loss}
-        return forms
+        self.chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss(used, bilinear_l2=l2))
+        if not self.has_joint:
+            return
+        loss_of_pull = cache(lambda pull: mean_loss(bilinear_l2=first_l2, pull=pull))
+        pull = _best(PULLS, loss_of_pull)
+        losses = {
+            "bilinear_loss": mean_loss(bilinear_l2=self.chosen["bilinear_l2"]),
+            "joint_loss": loss_of_pull(pull),
+        }
+        if losses["joint_loss"] < losses["bilinear_loss"]:
+            self.chosen |= {"bilinear_l2": first_l2, "pull": pull}
+        self.chosen |= losses
 
-    def fixed_terms(
-        self, fold: Fold, rows: Rows, words: "csr_matrix | None", chosen: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Computes the terms of documents left out, but not "joint" and "cosine"; for seen labels, or those chosen."""
-        chosen = self.seen if chosen is None else chosen
-        terms = {"rows": score_rows(rows.take(chosen), fold.others.vectors)}
-        numbers = fold.others.numbers
-        if self.compare is not None and numbers is not None:
-            terms |= {name: values[:, chosen] for name, values in self.compare(numbers).items()}
-        if self.regression is not None and words is not None and numbers is not None:
-            terms["words"] = self.regression.scores(numbers, words, chosen)
+    def fit_weights(self) -> None:
+        """Fits the weights of terms, and chooses the offset of unseen labels."""
+        fixed: list[str] = []
+        if self.weighed:
+            examples = [self.example(fold) for fold in self.weighed]
+            self.weights, self.chosen["seen_loss"] = fit_term_weights(examples, self.weights, self.one_label)
+            fixed = [group for group in self.weights if group != "unseen"]
+        if not self.label_folds:
+            return
+        examples = [self.example(fold) for fold in self.label_folds] + self.unseen_examples()
+        self.weights, self.chosen["loss"] = fit_term_weights(examples, self.weights, self.one_label, fixed)
+        if not bool(self.seen.all()):  # labels without documents compete as well
+            examples = [self.example_of_all_labels(fold, fold.others) for fold in self.label_folds]
+        offset, self.crowding = raise_unseen(examples, self.weights, self.one_label)
+        self.weights["unseen"]["offset"] = offset
+        self.num_unseen = round(sum(int((~example.seen).sum()) for example in examples) / len(examples))
+
+    def fixed_terms(self, fold: Fold, others: Documents, labels: Tensor) -> dict[str, Tensor]:
+        """Computes the terms of other documents for the labels of an `(L,)` mask, but not "joint" and "cosine"."""
+        terms = {"rows": score_rows(self.rows[fold].take(labels), others.vectors)}
+        if self.compare is not None and others.numbers is not None:
+            terms |= {name: values[:, labels] for name, values in self.compare(others.numbers).items()}
+        if self.regression is not None and others.numbers is not None:
+            terms["words"] = self.regression.scores(others.numbers, self.words[fold], labels)
         return terms
 
-    def example(
-        self, fold: Fold, terms: dict[str, Tensor], form: Bilinear | Joint, chosen: Tensor | None = None
-    ) -> Example:
-        """Adds the terms "joint" and "cosine" to others."""
-        chosen = self.seen if chosen is None else chosen
-        counts = fold.counts[chosen]
-        terms = terms | form.terms(fold.others.vectors, self.labels[chosen])
-        return Example(terms, fold.others.among(chosen), counts > 0, rarity_of(counts))
+    def example(self, fold: Fold, form: Bilinear | Joint | None = None) -> Example:
+        """Returns all terms of the documents that a fold leaves out, for seen labels; by default of the chosen form."""
+        form = form or self.forms.of(fold, self.chosen)
+        terms = self.terms[fold] | form.terms(fold.others.vectors, self.labels[self.seen])
+        counts = fold.counts[self.seen]
+        return Example(terms, fold.others.among(self.seen), counts > 0, rarity_of(counts))
 
-    def competing_examples(
-        self, rows: Sequence[Rows], words: Sequence["csr_matrix | None"], forms: Sequence[Bilinear | Joint]
-    ) -> list[Example]:
-        """Returns the documents of the folds of labels with all labels: those without documents compete as well."""
-        every = torch.ones(len(self.labels), dtype=torch.bool)
-        return [
-            self.example(fold, self.fixed_terms(fold, of_fold, words_of_fold, every), form, every)
-            for fold, of_fold, words_of_fold, form in zip(self.held, rows, words, forms, strict=True)
-        ]
+    def example_of_all_labels(self, fold: Fold, others: Documents) -> Example:
+        """Returns all terms of other documents than those of a fold, for all labels."""
+        every = torch.ones_like(self.seen)
+        terms = self.fixed_terms(fold, others, every)
+        terms |= self.forms.of(fold, self.chosen).terms(others.vectors, self.labels)
+        return Example(terms, others, fold.seen, rarity_of(fold.counts))
 
-    def unseen_example(self, rows: Rows, form: Bilinear | Joint, words: "csr_matrix | None") -> list[Example]:
+    def unseen_examples(self) -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.
 
         Such labels are rarer than those held out, and harder to score.
         """
-        number = len(self.labels)
-        read = self.validation.take(self.validation.is_read).take(slice(max(FEW, EXAMPLE_SCORES // number)))
+        read = self.validation.take(self.validation.is_read)
+        read = read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.labels))))
         is_unseen = (read.gold >= 0) & ~self.whole.seen[read.gold.clamp(min=0)]
         if not tells_enough(int(is_unseen.any(1).sum()), int(is_unseen.sum())):
             return []
-        every = torch.ones(number, dtype=torch.bool)
-        fold = replace(self.whole, others=read)
-        return [self.example(fold, self.fixed_terms(fold, rows, words, every), form, every)]
+        return [self.example_of_all_labels(self.whole, read)]
 
 
 class _Forms:
@@ -399,29 +394,26 @@ class _Forms:
 
     Args:
         labels: `(L, P)` vectors of the labels.
-        chosen: What was chosen so far: "bilinear_l2", and "pull" of a joint space.
     """
 
-    def __init__(self, labels: Tensor, chosen: dict[str, float]) -> None:
+    def __init__(self, labels: Tensor) -> None:
         self.labels = labels
-        self.chosen = chosen
         self._bilinear: dict[tuple[Fold, float], Bilinear] = {}
         self._joint: dict[tuple[Fold, float, float], Joint] = {}
 
-    def of(self, fold: Fold, **choices: float) -> Bilinear | Joint:
-        """Returns the form of a fold, with other choices than those made."""
-        choices = self.chosen | choices
-        l2 = choices["bilinear_l2"]
+    def of(self, fold: Fold, chosen: Mapping[str, float]) -> Bilinear | Joint:
+        """Returns the form of a fold with the chosen "bilinear_l2", and "pull" for a joint space."""
+        l2 = chosen["bilinear_l2"]
         if (fold, l2) not in self._bilinear:
             documents, max_iter = _sample(fold)
-            self._bilinear[fold, l2] = fit_bilinear(documents, self.labels, l2, max_iter=max_iter)
+            self._bilinear[fold, l2] = fit_bilinear(documents, self.labels, l2, max_iter)
         start = self._bilinear[fold, l2]
-        if "pull" not in choices:
+        if "pull" not in chosen:
             return start
-        pull = choices["pull"]
-        if (fold, l2, pull) not in self._joint:
-            self._joint[fold, l2, pull] = fit_joint(_sample(fold)[0], self.labels, pull, start)
-        return self._joint[fold, l2, pull]
+        key = fold, l2, chosen["pull"]
+        if key not in self._joint:
+            self._joint[key] = fit_joint(_sample(fold)[0], self.labels, chosen["pull"], start)
+        return self._joint[key]
 
 
 def _sample(fold: Fold) -> tuple[Documents, int]:
@@ -435,24 +427,27 @@ def _sample(fold: Fold) -> tuple[Documents, int]:
 
 def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> "csr_matrix":
     """Fits rows of words; those of labels without documents on the documents that name them."""
-    assert fold.train.numbers is not None
-    numbers = fold.train.numbers
-    named = regression.named[numbers.numpy()] if uses_names and regression.named is not None else None
-    return regression.fit(numbers, gold_matrix(fold.train.gold, fold.num_labels, named), l2)
+    return regression.fit(*_word_targets(regression, fold, uses_names), l2)
 
 
-def _refit_words(
-    regression: WordRegression, fold: Fold, l2: float, fitted: "csr_matrix | None", held: Tensor
-) -> "csr_matrix":
+def _refit_words(regression: WordRegression, fold: Fold, l2: float, fitted: "csr_matrix", held: Tensor) -> "csr_matrix":
     """Replaces the rows of labels that are `held` out, a `(L,)` mask, of rows `fitted` with all labels."""
     from scipy.sparse import diags
 
-    assert fold.train.numbers is not None
-    numbers = fold.train.numbers
-    named = None if regression.named is None else regression.named[numbers.numpy()]
-    targets = (gold_matrix(fold.train.gold, fold.num_labels, named) @ diags(held.float().numpy())).tocsr()
+    numbers, targets = _word_targets(regression, fold)
+    targets = (targets @ diags(held.float().numpy())).tocsr()
     targets.eliminate_zeros()
     return (diags((~held).float().numpy()) @ fitted + regression.fit(numbers, targets, l2)).tocsr()
+
+
+def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = True) -> tuple[Tensor, "csr_matrix"]:
+    """Returns the numbers of the documents to fit rows of words on, and their labels, see `gold_matrix`."""
+    numbers = fold.train.numbers
+    assert numbers is not None
+    named = None
+    if uses_names and regression.named is not None:
+        named = regression.named[numbers.numpy()]
+    return numbers, gold_matrix(fold.train.gold, fold.num_labels, named)
 
 
 def _precision_of_words(regression: WordRegression, fold: Fold, words: "csr_matrix") -> float:
@@ -499,16 +494,9 @@ def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) ->
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
     """Returns the value with the lowest loss; the search ends after two values without improvement."""
-    best = grid[0]
-    lowest = float("inf")
-    worse = 0
+    losses: list[float] = []
     for number in grid:
-        value = loss(number)
-        worse += 1
-        if value < lowest:
-            best = number
-            lowest = value
-            worse = 0
-        if worse == 2:
+        losses.append(loss(number))
+        if len(losses) - losses.index(min(losses)) > 2:
             break
-    return best
+    return grid[losses.index(min(losses))]

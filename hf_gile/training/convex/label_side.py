@@ -43,9 +43,7 @@ class Bilinear:
         return {"cosine": self.factor * vectors @ labels.T, "joint": vectors @ self.matrix @ labels.T}
 
 
-def fit_bilinear(
-    documents: Documents, labels: Tensor, l2: float, start: Bilinear | None = None, max_iter: int = 40
-) -> Bilinear:
+def fit_bilinear(documents: Documents, labels: Tensor, l2: float, max_iter: int = 40) -> Bilinear:
     """Fits a bilinear form that ranks the labels of documents. Convex.
 
         score = h . (c I + M) e
@@ -56,22 +54,23 @@ def fit_bilinear(
         documents: N documents; labels without documents are not candidates.
         labels: `(L, P)` vectors e.
         l2: The weight of L2 of M, in a loss that is the sum over the documents.
-        start: The form to start from; by default M = 0.
         max_iter: Maximum number of iterations of L-BFGS.
     """
     seen = documents.counts(len(labels)) > 0
     candidates = labels[seen]
     size = labels.shape[1]
-    if start is None:
-        start = Bilinear(labels.new_zeros(size, size), _FIRST_FACTOR)
-    matrix = start.matrix.clone().requires_grad_()
-    factor = labels.new_tensor(start.factor, requires_grad=True)
+    matrix = labels.new_zeros(size, size, requires_grad=True)
+    factor = labels.new_tensor(_FIRST_FACTOR, requires_grad=True)
 
     def score(block: Documents) -> Tensor:
         return (factor * block.vectors + block.vectors @ matrix) @ candidates.T
 
+    def penalty() -> Tensor:
+        return l2 / 2 * matrix.square().sum() / len(documents)
+
     width = max(len(candidates), size)
-    minimize([matrix, factor], score, documents.among(seen), listwise_loss, l2, max_iter, width)
+    known = documents.among(seen)
+    minimize([matrix, factor], score, known, listwise_loss, penalty, width=width, max_iter=max_iter)
     return Bilinear(matrix.detach(), factor.item())
 
 
@@ -154,25 +153,19 @@ def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear)
     scales = (scale, 1.0, scale, 1.0, start.weight)
     starts = [tensor / size for tensor, size in zip(start.tensors, scales, strict=True)]
     numbers = [tensor.clone().requires_grad_() for tensor in starts]
-    optimizer = torch.optim.LBFGS(numbers, max_iter=_JOINT_STEPS, history_size=10, line_search_fn="strong_wolfe")
-    width = max(len(candidates), labels.shape[1])
 
     def unit() -> Joint:
         tensors = (tensor * size for tensor, size in zip(numbers, scales, strict=True))
         return replace(start, **dict(zip(_FITTED, tensors, strict=True)))
 
-    @torch.enable_grad()
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        distances = [(numbers[position] - starts[position]).square().sum() for position in (0, 2, 4)]  # U, V and w
-        total = pull / (2 * number) * sum(distances)
-        total.backward()
-        for _, block in documents.blocks(width):
-            part = listwise_loss(unit().scores(block.vectors, candidates), block) / number
-            part.backward()
-            total = total.detach() + part.detach()
-        return total
+    def score(block: Documents) -> Tensor:
+        return unit().scores(block.vectors, candidates)
 
-    optimizer.step(closure)
+    def penalty() -> Tensor:
+        distances = [(numbers[position] - starts[position]).square().sum() for position in (0, 2, 4)]  # U, V and w
+        return pull / (2 * number) * torch.as_tensor(sum(distances))
+
+    width = max(len(candidates), labels.shape[1])
+    minimize(numbers, score, documents, listwise_loss, penalty, width=width, max_iter=_JOINT_STEPS, tolerance=1e-7)
     with torch.no_grad():
         return unit()

@@ -72,32 +72,36 @@ def minimize(
     score: Callable[[Documents], Tensor],
     documents: Documents,
     loss: Loss,
-    l2: float,
-    max_iter: int,
+    penalty: Callable[[], Tensor],
+    *,
     width: int,
+    max_iter: int,
+    tolerance: float = 1e-6,
 ) -> None:
-    """Minimizes the mean loss of documents, with L2 of the first parameter, in place by L-BFGS.
+    """Minimizes the mean loss of documents and a penalty of the parameters, in place by L-BFGS.
 
     Args:
         parameters: Tensors with gradients.
         score: Computes the scores of a block of documents.
         documents: N documents.
         loss: Sums up the loss of a block.
-        l2: Added is l2 / 2 times the squares of the first parameter, divided by N.
-        max_iter: Maximum number of iterations.
+        penalty: Computes what is added to the mean loss.
         width: Numbers in memory per document.
+        max_iter: Maximum number of iterations.
+        tolerance: Largest gradient at which the search ends.
     """
+    number = max(1, len(documents))
     optimizer = torch.optim.LBFGS(
-        parameters, max_iter=max_iter, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=1e-6
+        parameters, max_iter=max_iter, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=tolerance
     )
 
     @torch.enable_grad()
     def closure() -> Tensor:
         optimizer.zero_grad()
-        total = l2 / 2 * parameters[0].square().sum() / len(documents)
+        total = penalty()
         total.backward()
         for _, block in documents.blocks(width):
-            part = loss(score(block), block) / len(documents)
+            part = loss(score(block), block) / number
             part.backward()
             total = total.detach() + part.detach()
         return total

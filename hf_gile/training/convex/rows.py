@@ -49,7 +49,11 @@ def fit_rows(documents: Documents, num_labels: int, l2: float, start: Rows | Non
     def score(block: Documents) -> Tensor:
         return functional.linear(block.vectors, parameter[:, :-1], CONSTANT * parameter[:, -1])
 
-    minimize([parameter], score, documents.among(seen), binary_loss, l2, max_iter, width=len(parameter))
+    def penalty() -> Tensor:
+        return l2 / 2 * parameter.square().sum() / len(documents)
+
+    known = documents.among(seen)
+    minimize([parameter], score, known, binary_loss, penalty, width=len(parameter), max_iter=max_iter)
     rows.weight[seen] = parameter[:, :-1].detach()
     rows.bias[seen] = CONSTANT * parameter[:, -1].detach()
     return rows
