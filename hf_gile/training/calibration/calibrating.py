@@ -59,8 +59,7 @@ def calibrate(
 
     This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
     `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
-    a group without gold labels in these documents. On an error, nothing is set. A model with
-    `problem_type="single_label_classification"` gets no thresholds: it assigns the best label.
+    a group without gold labels in these documents. On an error, nothing is set. A single-label model gets no thresholds.
 
     Args:
         model: A `GileForSequenceClassification`.
@@ -96,49 +95,34 @@ def calibrate(
     config = model.config
     single = config.problem_type == "single_label_classification"
     fits = _read_method(method, config.problem_type)
-    recall = guaranteed_recall(objective)
-    if single and recall is not None:
-        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
+    promises = _read_objective(objective, single)
     chosen = _select_candidates(model, batches, columns)
     all_seen = model.stored_labels.seen()
-    seen = all_seen[chosen]
-    crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
-    stored = Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
+    stored = _stored(model)
     was_training = model.training
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
         if single:
-            fitted, before, after = fit_softmax(documents, seen, stored)
+            fitted, before, after = fit_softmax(documents, all_seen[chosen], stored)
         else:
-            counts = ScoreCounts(seen, config.force_label)
-            gold_logits = GoldLogits(seen)
+            counts = ScoreCounts(all_seen[chosen], config.force_label)
             ranking = SharedRanking() if raise_unseen and fits else None
-            highest = []
-            for logits, gold in documents:
-                counts.update(logits, gold)
-                highest.append(_highest_of_groups(logits, seen))
-                if recall is not None:
-                    gold_logits.update(logits, gold)
-                if ranking is not None:
-                    ranking.update(logits, gold, seen)
-            fitted = fit(
-                counts,
-                fits,
-                objective=objective,
-                label_thresholds=label_thresholds,
-                gold_logits=gold_logits.by_group,
-                ranking=ranking,
-                stored=stored,
-            )
-            before, after = (_probabilities(highest, each.calibration) for each in (stored, fitted))
-            if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
-                fitted.figures["note"] = _NO_GUARANTEE
+            fitted, before, after = _fit_groups(documents, counts, ranking, fits, objective, label_thresholds, stored)
     finally:
         model.train(was_training)
+    if promises and "unseen" not in fitted.thresholds and not all_seen.all():
+        fitted.figures["note"] = _NO_GUARANTEE
     if stored.usual_score:
         fitted.figures["unusual_documents"] = float((before < stored.usual_score).double().mean())
     _store(model, chosen, replace(fitted, usual_score=_usual_score(after)))
     return fitted.figures
+
+
+def _stored(model: GileForSequenceClassification) -> Calibration:
+    """Returns what a model stores."""
+    config = model.config
+    crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
+    return Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
 
 
 def _read_method(method: str | None, problem_type: str | None) -> str | None:
@@ -154,6 +138,47 @@ def _read_method(method: str | None, problem_type: str | None) -> str | None:
     if method not in methods:
         raise ValueError(f"method{condition} must be one of {', '.join(methods)}, got {method!r}")
     return method
+
+
+def _read_objective(objective: str, single: bool) -> bool:
+    """Checks an objective, and returns whether it guarantees a recall."""
+    promises = guaranteed_recall(objective) is not None
+    if single and promises:
+        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
+    return promises
+
+
+def _fit_groups(
+    documents: Iterable[tuple[Tensor, Tensor]],
+    counts: ScoreCounts,
+    ranking: SharedRanking | None,
+    method: str | None,
+    objective: str,
+    label_thresholds: bool,
+    stored: Calibration,
+) -> tuple[Calibration, Tensor, Tensor]:
+    """Fits seen and unseen labels by `fit`; also returns the probabilities of the best labels before and after."""
+    gold_logits = GoldLogits(counts.seen)
+    is_promise = guaranteed_recall(objective) is not None
+    highest = []
+    for logits, gold in documents:
+        counts.update(logits, gold)
+        highest.append(_highest_of_groups(logits, counts.seen))
+        if is_promise:
+            gold_logits.update(logits, gold)
+        if ranking is not None:
+            ranking.update(logits, gold, counts.seen)
+    fitted = fit(
+        counts,
+        method,
+        objective=objective,
+        label_thresholds=label_thresholds,
+        gold_logits=gold_logits.by_group,
+        ranking=ranking,
+        stored=stored,
+    )
+    before, after = (_probabilities(highest, each.calibration) for each in (stored, fitted))
+    return fitted, before, after
 
 
 def _highest_of_groups(logits: Tensor, seen: Tensor) -> Tensor:
