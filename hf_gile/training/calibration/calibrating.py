@@ -59,8 +59,7 @@ def calibrate(
 
     This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
     `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
-    a group without gold labels in these documents. On an error, nothing is set. A single-label model gets no
-    thresholds.
+    a group without gold labels in these documents. On an error, nothing is set. Single-label models get no thresholds.
 
     Args:
         model: A `GileForSequenceClassification`.
