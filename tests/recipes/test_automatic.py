@@ -180,9 +180,9 @@ def rows_read(monkeypatch):
     numbers = []
     read = TransformerEncoder._pool_rows
 
-    def count(encoder, input_ids, inputs_embeds, mask, *options):
+    def count(encoder, tokens, mask, *options):
         numbers.append(len(mask))
-        return read(encoder, input_ids, inputs_embeds, mask, *options)
+        return read(encoder, tokens, mask, *options)
 
     monkeypatch.setattr(TransformerEncoder, "_pool_rows", count)
     monkeypatch.setattr("hf_gile.training.study.documents_per_second", lambda *_: 1.0)
