@@ -68,7 +68,10 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
         graph = _make_graph(add, max(_FEW_STATEMENTS, path.stat().st_size))
     report.files += 1
     title = ""
+    logger = logging.getLogger("rdflib.term")  # it logs a traceback for each invalid date
+    was_disabled = logger.disabled
     try:
+        logger.disabled = True
         seen = sniff(path)
         seen.refuse(path)
         if seen.kind not in _FORMATS:
@@ -86,12 +89,13 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
         if isinstance(error, UnicodeDecodeError):
             message += ": convert it to UTF-8"
         report.problem("damaged file", f"{path}: {title}{message}")
+    finally:
+        logger.disabled = was_disabled
 
 
 def _parse(graph: Any, path: Path, kind: str) -> None:
     from rdflib.parser import PythonInputSource
 
-    logging.getLogger("rdflib.term").setLevel(logging.CRITICAL)  # it logs a traceback for each invalid date
     # Relative URIs depend neither on the folder nor on compression.
     packed = path.suffix.lower() in PACKED_SUFFIXES
     base = PurePosixPath("/", path.with_suffix("").name if packed else path.name).as_uri()
@@ -157,7 +161,7 @@ def _check_xml(path: Path) -> None:
 
 def _make_graph(add: AddStatement, limit: int) -> Any:
     """Makes a graph that passes statements on; an indexed graph needs many times the memory."""
-    from rdflib import Graph
+    from rdflib import Graph, Literal
     from rdflib.store import Store
 
     class Statements(Store):
@@ -175,7 +179,9 @@ def _make_graph(add: AddStatement, limit: int) -> Any:
             if quoted or isinstance(subject, Graph) or isinstance(value, Graph):  # rules of Notation 3
                 return
             if len(subject) + len(predicate) + len(value) > _MAX_URI:  # a prefix may expand to a million characters
-                _check_uris(triple)
+                for node in triple:
+                    if len(node) > _MAX_URI and not isinstance(node, Literal):
+                        raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
             add(subject, predicate, value)
 
         def add_graph(self, graph: object) -> None:
@@ -192,14 +198,6 @@ def _make_graph(add: AddStatement, limit: int) -> Any:
             return self
 
     return Sink(store=statements)
-
-
-def _check_uris(triple: Any) -> None:
-    from rdflib import Literal
-
-    for node in triple:
-        if len(node) > _MAX_URI and not isinstance(node, Literal):
-            raise ValueError(f"a URI is longer than {_MAX_URI:,} characters: {node[:80]}...")
 
 
 def _load_json(data: bytes, kind: str) -> Any:
