@@ -74,7 +74,7 @@ def load_labels(
     parts = () if parts == ("none",) else parts
     columns = Columns(id, as_tuple(name), parts, _as_columns(synonyms))
     requested = Requested(**layout).check()
-    form = sniff(file, requested, columns.required()).refuse(file)
+    form = sniff(file, requested, columns.required())
     kind = _find_kind(file, form)
     is_default = columns[:2] == ("id", ("name",)) and not columns.synonyms
     if kind == "MeSH" and form.kind == "jsonl" and not (is_default and {*MESH_DESCRIPTIONS}.issuperset(parts or ())):
