@@ -397,8 +397,10 @@ def _parse_object(line: str) -> object:
         got = line[error.pos : error.pos + 40].rstrip()
         hint = "" if got else "; write each object on a line, as with jq -c ."
         return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
-    except (ValueError, RecursionError) as error:  # a number of many digits, or deep nesting
-        return ValueError(f"not JSON that can be read: {error}")
+    except RecursionError:
+        return ValueError("not JSON that can be read: it is nested too deeply")
+    except ValueError as error:  # a number of many digits
+        return ValueError(f"not JSON: {error}")
 
 
 def _parse_fasttext(line: str) -> object:
