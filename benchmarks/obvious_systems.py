@@ -58,6 +58,9 @@ MOST_PAIRS = 50_000
 OWN_TEST = 200
 """Validation documents that ours measures itself on, which says nothing here and is not to cost much."""
 
+RATES_OF_UNITS = (5e-4, 2e-3, 5e-3)
+"""Learning rates of units that are trained in steps, to choose from on validation documents."""
+
 BATCH = 64
 """Documents scored at a time."""
 
@@ -503,7 +506,18 @@ def fitted_weights(scores: Tensor, targets: Tensor) -> Tensor:
 # --- Ours ------------------------------------------------------------------------------------------------------------
 
 
-def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = (), distilled: bool = False) -> Fitted:
+TRAIN = ("-m", "hf_gile_cli", "train")
+UNITS = (str(Path(__file__).parents[1] / "recipes" / "train_units.py"),)
+
+
+def ours(
+    task: Task,
+    seed: int,
+    options: Options,
+    flags: Sequence[str] = (),
+    program: Sequence[str] = TRAIN,
+    distilled: bool = False,
+) -> Fitted:
     """`hf-gile train` on files of the task, with flags that say where texts and labels are, and further ones.
 
     It validates on the validation documents, measures itself on some of these, and does not see the test. Without
@@ -513,7 +527,7 @@ def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = (), dis
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.keep or Path(scratch)) / f"{task.name}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "hf_gile_cli", "train", *write_files(task, folder)]
+        command = [sys.executable, *program, *write_files(task, folder)]
         command += ["--output_dir", str(folder / "runs"), "--seed", str(seed), "--no_baselines", *flags]
         subprocess.run(command, check=True, stdout=sys.stderr)
         results = json.loads((folder / "runs" / "results.json").read_text(encoding="utf-8"))
@@ -536,7 +550,23 @@ def ours(task: Task, seed: int, options: Options, flags: Sequence[str] = (), dis
         logits = model(**processor(texts, return_tensors="pt")).logits.float()
         return calibrated(logits, seen, model.config.calibration)[:, columns]
 
-    return Fitted(score, {"unit": unit})
+    history = results[unit].get("history", [])
+    return Fitted(score, {"unit": unit, "validation": max(map(validation_precision, history), default=None)})
+
+
+def validation_precision(epoch: Mapping[str, float]) -> float:
+    """Returns the average precision of the seen labels after an epoch."""
+    every_label = epoch.get("eval_validation_average_precision", 0.0)
+    return epoch.get("eval_validation_seen_average_precision", every_label)
+
+
+def unit(task: Task, seed: int, options: Options, name: str) -> Fitted:
+    """A unit of `recipes/train_units.py` over frozen MiniLM, trained in steps; the learning rate is chosen."""
+    if not task.texts["validation"]:
+        raise NotForThisSetError("without validation documents nothing says when to stop")
+    flags = ["--text_encoder", str(minilm_folder()), "--freeze_text_encoder", "--units", name, "--learning_rate"]
+    fits = [ours(task, seed, options, [*flags, str(rate)], UNITS) for rate in RATES_OF_UNITS]
+    return max(fits, key=lambda fitted: fitted.details["validation"])
 
 
 def write_files(task: Task, folder: Path) -> list[str]:
@@ -576,6 +606,13 @@ SYSTEMS: Mapping[str, System] = {
     "ours": System("ours, nothing set", ours, drawn=True, unseen=True),
     "ours_words": System(
         "ours, no pretrained encoder", partial(ours, flags=("--text_encoder", "words")), drawn=True, unseen=True
+    ),
+    "gile": System("GILE, MiniLM, in steps", partial(unit, name="gile"), drawn=True, unseen=True),
+    "gile_rows": System(
+        "GILE and rows over MiniLM, in steps", partial(unit, name="gile_rows"), drawn=True, unseen=True
+    ),
+    "bilinear_rows": System(
+        "bilinear form and rows over MiniLM, in steps", partial(unit, name="bilinear_rows"), drawn=True, unseen=True
     ),
     "static": System("ours, distilled", partial(ours, distilled=True), drawn=True, unseen=True),
     "tfidf_svc": System("TF-IDF, linear SVM", tfidf_svc),
