@@ -10,7 +10,6 @@ from papers.literal import literal_scores, literal_term
 from papers.token_weights import set_token_weights
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
-from transformers import BertConfig
 
 from hf_gile import (
     GileConfig,
@@ -22,7 +21,7 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.models.mixture_gile import Rows
-from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding, TokenBag
 from hf_gile.settings import only_read
 from hf_gile.training.losses import project_vectors
 
@@ -30,10 +29,7 @@ B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
 TERMS = {
-    "cosine": {"cosine_score": True},
-    "bag": {"cosine_score": True, "bag_size": 5},
     "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
-    "rows": {"label_rows": True},
     "all": {"cosine_score": True, "bag_size": 5, "label_rows": True, "joint_layers": 3},
     "only label": {"cosine_score": True, "label_rows": True, "output_layer": "only_label"},
     "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": True, "output_layer": "bilinear_yh15"},
@@ -78,14 +74,6 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     assert layer.cosine or layer.rows
 
 
-def test_a_linear_unit_equals_its_formula():
-    torch.manual_seed(0)
-    layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
-    texts = torch.randn(B, 100, dtype=torch.double)
-    scores = layer.score(layer.project_texts(texts), layer.label_codes())
-    torch.testing.assert_close(scores, literal_scores(layer, texts), rtol=1e-12, atol=1e-12)
-
-
 def test_the_terms_equal_the_formulas_of_the_docstring():
     torch.manual_seed(0)
     config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
@@ -98,17 +86,6 @@ def test_the_terms_equal_the_formulas_of_the_docstring():
     for index, part in enumerate((slice(0, 2), slice(2, 5))):
         expected += layer.cosine.factors.scale[index] * functional.cosine_similarity(h[part], e[part], dim=0)
     torch.testing.assert_close(score[0], expected)
-
-
-def test_deeper_projections_add_residual_layers_on_both_sides():
-    torch.manual_seed(0)
-    layer = randomized(JointInputLabelEmbedding(GileConfig(hidden_size=7, joint_size=5, joint_layers=3)))
-    vector = torch.randn(1, 100)
-    code = torch.relu(layer.label_projection(vector))
-    for residual in layer.label_layers:
-        code = code + torch.relu(residual(code))
-    assert len(layer.label_layers) == len(layer.input_layers) == 2
-    torch.testing.assert_close(layer.project_labels(vector), code)
 
 
 class TestBag:
@@ -126,12 +103,6 @@ class TestBag:
                 for token, count in Counter(token for token in text if token).items()
             )
             torch.testing.assert_close(vector, total / total.square().mean().sqrt())
-
-    def test_a_bag_ignores_order_padding_and_other_texts(self, bag):
-        texts = torch.tensor([[3, 4, 3, 18], [7, 0, 0, 0]])
-        vectors = bag(texts, texts != 0)
-        other = torch.tensor([[1, 2, 0, 0, 0, 0], [0, 18, 3, 0, 3, 4]])
-        torch.testing.assert_close(bag(other, other != 0)[1], vectors[0])
 
     def test_the_bag_of_an_empty_text_is_zero_with_finite_gradients(self, bag):
         texts = torch.tensor([[0, 0], [5, 0], [0, 0]])
@@ -179,7 +150,7 @@ class TestBag:
         with pytest.raises(ValueError, match=r"token weights need a bag, but config.bag_size is 0"):
             set_token_weights(make_model()[0], torch.zeros(size))
 
-    @pytest.mark.parametrize("text_encoder_type", ["nn", "wan", "han"])
+    @pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
     def test_word_level_models_may_have_a_bag(self, make_model, label_set, text_encoder_type):
         model, processor = make_model(text_encoder_type, bag_size=3, cosine_score=True, label_rows=True)
         with torch.no_grad():
@@ -193,15 +164,6 @@ class TestBag:
 
 
 class TestLabelRows:
-    def test_label_rows_start_at_zero(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        fresh = GileForSequenceClassification(model.config)
-        assert fresh.gile.label_rows.weight.shape == (5, 12)
-        assert not fresh.gile.label_rows().seen.any()
-        model.set_labels(LabelSet.from_names(["A"]), processor)
-        assert model.gile.label_rows.weight.shape == (1, 12)
-        assert not model.gile.label_rows().seen.any()
-
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(label_rows=True, bag_size=3, cosine_score=True)
         with torch.no_grad():
@@ -221,19 +183,11 @@ class TestLabelRows:
         torch.testing.assert_close(actual[:, 1:], scores[:, [4, 0]])
         torch.testing.assert_close(actual[:, :1], new)
 
-    def test_reordering_labels_keeps_the_row_parameter(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        weight = model.gile.label_rows.weight
-        before = weight.detach().clone()
-        model.set_labels(LabelSet(list(model.label_set)[::-1]), processor)
-        assert model.gile.label_rows.weight is weight
-        assert torch.equal(weight, before.flip(0))
-
     def test_an_index_matches_stored_labels_by_id_or_text(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True)
         stored = model.label_set
         by_text = Label("elsewhere", stored[1].name, stored[1].description)
-        mixed = LabelSet([by_text, Label("unseen", "pumps"), stored[3], Label("Iron", "iron of blood")])
+        mixed = LabelSet([by_text, Label("unseen", "pumps"), stored[3]])
         index = LabelIndex.build(model, processor, mixed)
         with torch.no_grad():
             texts = model.gile.project_texts(**texts_of(processor))
@@ -243,11 +197,6 @@ class TestLabelRows:
             actual = index.scores(texts)
         torch.testing.assert_close(actual[:, [0, 2]], scores[:, [1, 3]])
         torch.testing.assert_close(actual[:, 1], unseen[:, 1])
-        # Labels are matched by id: a known label with a new text keeps its row.
-        row = model.get_label_rows([stored[2]])
-        expected = model.gile.score(texts, model.gile.project_labels(words[3:], label_rows=row))
-        torch.testing.assert_close(actual[:, 3:], expected)
-        assert not torch.allclose(actual[:, 3], unseen[:, 3])
 
     def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True, cosine_score=True)
@@ -261,19 +210,9 @@ class TestLabelRows:
                 assert [scores[name] for name in answer["labels"]] == pytest.approx(answer["scores"], abs=1e-6)
 
     def test_row_dropout_scores_some_labels_without_their_row(self, make_pretrained):
-        exact = BertConfig(
-            vocab_size=29,
-            hidden_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=17,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
-        labels = LabelSet.from_names(
-            [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
-        )
-        model, processor = make_pretrained(label_rows=True, encoder=exact, labels=labels)
+        names = [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
+        labels = LabelSet.from_names(names)
+        model, processor = make_pretrained(label_rows=True, freeze_text_encoder=True, labels=labels)
         model.loss_function = loss = UnitLoss(row_dropout=0.3)
         inputs = texts_of(processor)
         codes = model.gile.project_texts(**inputs).detach()
@@ -288,55 +227,24 @@ class TestLabelRows:
             torch.testing.assert_close(score_step(), with_rows)  # without gradients, no row is dropped
         torch.manual_seed(0)
         dropped = 0
-        for _ in range(20):
+        for _ in range(10):
             logits = score_step()
             is_dropped = torch.isclose(logits, without_rows, rtol=1e-4, atol=1e-4).all(0)
             is_unchanged = torch.isclose(logits, with_rows, rtol=1e-4, atol=1e-4).all(0)
             assert (is_dropped ^ is_unchanged).all()
             dropped += int(is_dropped.sum())
-        assert dropped / (20 * 49) == pytest.approx(0.3, abs=0.05)
-        torch.testing.assert_close(model(**inputs).logits, with_rows)
-
-    def test_row_dropout_works_in_chunks(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        model.loss_function = UnitLoss(row_dropout=0.5, chunk_size=2)
-        missing = torch.zeros(5, dtype=torch.long)
-        torch.manual_seed(0)
-        for _ in range(20):
-            model.train().zero_grad()
-            model(**texts_of(processor), labels=GOLD).loss.backward()
-            missing += model.gile.label_rows.weight.grad.eq(0).all(-1)
-        assert ((missing > 2) & (missing < 18)).all()
-
-    def test_unmatched_labels_of_a_word_level_model_have_no_row(self, make_model):
-        model, processor = make_model(label_rows=True)
-        torch.nn.init.normal_(model.gile.label_rows.weight)
-        with torch.no_grad():
-            scores = model(**texts_of(processor)).logits
-            towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-        table = model.gile.label_rows
-        h = model.gile.embed_texts(**texts_of(processor))[0]
-        h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
-        torch.testing.assert_close(scores - towers, h @ table.weight.T + table.bias, rtol=1e-4, atol=1e-4)
+        assert dropped / (10 * 49) == pytest.approx(0.3, abs=0.05)
 
 
-@pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
+@pytest.mark.parametrize(("name", "value"), [("label_prior", 0.2), ("embedding_std", 0.7)])
 def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, tmp_path, name, value):
-    model, _ = make_model(cosine_score=True, hidden_size=7)
+    model, _ = make_model(hidden_size=7)
     model.save_pretrained(tmp_path)
     for kind in (GileForSequenceClassification, GileModel):
         with pytest.raises(ValueError, match=f"{name}={value} is an initial value, but .* has trained weights"):
             kind.from_pretrained(tmp_path, **{name: value})
-    loaded, info = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(loaded) is GileForSequenceClassification
-    assert not info["missing_keys"]
-
-
-def test_initialization_fields_apply_to_new_weights(make_model, tmp_path):
-    model, _ = make_model(hidden_size=7)
-    model.save_pretrained(tmp_path)
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
-    assert reloaded.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
+    with_cosine = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
+    assert with_cosine.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]  # of new weights
 
 
 def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pretrained):
@@ -366,7 +274,6 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
         ({"unseen": 2.0}, "got 'unseen': 2.0"),
         ({"seen": {"joint": 2.0}}, "labels are seen if they have label_rows"),
         ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
-        ({"unseen": {"match": 2.0}}, "has 'match'; terms of this score are joint, cosine, offset"),
         ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),
         ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
     ],
