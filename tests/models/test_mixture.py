@@ -2,8 +2,7 @@
 
 import torch
 
-from hf_gile import GileConfig
-from hf_gile.models.mixture_gile import TERMS, Mixture, Rows, RowTable
+from hf_gile.models.mixture_gile import TERMS, Mixture, RowTable
 
 WEIGHTS = {
     "seen": {"joint": 0.5, "rows": 3.0},
@@ -35,15 +34,6 @@ def test_weights_that_are_not_set_are_the_defaults():
     assert mixture.of_rows("cosine", rows_of(0.0, 1.0)) == 1.0
 
 
-def test_the_sum_is_that_of_weighted_terms_and_the_offset():
-    mixture = Mixture(list(TERMS), WEIGHTS)
-    rows = rows_of(0.0, 0.25, 1.0)
-    terms = {name: torch.randn(5, 3) for name in ("joint", "rows")}
-    expected = sum(mixture.of_rows(name, rows) * term for name, term in terms.items()) + mixture.of_rows("offset", rows)
-    expected[:, 0] -= 3.0 * terms["rows"][:, 0]  # a label without a row has none
-    torch.testing.assert_close(mixture.add(terms, rows.seen, rows.rarity), expected)
-
-
 def test_gradients_reach_the_weights_of_every_group():
     weights = {group: {"joint": torch.tensor(1.0, requires_grad=True)} for group in ("seen", "rare", "unseen")}
     mixture = Mixture(["joint"], weights)
@@ -51,16 +41,6 @@ def test_gradients_reach_the_weights_of_every_group():
         {"joint": torch.ones(2, 3)}, torch.tensor([True, True, False]), torch.tensor([0.25, 0.5, 0.0])
     ).sum().backward()
     assert [weights[group]["joint"].grad.item() for group in weights] == [2.5, 1.5, 2.0]
-
-
-def test_a_configuration_has_the_terms_of_its_score():
-    assert GileConfig().mixture.terms == ["joint", "offset"]
-    assert GileConfig().mixture.groups == ("unseen",)
-    config = GileConfig(lexical=True, label_rows=True, term_weights={"unseen": {"match": 0.0, "coverage": 0.0}})
-    assert not config.mixture.uses("match", "coverage", "words")
-    config.term_weights = {"rare": {"words": 0.1}, **config.term_weights}
-    assert config.mixture.uses("words")
-    assert not config.mixture.sets("offset")
 
 
 def test_a_table_of_the_same_size_keeps_its_parameters():
@@ -71,8 +51,3 @@ def test_a_table_of_the_same_size_keeps_its_parameters():
     assert same is table
     assert torch.equal(table.weight, torch.stack([before.weight[2], before.weight[0], torch.zeros(2)]))
     assert longer.weight.shape == (4, 2)
-
-
-def test_rows_are_removed_by_a_mask():
-    rows = Rows(torch.ones(3, 2), torch.ones(3), torch.ones(3)).where(torch.tensor([True, False, True]))
-    assert rows.seen.tolist() == [True, False, True]

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor
 
 import hf_gile
-from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile import GileForSequenceClassification
 
 MODELS = Path(hf_gile.__file__).parent / "models"
 TEXTS = ["Breast milk and iron. The heart.", ""]
@@ -64,9 +64,8 @@ def score_without_hf_gile(folder, out):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
-def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path, make_model, text_encoder_type):
-    model, processor = make_model(text_encoder_type, problem_type="multi_label_classification")
+def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path, make_model):
+    model, processor = make_model("han", problem_type="multi_label_classification")
     folder = tmp_path / "saved"
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
@@ -83,13 +82,16 @@ def test_a_saved_model_gives_the_same_logits_without_hf_gile_installed(tmp_path,
     }
 
 
-def test_every_file_of_the_folder_travels_except_the_published_graph(tmp_path, make_model):
-    model, _ = make_model()
+def test_a_folder_has_all_code_but_the_published_graph_and_loads_without_it(tmp_path, make_model):
+    model, processor = make_model()
     model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
     files = {path.name for path in MODELS.glob("*_gile.py")} - {"published_gile.py"}
     assert {path.name for path in tmp_path.glob("*.py")} == files
     for path in tmp_path.glob("*.py"):
         assert path.read_text() == (MODELS / path.name).read_text()
+    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is GileForSequenceClassification
+    assert type(AutoProcessor.from_pretrained(tmp_path)) is hf_gile.GileProcessor
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*_gile.py")), ids=lambda path: path.name)
@@ -112,18 +114,6 @@ def test_travelling_files_import_only_siblings_and_transformers_dependencies(pat
             assert top in allowed or top in sys.stdlib_module_names, f"line {node.lineno} imports {name}"
 
 
-def test_with_hf_gile_installed_auto_classes_need_no_remote_code(tmp_path, make_model):
-    model, processor = make_model()
-    model.save_pretrained(tmp_path)
-    processor.save_pretrained(tmp_path)
-    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
-    assert type(reloaded) is GileForSequenceClassification
-    assert reloaded.label_set == model.label_set
-    assert type(AutoProcessor.from_pretrained(tmp_path)) is hf_gile.GileProcessor
-    inputs = processor(TEXTS, return_tensors="pt")
-    assert torch.equal(reloaded(**inputs).logits, model(**inputs).logits)
-
-
 def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_model, label_set):
     model, processor = make_model()
     model.gile.save_pretrained(tmp_path)
@@ -131,24 +121,11 @@ def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_mode
     inputs = processor(TEXTS, label_text=label_set.texts, return_tensors="pt")
     assert torch.equal(both(**inputs).logits, model.gile(**inputs).logits)
     classifier = GileForSequenceClassification.from_pretrained(tmp_path).eval()
-    classifier.set_labels(label_set, processor)
     documents = processor(TEXTS, return_tensors="pt")
-    assert torch.equal(classifier(**documents).logits, model(**documents).logits)
-
-
-def test_towers_saved_from_a_classifier_store_no_labels(tmp_path, make_model):
-    model, processor = make_model()
-    model.gile.save_pretrained(tmp_path)
-    classifier = GileForSequenceClassification.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match="its checkpoint was saved without labels"):
-        classifier(**processor(TEXTS, return_tensors="pt"))
-
-
-def test_saving_removes_labels_of_an_earlier_model(tmp_path, make_model, tokenizer):
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=3)).save_pretrained(tmp_path)
-    assert AutoModelForSequenceClassification.from_pretrained(tmp_path).label_set is None
+        classifier(**documents)
+    classifier.set_labels(label_set, processor)
+    assert torch.equal(classifier(**documents).logits, model(**documents).logits)
 
 
 def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):

@@ -10,9 +10,9 @@ from hf_gile import LabelIndex, LabelScoringPipeline, LabelSet
 NOTE = "the model knows no word of this text"
 
 
-@pytest.fixture(params=["wan", "han"])
-def pipe(request, make_model):
-    model, processor = make_model(request.param, problem_type="multi_label_classification")
+@pytest.fixture
+def pipe(make_model):
+    model, processor = make_model("han", problem_type="multi_label_classification")
     return LabelScoringPipeline(model=model, processor=processor)
 
 
@@ -29,18 +29,13 @@ def warned(monkeypatch):
 
 def test_an_emoji_label_scores_like_an_unknown_label(pipe, warned):
     alone = pipe("Iron in blood.", ["Iron", "Blood"])
-    answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
+    for _ in range(2):
+        answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
     scores = dict(zip(answer["labels"], answer["scores"], strict=True))
     assert scores["\N{GRINNING FACE}"] == scores["zebra"] == scores["..."]
     for label, score in zip(alone["labels"], alone["scores"], strict=True):
         assert scores[label] == pytest.approx(score, rel=1e-6)
-    assert "gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'" in warned.getvalue()
-
-
-def test_an_unknown_label_is_reported_once(pipe, warned):
-    for _ in range(3):
-        pipe("Iron in blood.", ["Iron", "zebra"])
-    assert warned.getvalue().count("the same score (1): 'zebra'") == 1
+    assert warned.getvalue().count("gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'") == 1
 
 
 def test_an_emoji_can_be_stored_and_indexed(make_model, label_set):
@@ -53,7 +48,7 @@ def test_an_emoji_can_be_stored_and_indexed(make_model, label_set):
     assert [set(row) == {processor.tokenizer.unk_token_id} for row in words] == [True, False]
 
 
-@pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
+@pytest.mark.parametrize("long_texts", ["cut", "max"])
 def test_the_answer_for_a_text_of_unknown_words_has_a_note(pipe, long_texts):
     texts = ["Iron in blood.", "zebra", "", "\N{GRINNING FACE}", "zebra iron"]
     answers = pipe(texts, ["Iron", "Blood"], long_texts=long_texts, batch_size=2)
