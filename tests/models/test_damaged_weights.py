@@ -60,20 +60,13 @@ def test_a_pipeline_never_returns_nan_scores(make_model, options):
             "differs from model_manifest.json",
         ),
         (
-            "labels.jsonl",
-            lambda data: data.replace(b"pumps", b"pumpt"),
-            "labels.jsonl differs from model_manifest.json",
-        ),
-        (
             "tokenizer.json",
             lambda data: data.replace(b"milk", b"mild"),
             "tokenizer.json differs from processor_manifest.json",
         ),
         ("model_manifest.json", lambda data: data.replace(b'"', b"", 1), "model_manifest.json is damaged"),
-        ("labels.jsonl", lambda data: data[:-3], "labels.jsonl, row 5: not a line of JSON"),
         ("labels.jsonl", lambda data: data.replace(b"Iron", b"Irom"), "labels.jsonl has 5 labels that differ from"),
         ("config.json", lambda data: data[:50], "config.json"),
-        ("tokenizer.json", lambda data: data[:50], "the processor or its tokenizer is damaged"),
         ("processor_config.json", lambda data: b"[]", "the processor or its tokenizer is damaged"),
     ],
 )
@@ -117,16 +110,4 @@ def test_an_index_with_non_finite_numbers_is_refused(saved_index):
     index.codes[2, 1] = float("nan")
     index.save_pretrained(folder)
     with pytest.raises(ValueError, match="the code of label 2 contains NaN or infinity"):
-        LabelIndex.from_pretrained(folder)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("bias", float("nan")), ("language", 3)],
-)
-def test_a_field_of_the_wrong_type_in_an_index_file_is_refused(saved_index, field, value):
-    folder, index = saved_index
-    setattr(index, field, value)
-    index.save_pretrained(folder)
-    with pytest.raises(ValueError, match=rf"label_index.json is not the main file of a label index .*{field} is"):
         LabelIndex.from_pretrained(folder)

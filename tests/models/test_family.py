@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-from papers.literal import literal_scores
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
 from hf_gile.settings import only_read
 from hf_gile.training import joint_size_for, set_word_vectors
 
 V, L, D, H, J = 23, 5, 7, 11, 13
-LAYERS = ["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"]
 
 
 def make(**fields):
@@ -85,17 +83,6 @@ def test_other_documents_and_padding_never_change_a_score(encoder, cell, pooling
     torch.testing.assert_close(model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0], together)
 
 
-@pytest.mark.parametrize("cell", ["gru", "bigru"])
-def test_packed_gru_states_equal_those_of_a_plain_gru(cell):
-    model = make(text_encoder_type="wan", encoder_cell=cell, pooling="sum").double().eval()
-    words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
-    gru = model.gile.text_encoder.word_encoder.gru
-    for row, encoded in zip(words, model.gile.embed_texts(words)[0], strict=True):
-        vectors_of_row = model.gile.get_input_embeddings()(row[row > 0])
-        expected = gru(vectors_of_row)[0].sum(0) if len(vectors_of_row) else torch.zeros_like(encoded)
-        torch.testing.assert_close(encoded, expected)
-
-
 def test_labels_can_be_read_by_the_text_encoder():
     model = make(text_encoder_type="han", label_encoder_type="text_encoder", word_dropout=0.9)
     words = torch.tensor([[3, 4, 0], [5, 0, 0]])
@@ -103,26 +90,6 @@ def test_labels_can_be_read_by_the_text_encoder():
     torch.testing.assert_close(model.gile.embed_labels(words), expected)
     torch.testing.assert_close(model.train().gile.embed_labels(words), expected)  # without word dropout
     assert model.gile.output_layer.label_projection.in_features == H
-
-
-@pytest.mark.parametrize("layer", LAYERS[:-1])
-def test_bilinear_units_and_ablations_equal_their_formulas(layer):
-    model = make(output_layer=layer, joint_act="tanh").double().eval()
-    unit = model.gile.output_layer
-    h, e = torch.randn(2, H, dtype=torch.double), torch.randn(L, D, dtype=torch.double)
-    labels, texts = e, h
-    if layer in ("gile", "only_label"):
-        labels = torch.tanh(e @ unit.label_projection.weight.T + unit.label_projection.bias)
-    if layer in ("gile", "only_input"):
-        texts = torch.tanh(h @ unit.input_projection.weight.T + unit.input_projection.bias)
-    if layer == "bilinear":
-        texts = h @ unit.input_projection.weight.T
-    if layer == "bilinear_yh15":
-        labels, texts = torch.tanh(e @ unit.label_projection.weight.T), h @ unit.input_projection.weight.T
-    weight = 1 if layer.startswith("bilinear") else unit.classifier.weight[0]
-    expected = (texts * weight) @ labels.T + unit.classifier.bias
-    torch.testing.assert_close(unit.score(unit.project_texts(h), unit.project_labels(e)), expected)
-    torch.testing.assert_close(literal_scores(unit, h, e), expected)
 
 
 def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():

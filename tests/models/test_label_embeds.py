@@ -67,15 +67,6 @@ def test_only_new_labels_are_encoded(saved, encoded, tmp_path):
     assert encoded == [2]
 
 
-def test_labels_added_before_the_first_score_are_saved_too(saved, encoded, tmp_path):
-    _, processor, _, folder = saved
-    loaded = GileForSequenceClassification.from_pretrained(folder)
-    loaded.set_labels(LabelSet.from_names([*NAMES, "Milk of infants"]), processor)
-    loaded.save_pretrained(tmp_path / "longer")
-    assert encoded == [1]
-    assert len(load_file(tmp_path / "longer" / EMBEDS_FILE)["vectors"]) == 6
-
-
 def test_vectors_of_another_encoder_are_not_used(saved, encoded):
     _model, processor, _, folder = saved
     loaded = GileForSequenceClassification.from_pretrained(folder)
@@ -105,13 +96,6 @@ def test_a_file_whose_tensors_do_not_fit_is_not_used(saved, encoded, damage):
     loaded = GileForSequenceClassification.from_pretrained(folder)
     torch.testing.assert_close(score(loaded, processor), logits)
     assert encoded == [5]
-
-
-def test_models_without_a_pretrained_encoder_save_no_vectors(make_model, tmp_path):
-    model, processor = make_model()
-    score(model.eval(), processor)
-    model.save_pretrained(tmp_path)
-    assert not (tmp_path / EMBEDS_FILE).exists()
 
 
 def test_a_damaged_file_is_named(saved):

@@ -1,27 +1,20 @@
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import PreTrainedConfig, pipeline
 
 from hf_gile import (
-    GileConfig,
     GileForSequenceClassification,
-    GileModel,
-    GileProcessor,
     Label,
     LabelIndex,
     LabelSet,
-    build_tokenizer,
     label_index,
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.models import search_gile
-from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileModel
 from hf_gile.models.search_gile import compute_scores, search_top_k
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
@@ -206,15 +199,14 @@ def test_sixteen_bit_codes_score_by_their_stored_values(parts):
     assert index.to(dtype=torch.float32).scores(texts.double()).dtype == torch.float64
 
 
-def test_scores_stay_float32_under_autocast(small_blocks):
+def test_scores_stay_float32_under_autocast():
     generator = torch.Generator().manual_seed(5)
     texts, codes = torch.randn(5, 50, generator=generator), torch.randn(2000, 50, generator=generator)
     index = plain_index(codes)
-    answers = [lambda: index.scores(texts), lambda: index.top_k(texts, 3)]
-    for answer in answers:
-        expected = answer()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            torch.testing.assert_close(answer(), expected, rtol=0, atol=0)
+    expected, best = index.scores(texts), index.top_k(texts, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(index.scores(texts), expected)
+        assert torch.equal(index.top_k(texts, 3).scores, best.scores)
 
 
 def test_codes_outside_the_float16_range_are_refused(parts):
@@ -230,29 +222,6 @@ def test_codes_outside_the_float16_range_are_refused(parts):
     assert index.codes.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda index, texts: index.scores(texts[:, 1:]), r"text_codes must have shape \(B, 6\), .* got \(2, 5\)"),
-        (lambda index, texts: index.top_k(texts, 0), "k must be a whole number, at least 1, got 0"),
-        (lambda index, texts: index.to(dtype=torch.int8), r"a floating point type, such as .* got torch\.int8"),
-        (
-            lambda index, texts: index.remove(["label 1", "label 2"]),
-            r"an id must be a string, got list",
-        ),
-        (lambda index, texts: plain_index(index.codes.long()), r"a floating point type, .* got torch\.int64"),
-        (
-            lambda index, texts: LabelIndex(index.label_set, index.codes[:3], 0.0, None, ""),
-            r"for each of the 9 labels, got shape \(3, 6\)",
-        ),
-    ],
-)
-def test_invalid_calls_are_refused(call, message):
-    texts, codes = whole_numbers(2, 9)
-    with pytest.raises(ValueError, match=message):
-        call(plain_index(codes), texts)
-
-
 def test_an_index_without_label_set_or_processor_is_refused(make_model):
     model, processor = make_model()
     labels = LabelSet.from_names(NAMES)
@@ -262,10 +231,6 @@ def test_an_index_without_label_set_or_processor_is_refused(make_model):
         LabelIndex.build(model, label_set=labels)
     with pytest.raises(ValueError, match="this model has no languages"):
         LabelIndex.build(model, processor, labels, language="english")
-    with pytest.raises(ValueError, match=r"instead of the processor: call LabelIndex\.build\(model, processor,"):
-        LabelIndex.build(model, labels)
-    with pytest.raises(ValueError, match=r"must be a LabelSet, got list; use LabelSet\.from_names"):
-        LabelIndex.build(model, processor, NAMES)
     linear, processor = make_model(output_layer="linear")
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):
         LabelIndex.build(linear, processor, labels)
@@ -277,18 +242,9 @@ def test_an_index_refuses_a_model_that_has_changed(make_model):
     codes = index.codes.clone()
     index.check_fits(model)
     index.check_fits(model.gile)
-    for weight in model.gile.parameters():
-        before = weight.detach().clone()
-        with torch.no_grad():
-            weight.view(-1)[-1] += 1
-        with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
-            index.check_fits(model)
-        with torch.no_grad():
-            weight.copy_(before)
-        index.check_fits(model)
     with torch.no_grad():
         model.gile.get_input_embeddings().weight[3] += 1
-    with pytest.raises(ValueError, match="build it again"):
+    with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
         index.rename("Iron", "a", model, processor)
     assert torch.equal(index.codes, codes)
 
@@ -314,48 +270,6 @@ def test_the_fingerprint_covers_everything_that_affects_codes(tmp_path, make_mod
     assert fingerprint(other) != ours
     model.set_labels(LabelSet.from_names(["Iron", "Milk"]), processor)
     assert fingerprint(model) == ours
-
-
-def every_field(config):
-    """Yields the configuration and nested configurations with the name of each field."""
-    inherited = {field.name for field in fields(PreTrainedConfig)}
-    for part in (config, config.text_config):
-        for field in fields(part):
-            if field.name not in inherited and not hasattr(getattr(part, field.name), "to_dict"):
-                yield part, field.name
-
-
-def another(value):
-    if isinstance(value, bool):
-        return not value
-    return {int: 77, float: 0.77, str: "another", list: ["another"], dict: {"another": 1}}.get(type(value), "another")
-
-
-def test_every_configuration_field_is_hashed_or_does_not_affect_codes():
-    model = PublishedGileModel(PublishedGileConfig(vocab_size=11))
-    before = fingerprint(model)
-    unhashed = set()
-    for part, name in every_field(model.config):
-        value = getattr(part, name)
-        object.__setattr__(part, name, another(value))
-        if fingerprint(model) == before:
-            unhashed.add(name)
-        object.__setattr__(part, name, value)
-    assert fingerprint(model) == before
-    assert unhashed == {
-        *("cosine_scale", "embedding_std", "label_prior"),  # initial values of weights
-        *("freeze_text_encoder", "joint_dropout", "word_dropout"),  # used in training only
-        *("calibration", "label_length", "language_labels"),  # fields of stored labels and answers
-        *("thresholds", "usual_score"),
-        *("max_label_words", "max_words"),  # limits of the processor
-    }
-
-
-def test_weights_are_hashed_once(make_model, monkeypatch):
-    model, _ = make_model()
-    index = LabelIndex.build(model)
-    monkeypatch.setattr(label_index.hashlib, "blake2b", None)
-    index.check_fits(model)
 
 
 @pytest.mark.parametrize(("mmap", "dtype"), [(True, None), (False, torch.bfloat16)])
@@ -439,12 +353,7 @@ def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
     LabelSet.from_names(NAMES[:3]).save(tmp_path / good["labels"])
     with pytest.raises(ValueError, match=r"a row for each of the 3 labels, got shape \(8, 13\)\): build and save"):
         LabelIndex.from_pretrained(tmp_path, verify=False)
-    LabelSet.from_names(NAMES).save(tmp_path / good["labels"])
-    codes = tmp_path / good["codes"]
-    codes.write_bytes(codes.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"the index is damaged .*: build and save it again"):
-        LabelIndex.from_pretrained(tmp_path)
-    codes.unlink()
+    (tmp_path / good["codes"]).unlink()
     with pytest.raises(ValueError, match=r"safetensors.*: build and save it again"):
         LabelIndex.from_pretrained(tmp_path)
 
@@ -458,83 +367,6 @@ def test_saving_keeps_unrelated_files(tmp_path):
         plain_index(codes).save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} > set(theirs)
     assert len(list(tmp_path.iterdir())) == len(theirs) + 3
-
-
-@pytest.fixture
-def two_languages(tokenizer):
-    torch.manual_seed(0)
-    config = GileConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=7,
-        hidden_size=11,
-        attention_size=5,
-        joint_size=13,
-        languages=["english", "german"],
-        share_joint_space=False,
-    )
-    model = GileForSequenceClassification(config)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_()
-    processor = GileProcessor.for_config(tokenizer, config)
-    labels = [Label(f"e{row}", name, language="english") for row, name in enumerate(NAMES[:3])]
-    labels += [Label(f"g{row}", name, language="german") for row, name in enumerate(NAMES[3:])]
-    model.set_labels(LabelSet(labels), processor)
-    return model.eval(), processor
-
-
-def assert_same_answers(answers, expected):
-    """Compares up to the summation order, which depends on the shape of a product on some processors."""
-    for answer, other in zip(answers, expected, strict=True):
-        assert answer["labels"] == other["labels"]
-        assert answer["scores"] == pytest.approx(other["scores"], rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("language", "label_language"), [("english", None), ("german", "english"), ("german", "german")]
-)
-def test_an_index_belongs_to_a_single_document_language(two_languages, language, label_language):
-    model, processor = two_languages
-    texts = text_codes_of(model.gile, processor, language=language)
-    inputs = processor(TEXTS, language=language, return_tensors="pt")
-    codes = model.project_stored_labels(language=language)
-    scores = model.gile.score(model.gile.project_texts(**inputs), codes, language)
-    logits = model.stored_labels.masked(scores, label_language or language).detach()
-    stored = LabelIndex.build(model, language=language, label_language=label_language)
-    part = [label.language == (label_language or language) for label in model.label_set]
-    assert stored.label_set.ids == [label.id for label, is_own in zip(model.label_set, part, strict=True) if is_own]
-    torch.testing.assert_close(stored.scores(texts), logits[:, part])
-    described = LabelIndex.build(
-        model, processor, LabelSet.from_names(NAMES), language=language, label_language=label_language
-    )
-    words = processor(label_text=NAMES, label_language=label_language or language, return_tensors="pt")
-    torch.testing.assert_close(described.scores(texts), model.gile(**inputs, **words).logits.detach())
-    described.add([Label("1", "Infant")], model, processor)
-    assert (described.language, described.label_language) == (language, label_language or language)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    options = {"language": language, "label_language": label_language}
-    assert_same_answers(pipe(TEXTS, described, **options), pipe(TEXTS, described.label_set, **options))
-    assert_same_answers(pipe(TEXTS, stored, **options), pipe(TEXTS, **options))
-    with pytest.raises(ValueError, match="build an index for these"):
-        pipe(TEXTS, described, language="english" if language == "german" else "german")
-    with pytest.raises(ValueError, match="pass the language of the documents"):
-        LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
-
-
-def test_labels_with_a_language_are_encoded_in_that_language():
-    tokenizer = build_tokenizer({"english": ["a gift of milk"], "german": ["gift ist gefahr"]}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), embedding_size=7, joint_size=13, languages=["english", "german"])
-    model, processor = GileModel(config).eval(), GileProcessor.for_config(tokenizer, config)
-    labels = LabelSet(
-        [Label("1", "gift", language="english"), Label("2", "gift", language="german"), Label("3", "gift")]
-    )
-    index = LabelIndex.build(model, processor, labels, language="english", label_language="german")
-    torch.testing.assert_close(index.codes[1], index.codes[2])
-    assert not torch.allclose(index.codes[0], index.codes[1])
-    index.add([Label("4", "gefahr"), Label("5", "milk", language="english")], model, processor)
-    words = processor(label_text=["gefahr", "milk"], label_language=["german", "english"], return_tensors="pt")
-    torch.testing.assert_close(index.codes[3:], model.project_labels(**words, language="english").detach())
 
 
 @pytest.mark.gpu

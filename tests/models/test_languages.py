@@ -1,7 +1,5 @@
 """Multilingual models: shared modules, and the labels of each language."""
 
-import itertools
-
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -13,15 +11,15 @@ from hf_gile import (
     GileModel,
     GileProcessor,
     Label,
+    LabelIndex,
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models.losses_gile import binary_cross_entropy, label_loss, multi_hot
+from hf_gile.models.losses_gile import label_loss
 from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 LANGUAGES = ["english", "german"]
-SHARINGS = ["none", "encoders", "attention", "both"]
 TEXTS = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen und milch"]}
 LABELS = LabelSet(
     Label(f"{language}:{name}", name, language=language)
@@ -70,26 +68,9 @@ def test_a_saved_processor_keeps_its_languages(make, tmp_path):
     assert GileProcessor.from_pretrained(tmp_path)(TEXTS["german"], language="german")["input_ids"] == expected
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
-def test_sharing_decides_which_modules_are_shared(make, sharing):
-    model, _ = make(text_encoder_type="han", sharing=sharing)
-    encoder = model.gile.text_encoder
-    for name, kind in itertools.product(("word", "sentence"), ("encoder", "attention")):
-        is_separate = isinstance(getattr(encoder, f"{name}_{kind}"), torch.nn.ModuleDict)
-        assert is_separate is (sharing not in ("both", {"encoder": "encoders", "attention": "attention"}[kind]))
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_each_language_has_a_unit_and_optionally_a_joint_space(make, shared):
-    layer = make(share_joint_space=shared)[0].gile.output_layer
-    assert isinstance(layer.classifier, torch.nn.ModuleDict)
-    for projection in (layer.label_projection, layer.input_projection):
-        assert isinstance(projection, torch.nn.ModuleDict) is not shared
-
-
-@pytest.mark.parametrize(("sharing", "layer"), [("none", "gile"), ("attention", "bilinear"), ("both", "linear")])
-def test_a_mixed_batch_scores_like_separate_batches(make, sharing, layer):
-    model, processor = make(text_encoder_type="han", sharing=sharing, output_layer=layer, share_joint_space=False)
+@pytest.mark.parametrize("layer", ["gile", "linear"])
+def test_a_mixed_batch_scores_like_separate_batches(make, layer):
+    model, processor = make(text_encoder_type="han", sharing="none", output_layer=layer, share_joint_space=False)
     words, languages = mixed(processor)
     logits = model(**words).logits
     assert words["language"].tolist() == [LANGUAGES.index(language) for language in languages]
@@ -105,29 +86,6 @@ def crossed(model, documents, candidate_language):
     codes = model.project_stored_labels(language=documents["language"])
     scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
     return model.stored_labels.masked(scores, candidate_language)
-
-
-def test_cross_lingual_prediction_scores_labels_of_another_language(make):
-    model, processor = make()
-    german = of(processor, "german")
-    logits = crossed(model, german, "english")
-    names = LABELS[:3].texts
-    labels = processor(label_text=names, label_language="english", return_tensors="pt")["label_input_ids"]
-    expected = model.gile(**german, label_input_ids=labels).logits
-    torch.testing.assert_close(logits[:, :3], expected)
-    assert logits[:, 3:].isneginf().all()
-
-
-@pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_the_loss_of_a_document_covers_the_labels_of_its_language(make, layer):
-    model, processor = make(output_layer=layer)
-    words, _ = mixed(processor)
-    gold = torch.tensor([[0, 2], [3, -100], [1, -100], [4, 3]])
-    loss = model(**words, labels=gold).loss
-    logits = model(**words).logits
-    english = binary_cross_entropy(logits[0::2, :3], multi_hot(gold, 5)[0::2, :3])
-    german = binary_cross_entropy(logits[1::2, 3:], multi_hot(gold, 5)[1::2, 3:])
-    torch.testing.assert_close(loss, (english + german) / 2)
 
 
 def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
@@ -164,14 +122,6 @@ def test_every_row_needs_a_language(make):
     assert model(documents["input_ids"][:0], language=[]).logits.shape == (0, 5)
 
 
-def test_a_model_without_languages_refuses_a_language(make_model):
-    model, processor = make_model()
-    with pytest.raises(ValueError, match="this model has no languages"):
-        model(**processor(["milk"], return_tensors="pt"), language="english")
-    with pytest.raises(ValueError, match="this model has no languages"):
-        processor(["milk"], language="english")
-
-
 def test_labels_must_be_grouped_by_language(make):
     model, processor = make()
     labels = [Label("1", "gift", language="english"), Label("2", "gift", language="german")]
@@ -179,15 +129,6 @@ def test_labels_must_be_grouped_by_language(make):
         model.set_labels(LabelSet([*labels, Label("3", "milk", language="english")]), processor)
     with pytest.raises(ValueError, match="got the languages english, german, None"):
         model.set_labels(LabelSet([*labels, Label("3", "milk")]), processor)
-
-
-def test_labels_read_by_the_text_encoder_are_read_in_their_language(make):
-    model, _ = make(label_encoder_type="text_encoder", sharing="none")
-    stored = model.project_stored_labels()
-    words = model.label_input_ids
-    for language, columns in {"english": slice(0, 3), "german": slice(3, 5)}.items():
-        expected = model.gile.project_labels(words[columns], label_language=language)
-        torch.testing.assert_close(stored[columns], expected)
 
 
 def test_a_multilingual_linear_unit_needs_label_counts_per_language():
@@ -213,6 +154,35 @@ def test_the_pipeline_takes_a_language(make):
         pipe(TEXTS["german"], language=["german", "german"])
     with pytest.raises(ValueError, match="pass the language of the documents"):
         pipe(TEXTS["german"])
+
+
+@pytest.mark.parametrize(
+    ("language", "label_language"), [("english", None), ("german", "english"), ("german", "german")]
+)
+def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(make, language, label_language):
+    model, processor = make(share_joint_space=False)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    options = {"language": language, "label_language": label_language}
+    texts, labels = TEXTS[language], LabelSet.from_names(["milk", "eisen"])
+    stored = LabelIndex.build(model, **options)
+    described = LabelIndex.build(model, processor, labels, **options)
+    described.add([Label("1", "iron")], model, processor)
+    for index, labels_of_it in ((stored, None), (described, described.label_set)):
+        for answer, expected in zip(pipe(texts, index, **options), pipe(texts, labels_of_it, **options), strict=True):
+            assert [name.split()[0] for name in answer["labels"]] == [name.split()[0] for name in expected["labels"]]
+            assert answer["scores"] == pytest.approx(expected["scores"], rel=1e-6)
+    with pytest.raises(ValueError, match="build an index for these"):
+        pipe(texts, described, language="english" if language == "german" else "german")
+    with pytest.raises(ValueError, match="pass the language of the documents"):
+        LabelIndex.build(model, processor, labels)
+
+
+def test_an_index_encodes_labels_in_their_language(make):
+    model, processor = make()
+    labels = LabelSet([*LABELS[:1], *LABELS[3:4], Label("3", "gift")])
+    codes = LabelIndex.build(model, processor, labels, language="english", label_language="german").codes
+    torch.testing.assert_close(codes[1], codes[2])
+    assert not torch.allclose(codes[0], codes[1])
 
 
 def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path):
@@ -264,15 +234,9 @@ def test_half_precision_also_excludes_the_other_language_from_the_loss(make, los
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"texts": {"english": ["a cat"]}, "label_texts": ["dog"]},
-            "either both texts and label_texts are mappings by language",
-        ),
+        ({"texts": {"english": ["a"]}, "label_texts": ["b"]}, "either both texts and label_texts are mappings by"),
         ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got a single string"),
-        (
-            {"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}},
-            "label_texts has the language 'german",
-        ),
+        ({"texts": {"english": ["a"]}, "label_texts": {"german": ["b"]}}, "label_texts has the language 'german"),
     ],
     ids=["list of labels", "single text", "another language"],
 )

@@ -32,25 +32,11 @@ def test_both_towers_score_like_the_stored_labels(make_model, label_set):
     assert [tuple(weights.shape) for weights in attentions] == [(2, 4)]
 
 
-def test_a_document_without_known_words_gets_a_score(make_model, label_set):
+def test_a_document_without_known_words_gets_a_score(make_model):
     model, processor = make_model()
-    for texts in (["zebrafish quantum"], ["", "!"]):
-        logits = model(**processor(texts, return_tensors="pt")).logits
-        assert logits.isfinite().all()
-    # No words at all: h = 0, so the score is w . (act(b_v) * act(U e + b_u)) + b.
-    layer = model.gile.output_layer
-    labels = model.project_stored_labels()
-    expected = (layer.classifier.weight[0] * torch.relu(layer.input_projection.bias) * labels).sum(-1)
-    torch.testing.assert_close(logits[0], expected + layer.classifier.bias)
-
-
-def test_linear_unit_scores_w_h_plus_b(make_model):
-    model, processor = make_model(output_layer="linear")
-    inputs = processor(TEXTS, return_tensors="pt")
-    unit = model.gile.output_layer.classifier
-    h = model.gile.embed_texts(**inputs)[0]
-    torch.testing.assert_close(model(**inputs).logits, h @ unit.weight.T + unit.bias)
-    torch.testing.assert_close(model.gile(**inputs).logits, model(**inputs).logits)
+    logits = model(**processor(["zebrafish quantum", "", "!"], return_tensors="pt")).logits
+    assert logits.isfinite().all()
+    assert torch.equal(logits[1], logits[2])
 
 
 def test_linear_units_refuse_untrained_labels(make_model, label_set):
@@ -108,12 +94,6 @@ class TestLoss:
         stock = functional.binary_cross_entropy_with_logits(output.logits, dense) * 5
         torch.testing.assert_close(output.loss, stock)
         torch.testing.assert_close(self.loss(model, processor, labels=dense).loss, stock)
-
-    @pytest.mark.parametrize("problem_type", [None, "single_label_classification"])
-    def test_softmax_loss_takes_a_column_per_document(self, make_model, problem_type):
-        model, processor = make_model(problem_type=problem_type)
-        output = self.loss(model, processor, labels=torch.tensor([1, 4]))
-        torch.testing.assert_close(output.loss, functional.cross_entropy(output.logits, torch.tensor([1, 4])))
 
     @pytest.mark.parametrize(
         ("labels", "message"),

@@ -2,21 +2,18 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertTokenizer,
-    Pipeline,
     ZeroShotClassificationPipeline,
     pipeline,
 )
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
-from hf_gile.models import stored_labels_gile
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -132,12 +129,8 @@ def test_pipeline_scores_equal_model_scores(pipe, parts):
     expected = model.gile(**processor(TEXTS, label_text=CANDIDATES, return_tensors="pt")).logits.sigmoid()
     for answer, row in zip(pipe(TEXTS, CANDIDATES), expected, strict=True):
         assert scores(answer) == pytest.approx(dict(zip(CANDIDATES, row.tolist(), strict=True)), rel=1e-5)
-
-
-def test_without_candidates_the_stored_labels_are_scored(pipe, parts, label_set):
-    expected = parts[0](**parts[1](TEXTS[:1], return_tensors="pt")).logits.sigmoid()[0]
-    expected = dict(zip(label_set.names, expected.tolist(), strict=True))
-    assert scores(pipe(TEXTS[0])) == pytest.approx(expected, rel=1e-5)
+    expected = model(**processor(TEXTS[:1], return_tensors="pt")).logits.sigmoid()[0].tolist()
+    assert scores(pipe(TEXTS[0])) == pytest.approx(dict(zip(model.label_set.names, expected, strict=True)), rel=1e-5)
 
 
 def test_each_text_in_a_batch_may_have_different_labels(pipe):
@@ -207,14 +200,6 @@ def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_mode
         pipe(TEXTS[0], index)
 
 
-def test_equal_names_become_a_label_set_once(pipe, monkeypatch):
-    described = {"Milk": "breast milk; infant", "Iron": ""}
-    forms = [CANDIDATES, np.array(CANDIDATES), described, "Iron, Blood", [Label("1", "Iron")]]
-    expected = [pipe(TEXTS[0], labels) for labels in forms]
-    monkeypatch.setattr(stored_labels_gile, "LabelSet", None)
-    assert [pipe(TEXTS[0], labels) for labels in forms] == expected
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -245,16 +230,3 @@ def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model):
         "text-classification",
         "zero-shot-classification",
     ]
-
-
-def test_per_text_overhead_does_not_grow_with_the_labels(pipe, monkeypatch):
-    sizes, real = [], Pipeline._ensure_tensor_on_device
-
-    def ensure(self, inputs, device):
-        sizes.append(len(inputs) if isinstance(inputs, dict | list | tuple) else 0)
-        return real(self, inputs, device)
-
-    monkeypatch.setattr(Pipeline, "_ensure_tensor_on_device", ensure)
-    answer = pipe("Rats were fed.", [f"label {number}" for number in range(50)], top_k=3)
-    assert len(answer["labels"]) == 3
-    assert max(sizes) < 50

@@ -74,18 +74,6 @@ def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, parts, calibration
     assert (answers[0]["labels"] == uncalibrated[0]["labels"]) == (set(calibration) == {"unseen"})
 
 
-@pytest.mark.parametrize("calibration", [{}, CALIBRATIONS["spline"]], ids=["none", "spline"])
-@pytest.mark.parametrize("multi_label", [True, False])
-@pytest.mark.parametrize("labels", [CANDIDATES, None], ids=["given", "stored"])
-def test_top_k_is_the_beginning_of_the_full_answer(pipe, parts, calibration, multi_label, labels):
-    parts[0].config.calibration = calibration
-    full = pipe(TEXTS, labels, multi_label=multi_label, batch_size=2)
-    for k in (2, 100):
-        for answer, top in zip(full, pipe(TEXTS, labels, multi_label=multi_label, top_k=k, batch_size=4), strict=True):
-            assert top["labels"] == answer["labels"][:k]
-            assert top["scores"] == pytest.approx(answer["scores"][:k], rel=1e-5)
-
-
 def many_labels(num_labels=101):
     """Returns random codes of labels and of seven documents."""
     torch.manual_seed(0)
@@ -145,12 +133,9 @@ def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, soft
         for scores, tie_breakers in zip(logits, raw, strict=True)
     ]
     assert len(logits[0].unique()) < len(raw[0].unique())
-    pieces = [code.expand(2, 5) for code in text_codes]
     for k in (None, 1, 40):
-        for least in (None, 0.0):
-            for of_texts in (text_codes, pieces):
-                answers = best_labels(of_texts, codes, 0.5, replace(choice, top_k=k, threshold=least))
-                assert [answer.columns.tolist() for answer in answers] == [ranking[:k] for ranking in rankings]
+        answers = best_labels(text_codes, codes, 0.5, replace(choice, top_k=k))
+        assert [answer.columns.tolist() for answer in answers] == [ranking[:k] for ranking in rankings]
     forced = best_labels(text_codes, codes, 0.5, replace(choice, threshold=1.0, force_label=True))
     assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
 
@@ -225,29 +210,15 @@ def test_texts_unlike_the_training_documents_are_noticed_once(pipe, parts, monke
     best = sorted(answer["scores"][0] for answer in pipe(TEXTS))
     config = parts[0].config
     config.usual_score = best[0] * 0.99
-    pipe(TEXTS * 25)
+    pipe(TEXTS * 13)
     assert pipe.note_on_texts() == ""
     config.usual_score = (best[1] + best[2]) / 2
     pipe(TEXTS * 4, CANDIDATES)  # other labels tell nothing
     assert said == []
-    pipe(TEXTS * 60, batch_size=7)
-    pipe(TEXTS * 60)
+    pipe(TEXTS * 20, batch_size=7)
+    pipe(TEXTS)
     assert len(set(said)) == 1  # which is said once
     assert said[0].startswith("these texts look unlike those that the model was trained on: the best label of ")
-
-
-def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
-    model, processor = make_model(problem_type="single_label_classification")
-    model.set_labels(label_set.with_counts({"Iron": 3}), processor)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    model.config.calibration = {
-        "seen": {"method": "platt", "scale": 0.5, "offset": 0.0},
-        "unseen": {"method": "platt", "scale": 2, "offset": 0},
-    }
-    logits = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
-    expected = (logits * torch.tensor([0.5 if name == "Iron" else 2 for name in label_set.names])).softmax(-1)
-    for answer, row in zip(pipe(TEXTS), expected, strict=True):
-        assert scores(answer) == pytest.approx(dict(zip(label_set.names, row.tolist(), strict=True)), rel=1e-5)
 
 
 def test_with_stored_thresholds_a_single_label_model_returns_the_best(make_model, label_set):
@@ -258,15 +229,3 @@ def test_with_stored_thresholds_a_single_label_model_returns_the_best(make_model
     best = pipe(TEXTS, top_k=1)
     assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold="stored", top_k=3) == best
     assert [len(answer["labels"]) for answer in pipe(TEXTS, threshold="stored", multi_label=True)] == [0] * len(TEXTS)
-
-
-def test_all_labels_of_a_bare_linear_unit_count_as_seen(make_model):
-    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
-    model.label_set = None
-    model.config.calibration = CALIBRATIONS["platt"]
-    model.config.thresholds = {"seen": 0.75, "unseen": 0.0}
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    expected = (model(**processor(TEXTS, return_tensors="pt")).logits * 0.5 + 1.25).sigmoid().detach()
-    for answer, row in zip(pipe(TEXTS), expected, strict=True):
-        assert answer["scores"] == pytest.approx(row.sort(descending=True).values.tolist(), rel=1e-5)
-    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold=0.75)

@@ -1,6 +1,5 @@
 """Models over pretrained encoders: loading, pooling, frozen and refreshed vectors, training steps."""
 
-import json
 import shutil
 from itertools import pairwise
 
@@ -10,12 +9,12 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
-from transformers import AutoModel, BertConfig, Trainer, TrainingArguments
+from transformers import AutoModel, BertConfig
 
-from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelIndex, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
-from hf_gile.training import GileDataCollator, GileLoss, model_from_text_encoder
+from hf_gile.training import GileLoss, model_from_text_encoder
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -46,22 +45,15 @@ def encoder_config(name):
     return getattr(transformers, f"{name}Config")(**{**SIZES, **ENCODERS[name]})
 
 
-def pool_texts(model, input_ids, attention_mask):
-    """Returns pooled document vectors, as stored by `add_pooled_embeds`."""
-    return model.gile.text_encoder.pool(input_ids, attention_mask.bool())[0]
-
-
-def pooled_by_hand(encoder, input_ids, mask, pooling="mean"):
-    """Returns the expected pooling, computed separately for each text without padding."""
-    vectors = []
-    for ids, is_token in zip(input_ids, mask.bool(), strict=True):
-        hidden = encoder(input_ids=ids[is_token][None]).last_hidden_state[0]
-        vectors.append(hidden[0] if pooling == "cls" else hidden.sum(0) if pooling == "sum" else hidden.mean(0))
+def pooled_by_hand(encoder, input_ids, mask):
+    """Returns the expected mean, computed separately for each text without padding."""
+    rows = zip(input_ids, mask.bool(), strict=True)
+    vectors = [encoder(input_ids=ids[is_token][None]).last_hidden_state[0].mean(0) for ids, is_token in rows]
     return functional.normalize(torch.stack(vectors), dim=-1) * len(vectors[0]) ** 0.5
 
 
-def batch_of(processor, texts=TEXTS):
-    return processor(texts, return_tensors="pt")
+def batch_of(processor):
+    return processor(TEXTS, return_tensors="pt")
 
 
 def step(model, processor, **inputs):
@@ -94,35 +86,6 @@ def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_p
     assert gradients.keys() == dict(model.named_parameters()).keys()
 
 
-@pytest.mark.parametrize("pooling", ["cls", "sum"])
-def test_poolings_equal_hand_computed_hidden_states(encoder_folder, make_pretrained, pooling):
-    model, processor = make_pretrained(pooling=pooling)
-    encoder = AutoModel.from_pretrained(encoder_folder()).eval()
-    inputs = batch_of(processor)
-    with torch.no_grad():
-        expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"], pooling)
-        vectors, (weights,) = model.gile.embed_texts(**inputs)
-    torch.testing.assert_close(vectors, expected, rtol=1e-4, atol=1e-5)
-    expected_weights = inputs["attention_mask"].float()
-    if pooling == "cls":
-        expected_weights[:, 1:] = 0
-    assert torch.equal(weights, expected_weights)
-
-
-def test_a_hierarchical_model_attends_to_separately_encoded_windows(encoder_folder, make_pretrained):
-    model, processor = make_pretrained("hierarchical_transformer")
-    encoder = AutoModel.from_pretrained(encoder_folder()).eval()
-    inputs = batch_of(processor, ["The heart pumps less. Blood of infants. Milk: breast milk, iron.", "Iron."])
-    has_tokens = inputs["attention_mask"].any(-1)
-    assert has_tokens.sum(-1).tolist() == [3, 1]
-    with torch.no_grad():
-        document, (_, attention) = model.gile.embed_texts(**inputs)
-        windows = pooled_by_hand(encoder, inputs["input_ids"][has_tokens], inputs["attention_mask"][has_tokens])
-    torch.testing.assert_close(attention.sum(-1), torch.ones(2))
-    mixed = functional.normalize(attention[0] @ windows[:3], dim=0) * 12**0.5
-    torch.testing.assert_close(document, torch.stack([mixed, windows[3]]), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatch, kind):
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -140,26 +103,6 @@ def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatc
     torch.testing.assert_close(loss, expected_loss)
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient, rtol=1e-4, atol=1e-5)
-
-
-def test_label_vectors_may_be_normalized_means_of_input_embeddings(make_pretrained):
-    model, _ = make_pretrained(label_encoder_type="mean")
-    table = model.get_input_embeddings().weight
-    words = torch.tensor([[5, 7, 11, 0], [9, 0, 0, 0]])
-    expected = torch.stack([table[[5, 7, 11]].mean(0), table[9]])
-    expected = expected / expected.square().mean(-1, keepdim=True).sqrt()
-    torch.testing.assert_close(model.gile.embed_labels(words), expected)
-
-
-def test_a_model_can_be_built_from_its_configuration_on_the_meta_device(make_pretrained):
-    model, _ = make_pretrained("hierarchical_transformer", **EVERYTHING)
-    with torch.device("meta"):
-        empty = GileForSequenceClassification(GileConfig.from_dict(json.loads(model.config.to_json_string())))
-    assert all(weight.is_meta for weight in empty.state_dict().values())
-    shapes = {name: weight.shape for name, weight in empty.state_dict().items() if name != "stored_labels.input_ids"}
-    assert shapes == {
-        name: weight.shape for name, weight in model.state_dict().items() if name != "stored_labels.input_ids"
-    }
 
 
 def test_the_model_has_the_dtype_of_the_encoder(tmp_path, make_pretrained):
@@ -200,76 +143,35 @@ def test_codes_cached_under_autocast_are_not_reused_without_it(make_pretrained):
         assert torch.equal(model(**batch_of(processor)).logits, exact)
 
 
-class TestFrozen:
-    """Encoders that are not trained."""
-
-    def test_a_frozen_encoder_has_no_gradient_and_no_dropout(self, tmp_path, make_pretrained):
-        model, processor = make_pretrained(freeze_text_encoder=True)
-        model.save_pretrained(tmp_path / "model")
-        assert not GileForSequenceClassification(model.config).gile.text_encoder.transformer.training
-        with torch.inference_mode():
-            model(**batch_of(processor))  # caches label vectors that are then trained on
-        for candidate in (model, GileForSequenceClassification.from_pretrained(tmp_path / "model")):
-            _, gradients = step(candidate, processor)
-            trained = {name for name, weight in candidate.named_parameters() if weight.requires_grad}
-            assert gradients.keys() == trained
-            assert not any("transformer" in name for name in trained)
-            assert not any(module.training for module in candidate.gile.text_encoder.transformer.modules())
-            assert candidate.training
-            assert candidate.gile.text_encoder.training
-            assert torch.equal(candidate(**batch_of(processor)).logits, candidate(**batch_of(processor)).logits)
-
-    def test_attention_over_frozen_states_is_trained(self, make_pretrained):
-        model, processor = make_pretrained(freeze_text_encoder=True, pooling="attention")
-        name = "gile.text_encoder.pooling.context.weight"
-        _, gradients = step(model, processor)
-        assert gradients[name].abs().sum() > 0
-        with torch.no_grad():
-            model.get_parameter(name).add_(3 * torch.randn(1, 3))
-            model.eval()
-            expected = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-            torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
+def test_a_frozen_encoder_has_no_gradient_and_no_dropout(tmp_path, make_pretrained):
+    model, processor = make_pretrained(freeze_text_encoder=True)
+    model.save_pretrained(tmp_path / "model")
+    assert not GileForSequenceClassification(model.config).gile.text_encoder.transformer.training
+    with torch.inference_mode():
+        model(**batch_of(processor))  # caches label vectors that are then trained on
+    for candidate in (model, GileForSequenceClassification.from_pretrained(tmp_path / "model")):
+        _, gradients = step(candidate, processor)
+        trained = {name for name, weight in candidate.named_parameters() if weight.requires_grad}
+        assert gradients.keys() == trained
+        assert not any("transformer" in name for name in trained)
+        assert not any(module.training for module in candidate.gile.text_encoder.transformer.modules())
+        assert candidate.training
+        assert candidate.gile.text_encoder.training
+        assert torch.equal(candidate(**batch_of(processor)).logits, candidate(**batch_of(processor)).logits)
 
 
-class TestPooledEmbeds:
-    """Precomputed document vectors of a frozen encoder."""
-
-    @pytest.mark.parametrize(("kind", "bag_size"), [("transformer", 5), ("hierarchical_transformer", 0)])
-    def test_pooled_embeds_replace_the_encoder(self, make_pretrained, kind, bag_size):
-        model, processor = make_pretrained(kind, freeze_text_encoder=True, bag_size=bag_size, cosine_score=True)
-        inputs = batch_of(processor)
-        pooled = pool_texts(model, **inputs)
-        assert pooled.shape == (3, *inputs["input_ids"].shape[1:-1], 12)
-        full_loss, expected = step(model, processor)
-        words = inputs if bag_size else dict.fromkeys(inputs)
-        loss, got = step(model, processor, **words, pooled_embeds=pooled)
-        torch.testing.assert_close(loss, full_loss)
-        assert got.keys() == expected.keys()
-        for name, gradient in expected.items():
-            torch.testing.assert_close(got[name], gradient)
-
-    @pytest.mark.parametrize("options", [{}, {"freeze_text_encoder": True, "pooling": "attention"}], ids=str)
-    def test_pooled_embeds_are_refused_if_training_would_change_them(self, make_pretrained, options):
-        model, processor = make_pretrained(**options)
-        pooled = pool_texts(model, **batch_of(processor)).detach()
-        torch.testing.assert_close(model(pooled_embeds=pooled).logits, model(**batch_of(processor)).logits)
-        with pytest.raises(ValueError, match="would be outdated in training"):
-            step(model, processor, pooled_embeds=pooled)
-
-    def test_invalid_pooled_embeds_are_refused(self, make_pretrained, make_model):
-        model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
-        pooled = torch.ones(3, 12)
-        with pytest.raises(ValueError, match="needs input_ids, which inputs_embeds and pooled_embeds do not replace"):
-            model(pooled_embeds=pooled)
-        with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), got \(3, 11\)"):
-            model(**batch_of(processor), pooled_embeds=pooled[:, 1:])
-        with pytest.raises(
-            ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* belong to other documents"
-        ):
-            model(**batch_of(processor), pooled_embeds=pooled[1:])
-        word_level, _ = make_model()
-        with pytest.raises(ValueError, match="pooled_embeds need a pretrained encoder, got 'wan'"):
-            word_level(pooled_embeds=pooled)
+def test_invalid_pooled_embeds_are_refused(make_pretrained, make_model):
+    model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
+    pooled = torch.ones(3, 12)
+    with pytest.raises(ValueError, match="needs input_ids, which inputs_embeds and pooled_embeds do not replace"):
+        model(pooled_embeds=pooled)
+    with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), got \(3, 11\)"):
+        model(**batch_of(processor), pooled_embeds=pooled[:, 1:])
+    with pytest.raises(ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* belong to other documents"):
+        model(**batch_of(processor), pooled_embeds=pooled[1:])
+    word_level, _ = make_model()
+    with pytest.raises(ValueError, match="pooled_embeds need a pretrained encoder, got 'wan'"):
+        word_level(pooled_embeds=pooled)
 
 
 def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
@@ -289,32 +191,19 @@ def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
 
 
 STEPS = {
-    "mean": {"label_encoder_type": "mean"},
     "all terms": EVERYTHING,
     "all terms, frozen": {**EVERYTHING, "freeze_text_encoder": True},
-    "attention": {"pooling": "attention", "bag_size": 3},
     "windows": {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru", **EVERYTHING},
-    "bilinear": {"output_layer": "bilinear", "cosine_score": True, "label_rows": True},
-    "linear": {"output_layer": "linear", "bag_size": 3},
 }
 
 
 @pytest.mark.parametrize("options", STEPS.values(), ids=STEPS)
-def test_chunked_losses_give_all_trained_weights_the_same_gradients(make_pretrained, options):
+def test_chunked_losses_give_all_trained_weights_a_gradient(make_pretrained, options):
     # With DDP, processes wait for the gradients of all weights.
-    exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model, processor = make_pretrained(encoder=exact, **options)
-    model.double()
-    trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
-    model.loss_function = UnitLoss("decoupled_softmax")
-    full_loss, expected = step(model, processor)
-    assert expected.keys() == trained
+    model, processor = make_pretrained(**options)
     model.loss_function = UnitLoss("decoupled_softmax", chunk_size=2)
-    chunked, got = step(model, processor)
-    torch.testing.assert_close(chunked, full_loss, rtol=1e-10, atol=1e-10)
-    assert got.keys() == trained
-    for name, gradient in expected.items():
-        torch.testing.assert_close(got[name], gradient, rtol=1e-9, atol=1e-9, msg=lambda text, n=name: f"{n}: {text}")
+    _, gradients = step(model, processor)
+    assert gradients.keys() == {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def test_gradient_checkpointing_keeps_gradients(make_pretrained):
@@ -330,60 +219,6 @@ def test_gradient_checkpointing_keeps_gradients(make_pretrained):
     assert len(runs) - before > before  # recomputed in the backward pass
     for name, gradient in expected.items():
         torch.testing.assert_close(got[name], gradient)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_languages_share_an_encoder_but_may_have_separate_attention(make_pretrained, kind):
-    labels = [("e1", "iron", "english"), ("e2", "milk", "english"), ("g1", "iron", "german"), ("g2", "a", "german")]
-    model, processor = make_pretrained(
-        kind,
-        pooling="attention",
-        sharing="none",
-        languages=["english", "german"],
-        label_rows=True,
-        labels=LabelSet([Label(label_id, name, language=language) for label_id, name, language in labels]),
-    )
-    inputs = processor(TEXTS[:2], language=["german", "english"], return_tensors="pt")
-    assert inputs["language"].tolist() == [1, 0]
-    with torch.no_grad():
-        logits = model(**inputs).logits
-        assert logits.isneginf().tolist() == [[True, True, False, False], [False, False, True, True]]
-        alone = processor(TEXTS[:1], language="german", return_tensors="pt")
-        torch.testing.assert_close(model(**alone).logits[0], logits[0])
-        index = LabelIndex.build(model, processor, language="german")
-        texts = model.gile.project_texts(**alone)
-        torch.testing.assert_close(index.scores(texts)[0], logits[0, 2:])
-    gold = torch.tensor([[2], [0]])
-    model.train()
-    model(**inputs, labels=gold).loss.backward()
-    assert all(weight.grad is not None for weight in model.parameters() if weight.requires_grad)
-
-
-@pytest.mark.parametrize("name", ["all terms", "windows"])
-def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, name):
-    model, processor = make_pretrained(**STEPS[name])
-    rows = [
-        {"input_ids": ids, "labels": [column for column in gold if column >= 0]}
-        for ids, gold in zip(processor(TEXTS)["input_ids"], GOLD.tolist(), strict=True)
-    ]
-    before = model.gile.output_layer.classifier.weight.detach().clone()
-    arguments = TrainingArguments(
-        str(tmp_path / "run"),
-        max_steps=2,
-        per_device_train_batch_size=2,
-        report_to="none",
-        use_cpu=True,
-        logging_steps=1,
-    )
-    trainer = Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=rows)
-    trainer.train()
-    assert all(entry["loss"] < 1e3 for entry in trainer.state.log_history if "loss" in entry)
-    assert not torch.equal(model.gile.output_layer.classifier.weight, before)
-    trainer.save_model(str(tmp_path / "model"))
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
-    model.eval()
-    with torch.no_grad():
-        assert torch.equal(reloaded(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
 
 
 def test_a_document_without_tokens_gets_a_score(make_pretrained):
@@ -436,10 +271,7 @@ REFUSED = {
         {"text_encoder_config": {"model_type": "vit"}},
         "describes a 'vit', which is not a text encoder",
     ),
-    "a model of this kind": ({"text_encoder_config": {"model_type": "gile"}}, "describes a 'gile'"),
-    "no model type": ({"text_encoder_config": {"vocab_size": 5}}, "text_encoder_config has no model_type"),
     "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "describes an encoder-decoder; use an encoder"),
-    "no encoder": ({"text_encoder_config": None}, "text_encoder_config needs a pretrained encoder"),
     "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
     "sizes": (
         {

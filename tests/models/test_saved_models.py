@@ -80,13 +80,6 @@ def test_a_model_with_the_processor_of_another_model_is_refused(saved, make_mode
     assert GileProcessor.from_pretrained(saved).processor_fingerprint == processor.processor_fingerprint
 
 
-def test_a_folder_without_a_manifest_loads(saved):
-    for name in MANIFESTS.values():
-        (saved / name).unlink()
-    GileForSequenceClassification.from_pretrained(saved)
-    GileProcessor.from_pretrained(saved)
-
-
 def test_a_reader_beside_a_writer_never_sees_a_mixture(saved, make_model, monkeypatch):
     models = [make_model(joint_size=size)[0] for size in (13, 3)]
     for model, value in zip(models, (0.25, 0.75), strict=True):

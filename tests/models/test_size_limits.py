@@ -5,11 +5,9 @@ import os
 import resource
 
 import pytest
-import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, LabelSet
-from hf_gile.models.saving_gile import check_folder
 
 ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -92,14 +90,6 @@ def test_loading_a_small_folder_takes_little_memory(tmp_path, make_model, fields
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18  # KiB
 
 
-def test_parts_missing_from_saved_weights_are_initialized(tmp_path, make_model):
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
-    assert not reloaded.gile.label_rows.weight.any()
-    assert torch.equal(reloaded.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)
-
-
 @pytest.mark.parametrize("name", ["config.json", "index/label_index.json"])
 def test_a_folder_with_a_pipe_is_refused_at_once(tmp_path, name):
     path = tmp_path / name
@@ -121,10 +111,3 @@ def test_a_json_file_and_a_label_of_gigabytes_are_refused_unread(tmp_path):
         load = LabelSet.load if name == "labels.jsonl" else GileProcessor.from_pretrained
         with pytest.raises(ValueError, match=problem):
             load(path if name == "labels.jsonl" else tmp_path)
-
-
-def test_links_to_files_are_followed_and_links_to_nothing_are_missing_files(tmp_path):
-    (tmp_path / "there.json").write_text("{}")
-    (tmp_path / "here.json").symlink_to("there.json")
-    (tmp_path / "config.json").symlink_to("nowhere")
-    check_folder(tmp_path)

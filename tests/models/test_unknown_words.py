@@ -5,15 +5,9 @@ import logging
 
 import pytest
 
-from hf_gile import LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile import LabelScoringPipeline
 
 NOTE = "the model knows no word of this text"
-
-
-@pytest.fixture
-def pipe(make_model):
-    model, processor = make_model("han", problem_type="multi_label_classification")
-    return LabelScoringPipeline(model=model, processor=processor)
 
 
 @pytest.fixture
@@ -36,16 +30,6 @@ def test_an_emoji_label_scores_like_an_unknown_label(pipe, warned):
     for label, score in zip(alone["labels"], alone["scores"], strict=True):
         assert scores[label] == pytest.approx(score, rel=1e-6)
     assert warned.getvalue().count("gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'") == 1
-
-
-def test_an_emoji_can_be_stored_and_indexed(make_model, label_set):
-    model, processor = make_model()
-    labels = LabelSet.from_names(["\N{GRINNING FACE}", "Iron"])
-    index = LabelIndex.build(model, processor, labels)
-    model.set_labels(labels, processor)
-    assert (LabelIndex.build(model).codes - index.codes).abs().max() < 1e-6
-    words = processor(label_text=labels.texts)["label_input_ids"]
-    assert [set(row) == {processor.tokenizer.unk_token_id} for row in words] == [True, False]
 
 
 @pytest.mark.parametrize("long_texts", ["cut", "max"])

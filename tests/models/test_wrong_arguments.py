@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hf_gile import GileProcessor, LabelIndex, LabelScoringPipeline
-from hf_gile.metrics import F1Metrics, RankingMetrics
+from hf_gile.metrics import F1Metrics
 from hf_gile.training import GileDataCollator, LabelSampler
 
 
@@ -26,15 +26,7 @@ def parts(make_model):
 MISTAKES = {
     # processor
     "mapping for labels": (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
-    "number for a language": (
-        lambda a: a.processor("a", language=5),
-        "language must be a language, or a language for each",
-    ),
     "ragged nesting": (lambda a: a.processor([["a"], "b", ["c", "d"]]), r"text\[0\] must be a text, .* got list"),
-    "texts for ids": (
-        lambda a: a.processor.pad_documents(["iron"]),
-        "document 0 of the batch must be a list of word ids, .* got str 'iron'",
-    ),
     "model for a configuration": (
         lambda a: GileProcessor.for_config(a.processor.tokenizer, a.model),
         "config must be a GileConfig, got GileForSequenceClassification; pass model.config",
@@ -45,50 +37,39 @@ MISTAKES = {
         lambda a: a.pipe(a.labels),
         r"got a label set instead of texts: .* candidate_labels=label_set\)",
     ),
-    "processor for labels": (lambda a: a.pipe("iron", candidate_labels=a.processor), "candidate_labels must be names"),
-    "folder for a model": (
-        lambda a: LabelScoringPipeline(model="folder", processor=a.processor),
-        "needs a GileForSequenceClassification, got str; use AutoModelForSequenceClassification.from_pretrained",
-    ),
     # model
     "ids beyond the vocabulary": (
         lambda a: a.model(input_ids=torch.tensor([[2, 999]])),
         r"input_ids must be word ids of this model, from 0 to \d+, got 2 to 999; use the processor "
         r"saved with",
     ),
-    "label ids beyond the vocabulary": (
-        lambda a: a.model.gile(a.words["input_ids"], label_input_ids=torch.tensor([[999]])),
-        "label_input_ids must be word ids of this model, from 0",
-    ),
     "numbers for ids": (lambda a: a.model(input_ids=torch.rand(2, 3)), "input_ids must be integer word ids"),
     "lists for tensors": (
         lambda a: a.model(**a.processor(["iron"])),
         r"input_ids must be a tensor, got list; .* return_tensors='pt'",
     ),
-    "list of labels": (lambda a: a.model(**a.words, labels=[[1], [2]]), "labels must be a tensor, got list"),
     "names for a label set": (
         lambda a: a.model.set_labels(["Iron"], a.processor),
         r"label_set must be a LabelSet, got list; use LabelSet.from_names\(names\)",
     ),
-    "tokenizer in set_labels": (
-        lambda a: a.model.set_labels(a.labels, a.processor.tokenizer),
-        "processor must be the GileProcessor saved with the model, got",
-    ),
     # label set
-    "list of ids for an id": (
-        lambda a: a.labels.retire(["Iron"]),
-        r"an id must be a string, got list; .* remove\(\*ids\)",
-    ),
     "unknown field": (lambda a: a.labels.update("Iron", title="Fe"), "a label has no field 'title'; it has id, name"),
-    "text for a count": (lambda a: a.labels.with_counts({"Iron": "3"}), "count of label 'Iron' must be a whole number"),
     # index
     "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; project_text"),
     "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of label indices"),
-    "processor to check": (lambda a: a.index.check_fits(a.processor), "model must be a GileModel or a"),
+    "label set for a processor": (
+        lambda a: LabelIndex.build(a.model, a.labels),
+        r"instead of the processor: call LabelIndex\.build\(model, processor,",
+    ),
+    "names in build": (lambda a: LabelIndex.build(a.model, a.processor, ["a"]), "must be a LabelSet, got list; use"),
+    "no label": (lambda a: a.index.top_k(torch.zeros(1, 13), 0), "k must be a whole number, at least 1, got 0"),
+    "codes of another size": (lambda a: a.index.scores(torch.zeros(1, 9)), r"shape \(B, 13\), .* got \(1, 9\)"),
+    "codes of whole numbers": (
+        lambda a: a.index.to(dtype=torch.int8),
+        r"a floating point type, such as .* got torch\.int8",
+    ),
     # collator
-    "tokenizer in a collator": (lambda a: GileDataCollator(a.processor.tokenizer), "processor must be a GileProcessor"),
     "nothing to collate": (lambda a: a.collate([]), "features must be a non-empty list of examples"),
-    "texts to collate": (lambda a: a.collate(["iron"]), "example 0 of the batch must be a mapping with input_ids, got"),
     "labels of some": (
         lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
         "example 1 of the batch has no labels, unlike the first example",
@@ -98,7 +79,6 @@ MISTAKES = {
         r"num_labels must be a whole number, .* len\(label_set\)",
     ),
     # metrics
-    "one k": (lambda a: RankingMetrics(5, top_k=3), r"top_k must be a list of numbers, such as \(1, 3, 5\)"),
     "text of a threshold": (
         lambda a: F1Metrics(5, threshold="stored"),
         "threshold must be a probability, or a probability for",
