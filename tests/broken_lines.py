@@ -45,7 +45,7 @@ MUTATIONS = [
         "hf_gile/models/text_encoders_gile.py",
         "scores.masked_fill(~mask, torch.finfo(scores.dtype).min)",
         "scores.masked_fill(mask & ~mask, torch.finfo(scores.dtype).min)",
-        "models/test_word_encoders.py",
+        "models/test_family.py",
     ),
     Mutation(
         "hf_gile/models/text_encoders_gile.py",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertTokenizer
 
-from hf_gile import LabelSet
+from hf_gile import LabelScoringPipeline, LabelSet
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
@@ -21,6 +21,13 @@ MEANINGS = {
     "Infants": "",
     "Blood": "",
 }
+
+
+@pytest.fixture
+def pipe(make_model):
+    """A pipeline of a tiny model for words."""
+    model, processor = make_model(problem_type="multi_label_classification")
+    return LabelScoringPipeline(model=model, processor=processor)
 
 
 @pytest.fixture

@@ -26,12 +26,13 @@ def literal(x, method):
     return np.interp(x, method["logits"], method["values"])
 
 
-@pytest.mark.parametrize("unseen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
-@pytest.mark.parametrize("seen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
+@pytest.mark.parametrize(
+    ("seen", "unseen"), [(None, PLATT), (SPLINE, None), (PLATT, STEEP)], ids=["unseen", "seen", "both"]
+)
 def test_each_group_is_calibrated_by_a_separate_formula(seen, unseen):
     calibration = {name: method for name, method in {"seen": seen, "unseen": unseen}.items() if method}
     logits = 4 * torch.randn(7, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    logits[0, 0], logits[1, 1] = -5.0, 0.25  # knots
+    logits[0, 0], logits[1, 1], logits[2, 2] = -5.0, 0.25, -torch.inf  # knots, and labels that are excluded
     ours = calibrated(logits, SEEN, calibration)
     for index in np.ndindex(7, 3, 5):
         method = (seen or unseen) if SEEN[index[-1]] else (unseen or seen)  # a missing group uses the other
@@ -41,7 +42,7 @@ def test_each_group_is_calibrated_by_a_separate_formula(seen, unseen):
         torch.testing.assert_close(calibrated(logits[..., group], SEEN[group], calibration), ours[..., group])
 
 
-@pytest.mark.parametrize(("number", "loss"), [(1, 0.0), (8, 0.0), (16, np.log(2)), (800, np.log(100))])
+@pytest.mark.parametrize(("number", "loss"), [(1, 0.0), (800, np.log(100))])
 def test_many_unseen_labels_are_lowered_beside_seen_ones(number, loss):
     calibration = {"seen": PLATT, "unseen": {**PLATT, "labels": 8}}
     seen = torch.arange(number + 3) < 3
@@ -54,8 +55,8 @@ def test_many_unseen_labels_are_lowered_beside_seen_ones(number, loss):
     torch.testing.assert_close(alone, PLATT["scale"] * logits + PLATT["offset"])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("method", [PLATT, STEEP], ids=["platt", "steep"])
 def test_calibration_keeps_the_order_within_a_group(method, dtype):
     logits = torch.linspace(-20, 20, 40_009).to(dtype).unique()  # ascending
     ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": method})
@@ -67,16 +68,6 @@ def test_calibration_keeps_the_order_within_a_group(method, dtype):
         assert (steps[apart[: len(steps)]] > 0).all()
     else:
         assert (steps > 0).all()
-
-
-@pytest.mark.parametrize("method", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
-def test_excluded_labels_stay_excluded(method):
-    logits = torch.tensor([[-torch.inf, torch.finfo(torch.float32).min, 0.0, torch.inf]])
-    ours = calibrated(logits, torch.tensor([True] * 4), {"seen": method})
-    assert ours[0, 0] == -torch.inf
-    assert ours[0, 1].sigmoid() == 0
-    assert ours[0, 3] == torch.inf
-    assert not ours.isnan().any()
 
 
 def test_without_a_calibration_logits_are_unchanged():
@@ -91,25 +82,12 @@ def test_without_a_calibration_logits_are_unchanged():
     [
         ({"known": PLATT}, "calibration is for 'seen' and 'unseen' labels, got 'known'"),
         ({"seen": 0.5}, r"calibration\['seen'\] must name a method of platt, spline"),
-        ({"seen": {"method": "gamma"}}, "must name a method of platt, spline"),
         (
             {"seen": {"method": "platt", "scale": 1.0}},
             r"'platt' has the parameters scale, offset, got \['method', 'scale'\]",
         ),
-        (
-            {"seen": PLATT | {"values": [1.0]}},
-            r"has the parameters scale, offset, got \['method', 'offset', 'scale', 'values'\]",
-        ),
         ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, got"),
-        ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
-        ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),
-        ({"unseen": PLATT | {"offset": "1"}}, "offset must be a finite number, got '1'"),
-        *(({"unseen": PLATT | {"labels": n}}, "labels must be a positive number of") for n in (0, 2.5, True, "9")),
-        ({"seen": STEEP | {"logits": []}}, "logits must be a list of finite numbers"),
-        (
-            {"seen": STEEP | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
-            r"logits must be increasing, got \[-5.0, -4.5, 3.0, 0.25\]",
-        ),
+        ({"unseen": PLATT | {"labels": 2.5}}, "labels must be a positive number of"),
         ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing"),
         ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must be increasing"),  # not in float32
         ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "got 4 logits, but 3 values"),
@@ -128,8 +106,6 @@ def test_an_invalid_calibration_is_refused(calibration, message):
         ({"all": 0.5}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
         ({"seen": 1.5}, r"thresholds\['seen'\] must be a probability between 0 and 1, got 1.5"),
         ({"at_least": 2}, r"thresholds\['at_least'\] must be 0 or 1, a number of labels, got 2"),
-        ({"at_least": 1.0}, r"thresholds\['at_least'\] must be 0 or 1"),
-        ({"seen": True}, "thresholds"),
         ({"seen": "0.5"}, "thresholds"),
     ],
 )

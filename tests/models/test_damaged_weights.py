@@ -40,21 +40,19 @@ def test_large_weights_whose_sum_overflows_are_accepted(tmp_path, make_model):
     assert GileForSequenceClassification.from_pretrained(tmp_path).gile.get_input_embeddings().weight.max() == 3e38
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5}, {"threshold": 0.5, "top_k": 1}])
-@pytest.mark.parametrize("candidates", [None, ["Iron", "Blood"]])
-def test_a_pipeline_never_returns_nan_scores(make_model, options, candidates):
+@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "candidate_labels": ["Iron", "Blood"]}])
+def test_a_pipeline_never_returns_nan_scores(make_model, options):
     model, processor = make_model(problem_type="multi_label_classification")
     pipe = LabelScoringPipeline(model=model, processor=processor)
     poisoned(model, "gile.output_layer.input_projection.bias", float("nan"))
     with pytest.raises(ValueError, match="are NaN: the weights of the model contain NaN or infinity"):
-        pipe(["iron", "milk"], candidates, **options)
+        pipe(["iron", "milk"], **options)
 
 
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
         ("model.safetensors", lambda data: data[:-1], r"the model is damaged \(SafetensorError"),
-        ("model.safetensors", lambda data: b"", r"the model is damaged \(SafetensorError"),
         ("model.safetensors", None, "no file named model.safetensors"),
         (
             "model.safetensors",
@@ -62,22 +60,13 @@ def test_a_pipeline_never_returns_nan_scores(make_model, options, candidates):
             "differs from model_manifest.json",
         ),
         (
-            "labels.jsonl",
-            lambda data: data.replace(b"pumps", b"pumpt"),
-            "labels.jsonl differs from model_manifest.json",
-        ),
-        (
             "tokenizer.json",
             lambda data: data.replace(b"milk", b"mild"),
             "tokenizer.json differs from processor_manifest.json",
         ),
-        ("processor_config.json", lambda data: data.replace(b"300", b"301"), "processor_config.json differs from"),
         ("model_manifest.json", lambda data: data.replace(b'"', b"", 1), "model_manifest.json is damaged"),
-        ("labels.jsonl", lambda data: data[:-3], "labels.jsonl, row 5: not a line of JSON"),
         ("labels.jsonl", lambda data: data.replace(b"Iron", b"Irom"), "labels.jsonl has 5 labels that differ from"),
         ("config.json", lambda data: data[:50], "config.json"),
-        ("tokenizer.json", lambda data: data[:50], "the processor or its tokenizer is damaged"),
-        ("tokenizer.json", lambda data: b"\xff" + data, "the processor or its tokenizer is damaged"),
         ("processor_config.json", lambda data: b"[]", "the processor or its tokenizer is damaged"),
     ],
 )
@@ -108,23 +97,12 @@ def test_a_flipped_bit_in_an_index_is_detected(saved_index):
     folder, index = saved_index
     for file in sorted(folder.iterdir()):
         data = file.read_bytes()
-        for position in (len(data) // 3, len(data) - 7):
-            file.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-            for mmap in (True, False):
-                with pytest.raises(ValueError, match=rf"{file.name}.*(build|upgrade)"):
-                    LabelIndex.from_pretrained(folder, mmap=mmap)
+        file.write_bytes(data[:-7] + bytes([data[-7] ^ 1]) + data[-6:])
+        for mmap in (True, False):
+            with pytest.raises(ValueError, match=rf"{file.name}.*(build|upgrade)"):
+                LabelIndex.from_pretrained(folder, mmap=mmap)
         file.write_bytes(data)
     assert torch.equal(LabelIndex.from_pretrained(folder).codes, index.codes)
-
-
-def test_without_the_check_codes_are_read_lazily(saved_index, monkeypatch):
-    folder, index = saved_index
-    file = next(folder.glob("*.safetensors"))
-    data = bytearray(file.read_bytes())
-    data[-2] ^= 1
-    file.write_bytes(data)
-    loaded = LabelIndex.from_pretrained(folder, verify=False)
-    assert not torch.equal(loaded.codes, index.codes)
 
 
 def test_an_index_with_non_finite_numbers_is_refused(saved_index):
@@ -132,16 +110,4 @@ def test_an_index_with_non_finite_numbers_is_refused(saved_index):
     index.codes[2, 1] = float("nan")
     index.save_pretrained(folder)
     with pytest.raises(ValueError, match="the code of label 2 contains NaN or infinity"):
-        LabelIndex.from_pretrained(folder)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("bias", "0.5"), ("bias", None), ("bias", float("nan")), ("language", 3), ("model_fingerprint", None)],
-)
-def test_a_field_of_the_wrong_type_in_an_index_file_is_refused(saved_index, field, value):
-    folder, index = saved_index
-    setattr(index, field, value)
-    index.save_pretrained(folder)
-    with pytest.raises(ValueError, match=rf"label_index.json is not the main file of a label index .*{field} is"):
         LabelIndex.from_pretrained(folder)

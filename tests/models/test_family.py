@@ -1,19 +1,13 @@
 """Every model of the paper is built, trained, saved and loaded, and scores do not depend on the batch."""
 
-import itertools
-
 import pytest
 import torch
-from papers.literal import literal_scores
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
 from hf_gile.settings import only_read
 from hf_gile.training import joint_size_for, set_word_vectors
 
 V, L, D, H, J = 23, 5, 7, 11, 13
-ENCODERS = ["nn", "wan", "hnn", "han"]
-CELLS = ["dense", "gru", "bigru"]
-LAYERS = ["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"]
 
 
 def make(**fields):
@@ -36,9 +30,17 @@ def documents(encoder, size=3):
     return torch.randint(2, V, shape)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize(
+    ("encoder", "cell", "layer"),
+    [
+        ("nn", "dense", "gile"),
+        ("wan", "gru", "only_label"),
+        ("wan", "dense", "bilinear"),
+        ("hnn", "bigru", "only_input"),
+        ("han", "gru", "bilinear_yh15"),
+        ("han", "bigru", "linear"),
+    ],
+)
 def test_every_model_trains_and_reloads(tmp_path, encoder, cell, layer):
     model = make(text_encoder_type=encoder, encoder_cell=cell, output_layer=layer)
     words, labels = documents(encoder), torch.tensor([[0, 1], [2, -100], [3, 4]])
@@ -55,8 +57,10 @@ def test_every_model_trains_and_reloads(tmp_path, encoder, cell, layer):
 
 
 @pytest.mark.parametrize("pooling", ["attention", "mean", "sum"])
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize(
+    ("encoder", "cell"),
+    [("nn", "dense"), ("wan", "dense"), ("wan", "gru"), ("hnn", "dense"), ("han", "dense"), ("han", "bigru")],
+)
 def test_other_documents_and_padding_never_change_a_score(encoder, cell, pooling):
     model = make(text_encoder_type=encoder, encoder_cell=cell, pooling=pooling).double().eval()
     words = documents(encoder)
@@ -74,70 +78,22 @@ def test_other_documents_and_padding_never_change_a_score(encoder, cell, pooling
         if pooling != "sum" or encoder in ("nn", "hnn"):
             assert (((sums - 1).abs() < 1e-9) | (sums == 0)).all()
     assert (attentions[0][padded == 0] == 0).all()
+    vectors, mask = model.gile.get_input_embeddings()(padded).detach(), padded != 0
+    vectors[~mask] = torch.nan
+    torch.testing.assert_close(model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0], together)
 
 
-@pytest.mark.parametrize("cell", ["gru", "bigru"])
-def test_packed_gru_states_equal_those_of_a_plain_gru(cell):
-    model = make(text_encoder_type="wan", encoder_cell=cell, pooling="sum").double().eval()
-    words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
-    gru = model.gile.text_encoder.word_encoder.gru
-    for row, encoded in zip(words, model.gile.embed_texts(words)[0], strict=True):
-        vectors_of_row = model.gile.get_input_embeddings()(row[row > 0])
-        expected = gru(vectors_of_row)[0].sum(0) if len(vectors_of_row) else torch.zeros_like(encoded)
-        torch.testing.assert_close(encoded, expected)
-
-
-def test_a_batch_of_empty_documents_gives_a_gru_zero_gradients():
-    model = make(text_encoder_type="han", encoder_cell="bigru")
-    loss = model(input_ids=torch.zeros(2, 1, 1, dtype=torch.long), labels=torch.tensor([[0], [1]])).loss
-    loss.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.gile.text_encoder.parameters())
-
-
-@pytest.mark.parametrize("encoder", ["wan", "han"])
-def test_labels_can_be_read_by_the_text_encoder(encoder):
-    model = make(text_encoder_type=encoder, label_encoder_type="text_encoder", word_dropout=0.9)
+def test_labels_can_be_read_by_the_text_encoder():
+    model = make(text_encoder_type="han", label_encoder_type="text_encoder", word_dropout=0.9)
     words = torch.tensor([[3, 4, 0], [5, 0, 0]])
-    expected = model.eval().gile.embed_texts(words if encoder == "wan" else words[:, None])[0]
+    expected = model.eval().gile.embed_texts(words[:, None])[0]
     torch.testing.assert_close(model.gile.embed_labels(words), expected)
     torch.testing.assert_close(model.train().gile.embed_labels(words), expected)  # without word dropout
     assert model.gile.output_layer.label_projection.in_features == H
 
 
-def test_stored_label_codes_follow_changes_of_the_text_encoder():
-    model = make(label_encoder_type="text_encoder").eval()
-    words = documents("wan")
-    with torch.no_grad():
-        before = model(input_ids=words).logits
-        model.gile.text_encoder.word_encoder.dense.weight.mul_(1.5)
-        after = model(input_ids=words).logits
-        model.stored_labels.clear_cache()
-        assert torch.equal(model(input_ids=words).logits, after)
-    assert not torch.equal(before, after)
-
-
-@pytest.mark.parametrize("layer", LAYERS[:-1])
-def test_bilinear_units_and_ablations_equal_their_formulas(layer):
-    model = make(output_layer=layer, joint_act="tanh").double().eval()
-    unit = model.gile.output_layer
-    h, e = torch.randn(2, H, dtype=torch.double), torch.randn(L, D, dtype=torch.double)
-    labels, texts = e, h
-    if layer in ("gile", "only_label"):
-        labels = torch.tanh(e @ unit.label_projection.weight.T + unit.label_projection.bias)
-    if layer in ("gile", "only_input"):
-        texts = torch.tanh(h @ unit.input_projection.weight.T + unit.input_projection.bias)
-    if layer == "bilinear":
-        texts = h @ unit.input_projection.weight.T
-    if layer == "bilinear_yh15":
-        labels, texts = torch.tanh(e @ unit.label_projection.weight.T), h @ unit.input_projection.weight.T
-    weight = 1 if layer.startswith("bilinear") else unit.classifier.weight[0]
-    expected = (texts * weight) @ labels.T + unit.classifier.bias
-    torch.testing.assert_close(unit.score(unit.project_texts(h), unit.project_labels(e)), expected)
-    torch.testing.assert_close(literal_scores(unit, h, e), expected)
-
-
 def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
-    for k in (327, 1058, 26_104):
+    for k in (327, 26_104):
         joint = joint_size_for(100, 40, k)
         ours = GileModel(GileConfig(vocab_size=3, embedding_size=40, joint_size=joint)).output_layer
         linear = GileModel(
@@ -145,23 +101,6 @@ def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
         ).output_layer
         sizes = [sum(p.numel() for p in part.parameters()) for part in (ours, linear)]
         assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
-
-
-def test_only_missing_weights_of_a_gru_are_initialized(tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    model = make(encoder_cell="gru")
-    model.save_pretrained(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    original = weights["gile.text_encoder.word_encoder.gru.weight_hh_l0"].clone()
-    missing = weights.pop("gile.text_encoder.word_encoder.gru.weight_ih_l0")
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    (tmp_path / "model_manifest.json").unlink()
-    gru = GileForSequenceClassification.from_pretrained(tmp_path).gile.text_encoder.word_encoder.gru
-    assert torch.equal(gru.weight_hh_l0, original)
-    assert gru.weight_ih_l0.isfinite().all()
-    assert gru.weight_ih_l0.abs().max() < 10 * missing.abs().max()
-    assert gru.weight_ih_l0.any()
 
 
 def test_word_vectors_can_be_set_and_frozen(tmp_path):
@@ -178,32 +117,8 @@ def test_word_vectors_can_be_set_and_frozen(tmp_path):
     assert torch.equal(loaded.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)
 
 
-@pytest.mark.parametrize(
-    ("vectors", "message"),
-    [
-        (torch.zeros(V, D + 1), r"word vectors must have shape \(23, 7\), got \(23, 8\)"),
-        (torch.full((V, D), torch.nan), "word vector 0 contains NaN or infinity"),
-    ],
-    ids=["shape", "nan"],
-)
-def test_word_vectors_of_the_wrong_shape_are_refused(vectors, message):
-    with pytest.raises(ValueError, match=message):
-        set_word_vectors(make(), vectors)
-
-
 def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):
     model, processor = make_model(output_layer="linear")
     model.set_labels(label_set.rename("Iron", "Ferrum"), processor)
     with pytest.raises(ValueError, match="the ids of labels of a linear unit and their order cannot change"):
         model.set_labels(type(label_set)(reversed(label_set)), processor)
-
-
-def test_masked_vectors_are_ignored_even_if_they_are_nan():
-    for encoder, cell in itertools.product(ENCODERS, CELLS):
-        model = make(text_encoder_type=encoder, encoder_cell=cell).eval()
-        vectors = model.gile.get_input_embeddings()(documents(encoder)).detach()
-        mask = torch.ones(vectors.shape[:-1], dtype=torch.bool)
-        mask[..., -2:] = False
-        expected = model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0]
-        vectors[~mask] = torch.nan
-        assert torch.equal(model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0], expected)

@@ -1,19 +1,18 @@
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import torch
 
-from hf_gile import Label, LabelSet
+from hf_gile import LabelSet
 from hf_gile.models.stored_labels_gile import LabelCache
 
 MODEL = ("state of the model",)
 
 
-def is_cached(cache, labels, state=MODEL, size=1, languages=()):
+def is_cached(cache, labels):
     """Checks whether the codes of labels are cached, and caches them otherwise."""
     calls = []
-    cache.codes((labels, *languages), lambda words: state, lambda: (calls.append(1) or torch.zeros(size, 5), None))
+    cache.codes((labels,), lambda words: MODEL, lambda: (calls.append(1) or torch.zeros(1, 5), None))
     return not calls
 
 
@@ -33,77 +32,6 @@ def test_least_recently_used_codes_are_evicted_first():
     assert (len(cache._codes), cache.num_bytes) == (3, 60)
 
 
-def test_a_large_set_evicts_several_small_sets():
-    cache = LabelCache(max_bytes=3 * 20)
-    for name in "abc":
-        is_cached(cache, labels(name))
-    assert not is_cached(cache, labels("large"), size=2)
-    assert cache.num_bytes == 60
-    assert [is_cached(cache, labels(name)) for name in ("large", "c")] == [True, True]
-    assert not is_cached(cache, labels("larger"), size=4)
-    assert not is_cached(cache, labels("larger"), size=4)
-    assert [is_cached(cache, labels(name)) for name in ("large", "c")] == [True, True]
-
-
-def test_a_smaller_limit_applies_from_the_next_codes():
-    cache = LabelCache(max_bytes=5 * 20)
-    for name in "abcde":
-        is_cached(cache, labels(name))
-    cache.max_bytes = 40
-    is_cached(cache, labels("f"))
-    assert (len(cache._codes), cache.num_bytes) == (2, 40)
-
-
-def test_codes_are_recomputed_when_the_model_changes():
-    cache = LabelCache()
-    assert not is_cached(cache, labels("a"), "before", languages=("english",))
-    assert not is_cached(cache, labels("a"), "before", languages=("german",))
-    assert not is_cached(cache, labels("a"), "after", languages=("english",))
-    assert is_cached(cache, labels("a"), "before", languages=("german",))
-    assert (len(cache._codes), cache.num_bytes) == (2, 40)
-
-
-def test_equal_label_sets_share_an_entry():
-    first_set, second_set = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("1", "Iron", "blood")])
-    cache = LabelCache()
-    assert cache.label_set(first_set) is cache.label_set(second_set) is first_set
-    assert [is_cached(cache, first_set), is_cached(cache, second_set)] == [False, True]
-    assert not is_cached(cache, LabelSet([Label("2", "Iron: blood")]))
-    assert not is_cached(cache, LabelSet([Label("1", "Iron", "blood", language="german")]))
-    del first_set
-    cache.max_bytes = 20
-    is_cached(cache, labels("another"))  # replaces all entries
-    assert cache.label_set(second_set) is second_set
-
-
-def test_texts_are_distinguished_despite_separators_in_names():
-    cache = LabelCache()
-    assert not is_cached(cache, LabelSet.from_names(["a", "b"]))
-    assert not is_cached(cache, LabelSet.from_names(['a", "b']))
-    assert not is_cached(cache, LabelSet.from_names(["b", "a"]))
-
-
-def test_names_become_a_label_set_once_while_their_codes_are_cached():
-    cache = LabelCache(max_bytes=20)
-    names = ["a"]
-    first_set = cache.label_set(names)
-    is_cached(cache, first_set)
-    assert cache.label_set(("a",)) is first_set
-    assert cache.label_set({"a": ""}) is not first_set
-    del first_set
-    assert len(cache._by_names) == 1
-    is_cached(cache, labels("b"))
-    assert len(cache._by_names) == 0
-
-
-def test_facts_are_recomputed_when_their_state_changes():
-    cache, label_set = LabelCache(), labels("a")
-    assert cache.fact(label_set, "names", 1, lambda: "first") == "first"
-    assert cache.fact(label_set, "names", 1, lambda: "second") == "first"
-    assert cache.fact(label_set, "names", 2, lambda: "third") == "third"
-    assert cache.fact(labels("b"), "names", 2, lambda: "of another set") == "of another set"
-
-
 def test_a_copy_starts_empty_with_the_same_limit():
     cache = LabelCache(max_bytes=60)
     is_cached(cache, labels("a"))
@@ -112,9 +40,8 @@ def test_a_copy_starts_empty_with_the_same_limit():
     assert not is_cached(restored, labels("a"))
 
 
-@pytest.mark.parametrize("max_bytes", [20, 60, 400])
-def test_concurrent_threads_keep_the_byte_count_correct(max_bytes):
-    cache = LabelCache(max_bytes=max_bytes)
+def test_concurrent_threads_keep_the_byte_count_correct():
+    cache = LabelCache(max_bytes=60)
 
     def ask(first):
         for step in range(200):
@@ -125,4 +52,4 @@ def test_concurrent_threads_keep_the_byte_count_correct(max_bytes):
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(ask, range(6)))
-    assert cache.num_bytes == 20 * len(cache._codes) <= max_bytes
+    assert cache.num_bytes == 20 * len(cache._codes) <= 60

@@ -8,7 +8,6 @@ from safetensors.torch import load_file, save_file
 
 from hf_gile import GileForSequenceClassification, LabelSet
 from hf_gile.default_pipeline import without_reading_weights
-from hf_gile.models import label_embeds_gile
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE
 from hf_gile.models.saving_gile import MANIFESTS
 from hf_gile.models.text_encoders_gile import TransformerEncoder
@@ -31,10 +30,10 @@ def encoded(monkeypatch):
     return numbers
 
 
-@pytest.fixture(params=["transformer", "hierarchical_transformer"])
-def saved(request, make_pretrained, tmp_path):
+@pytest.fixture
+def saved(make_pretrained, tmp_path):
     """Returns a model that has scored, its processor, its logits and the folder where it is saved."""
-    model, processor = make_pretrained(text_encoder_type=request.param, bag_size=3)
+    model, processor = make_pretrained(bag_size=3)
     model.set_labels(LabelSet.from_names(NAMES), processor)
     logits = score(model.eval(), processor)
     model.save_pretrained(tmp_path / "model")
@@ -50,26 +49,10 @@ def score(model, processor):
 def test_a_loaded_model_scores_without_encoding_its_labels(saved, encoded):
     _, processor, logits, folder = saved
     loaded = GileForSequenceClassification.from_pretrained(folder)
+    with without_reading_weights(loaded.parameters()):  # as a service
+        torch.testing.assert_close(score(loaded, processor), logits)
     torch.testing.assert_close(score(loaded, processor), logits)
     assert encoded == []
-
-
-def test_nor_does_a_command_or_a_service(saved, encoded):
-    _, processor, logits, folder = saved
-    loaded = GileForSequenceClassification.from_pretrained(folder)
-    with without_reading_weights(loaded.parameters()):
-        torch.testing.assert_close(score(loaded, processor), logits)
-    assert encoded == []
-
-
-def test_a_save_reads_the_encoder_once(saved, monkeypatch, tmp_path):
-    model, *_ = saved
-    states = []
-    compute = label_embeds_gile.compute_encoder_state
-    monkeypatch.setattr(label_embeds_gile, "compute_encoder_state", lambda gile: states.append(0) or compute(gile))
-    model.save_pretrained(tmp_path / "again")
-    assert len(states) == 1
-    assert (tmp_path / "again" / EMBEDS_FILE).is_file()
 
 
 def test_only_new_labels_are_encoded(saved, encoded, tmp_path):
@@ -84,15 +67,6 @@ def test_only_new_labels_are_encoded(saved, encoded, tmp_path):
     assert encoded == [2]
 
 
-def test_labels_added_before_the_first_score_are_saved_too(saved, encoded, tmp_path):
-    _, processor, _, folder = saved
-    loaded = GileForSequenceClassification.from_pretrained(folder)
-    loaded.set_labels(LabelSet.from_names([*NAMES, "Milk of infants"]), processor)
-    loaded.save_pretrained(tmp_path / "longer")
-    assert encoded == [1]
-    assert len(load_file(tmp_path / "longer" / EMBEDS_FILE)["vectors"]) == 6
-
-
 def test_vectors_of_another_encoder_are_not_used(saved, encoded):
     _model, processor, _, folder = saved
     loaded = GileForSequenceClassification.from_pretrained(folder)
@@ -100,26 +74,13 @@ def test_vectors_of_another_encoder_are_not_used(saved, encoded):
         loaded.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
     expected = loaded.gile(**processor(["milk and iron"], label_text=NAMES, return_tensors="pt")).logits
     encoded.clear()
+    loaded.save_pretrained(folder)
+    assert not (folder / EMBEDS_FILE).exists()
     torch.testing.assert_close(score(loaded, processor), expected)
     assert encoded == [5]
 
 
-def test_vectors_are_not_saved_when_the_encoder_has_changed(saved, tmp_path):
-    model, *_ = saved
-    with torch.no_grad():
-        model.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
-    model.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model" / EMBEDS_FILE).exists()
-
-
-def test_vectors_in_another_type_are_computed_again(saved, encoded):
-    _, processor, _, folder = saved
-    loaded = GileForSequenceClassification.from_pretrained(folder, dtype=torch.bfloat16)
-    assert score(loaded, processor).isfinite().all()
-    assert encoded == [5]
-
-
-@pytest.mark.parametrize("damage", ["fewer", "names", "types", "nan"])
+@pytest.mark.parametrize("damage", ["fewer", "names", "nan"])
 def test_a_file_whose_tensors_do_not_fit_is_not_used(saved, encoded, damage):
     _, processor, logits, folder = saved
     for manifest in MANIFESTS.values():
@@ -129,21 +90,12 @@ def test_a_file_whose_tensors_do_not_fit_is_not_used(saved, encoded, damage):
         tensors["vectors"] = tensors["vectors"][:-1].contiguous()
     elif damage == "names":
         tensors["more"] = tensors["vectors"].clone()
-    elif damage == "types":
-        tensors["input_ids"] = tensors["input_ids"].float()
     else:
         tensors["vectors"][0] = torch.nan
     save_file(tensors, folder / EMBEDS_FILE)
     loaded = GileForSequenceClassification.from_pretrained(folder)
     torch.testing.assert_close(score(loaded, processor), logits)
     assert encoded == [5]
-
-
-def test_models_without_a_pretrained_encoder_save_no_vectors(make_model, tmp_path):
-    model, processor = make_model()
-    score(model.eval(), processor)
-    model.save_pretrained(tmp_path)
-    assert not (tmp_path / EMBEDS_FILE).exists()
 
 
 def test_a_damaged_file_is_named(saved):

@@ -1,27 +1,20 @@
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import PreTrainedConfig, pipeline
 
 from hf_gile import (
-    GileConfig,
     GileForSequenceClassification,
-    GileModel,
-    GileProcessor,
     Label,
     LabelIndex,
     LabelSet,
-    build_tokenizer,
     label_index,
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.models import search_gile
-from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileModel
 from hf_gile.models.search_gile import compute_scores, search_top_k
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
@@ -34,9 +27,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (4, 256))
 
 
-@pytest.fixture(params=["wan", "han"])
-def parts(request, make_model):
-    model, processor = make_model(request.param)
+@pytest.fixture
+def parts(make_model):
+    model, processor = make_model()
     return model.gile, processor
 
 
@@ -56,29 +49,23 @@ def plain_index(codes, bias=0.5):
     return LabelIndex(LabelSet.from_names([f"label {row}" for row in range(len(codes))]), codes, bias, None, "none")
 
 
-def test_index_scores_equal_model_scores(parts):
-    gile, processor = parts
-    index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
-    expected = gile(**processor(TEXTS, label_text=NAMES, return_tensors="pt")).logits
-    torch.testing.assert_close(index.scores(text_codes_of(gile, processor)), expected.detach())
-    assert len(index) == len(NAMES)
-
-
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"output_layer": "only_label"},
+        {"text_encoder_type": "han"},
         {"output_layer": "bilinear"},
         {"output_layer": "linear"},
         {"label_encoder_type": "text_encoder"},
     ],
-    ids=lambda options: "-".join(options.values()) or "gile",
+    ids=lambda options: "-".join(options.values()),
 )
 def test_stored_labels_can_be_indexed_with_every_output_layer(make_model, options):
     model, processor = make_model(**options)
+    model.train()
     index = LabelIndex.build(model, batch_size=2)
-    assert index.label_set == model.label_set
+    assert model.training
+    assert not index.codes.requires_grad
+    assert index.label_set == model.eval().label_set
     expected = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
     torch.testing.assert_close(index.scores(text_codes_of(model.gile, processor)), expected)
 
@@ -88,49 +75,34 @@ def test_a_score_depends_on_neither_the_other_labels_nor_their_order(small_block
     scores = plain_index(codes).scores(texts)
     order = torch.randperm(1000, generator=torch.Generator().manual_seed(1))
     assert torch.equal(plain_index(codes[order]).scores(texts), scores[:, order])
-    for some in (order[:1], order[:3], order[:257], torch.arange(300, 700)):
+    for some in (order[:3], torch.arange(300, 700)):
         assert torch.equal(plain_index(codes[some]).scores(texts), scores[:, some])
         assert torch.equal(plain_index(codes).scores(texts, some), scores[:, some])
-    more = torch.cat([codes, codes.roll(1)])
-    assert torch.equal(plain_index(more).scores(texts)[:, :1000], scores)
-    assert torch.equal(plain_index(codes[:, :3]).scores(texts[:, :3]), texts[:, :3] @ codes[:, :3].T + 0.5)
+    assert plain_index(codes).scores(texts[:0]).shape == (0, 1000)
 
 
 @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
 def test_codes_do_not_depend_on_the_batch_size(make_model, label_encoder_type):
     model, processor = make_model(label_encoder_type=label_encoder_type)
     # Of different lengths, so that batches are padded differently.
-    labels = LabelSet.from_names({f"{' '.join(NAMES[: 1 + row % 5])} {row}": "" for row in range(23)})
+    labels = LabelSet.from_names({f"{' '.join(NAMES[: 1 + row % 5])} {row}": "" for row in range(9)})
     expected = LabelIndex.build(model, processor, labels).codes
-    for batch_size in (1, 2, 7, 22, 1000):
+    for batch_size in (1, 7):
         codes = LabelIndex.build(model, processor, labels, batch_size=batch_size).codes
         torch.testing.assert_close(codes, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_changing_an_index_equals_building_it_anew(parts):
+def test_changing_an_index_equals_building_it_anew(parts, tokenized):
     gile, processor = parts
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
-    with pytest.MonkeyPatch.context() as patch:  # other labels are not encoded again
-        encoded = []
-        patch.setattr(
-            type(processor),
-            "__call__",
-            _spy(type(processor).__call__, lambda options: encoded.extend(options["label_text"])),
-        )
-        index.add(LabelSet.from_names({"Infant": "breast milk"}), gile, processor)
-        index.remove("Diet")
-        index.rename("Rats", "Infants", gile, processor)
-    assert encoded == ["Infant: breast milk", "Infants"]
+    tokenized.clear()
+    index.add(Label("Infant", "Infant", "breast milk"), gile, processor)
+    index.remove("Diet")
+    index.rename("Rats", "Infants", gile, processor)
+    assert tokenized == ["Infant: breast milk", "Infants"]  # other labels are not encoded again
     reloaded = LabelIndex.build(gile, processor, index.label_set)
     torch.testing.assert_close(index.codes, reloaded.codes, rtol=1e-6, atol=1e-6)
     assert index.label_set[4] == Label("Rats", "Infants")
-
-
-def test_a_single_label_may_be_added(make_model):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    index.add(Label("r", "Rats"), model, processor)
-    assert index.label_set.ids[5:] == ["r"]
 
 
 def test_renaming_a_label_of_a_linear_unit_keeps_its_code(make_model):
@@ -149,47 +121,30 @@ def test_learned_weights_of_labels_survive_changes(make_model):
     codes = index.codes.clone()
     with pytest.raises(ValueError, match=r"learned weights of label 'Iron', which a GileModel cannot look up"):
         index.rename("Iron", "Rats", model.gile, processor)
-    assert index.label_set == model.label_set
     assert torch.equal(index.codes, codes)
     index.rename("Iron", "Infants", model, processor)
     renamed = model.label_set.rename("Iron", "Infants")
-    index.add([Label("new", "Rats")], model, processor)
-    iron, new = index.codes[2].clone(), index.codes[-1].clone()
+    iron = index.codes[2].clone()
     index.remove("Iron")
     index.add([model.label_set[2]], model, processor)
     assert torch.allclose(index.codes[-1], codes[2])  # by its id, regardless of the text in the index
-    assert torch.equal(LabelIndex.build(model, processor).codes, codes)
     assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("x", "Iron")])).codes, codes[2:3])
     model.set_labels(renamed, processor)
     assert torch.allclose(LabelIndex.build(model).codes[2], iron)
-    nn.init.zeros_(model.gile.label_rows.weight)
-    assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("y", "Rats")])).codes[0], new)
 
 
 def test_codes_changed_in_inference_mode_can_be_changed_later(tmp_path, make_model):
     model, processor = make_model()
-    for change in (
-        lambda index: index.add([Label("r", "Rats")], model, processor),
-        lambda index: index.remove("Blood"),
-        lambda index: index.to(dtype=torch.float64),
-    ):
-        index = LabelIndex.build(model)
-        with torch.inference_mode():
-            change(index)
-        assert not index.codes.is_inference()
-        index.rename("Iron", "Infants", model, processor)
+    index = LabelIndex.build(model)
+    with torch.inference_mode():
+        index.add([Label("r", "Rats")], model, processor)
+        index.remove("Blood")
+        index.to(dtype=torch.float64)
+    assert not index.codes.is_inference()
     index.save_pretrained(tmp_path)
     with torch.inference_mode():
         loaded = LabelIndex.from_pretrained(tmp_path)
-    loaded.rename("Iron", "Rats", model, processor)
-
-
-def _spy(run, note):
-    def spy(*arguments, **options):
-        note(options)
-        return run(*arguments, **options)
-
-    return spy
+    assert not loaded.codes.is_inference()
 
 
 def test_failed_changes_leave_the_index_unchanged(parts):
@@ -198,53 +153,26 @@ def test_failed_changes_leave_the_index_unchanged(parts):
     codes = index.codes.clone()
     with pytest.raises(ValueError, match="id 'Iron' is already used in row 1"):
         index.add([Label("Iron", "Fe")], gile, processor)
-    with pytest.raises(ValueError, match="has a lone surrogate"):
-        index.add([Label("G1", "Fe", "half a character \udc00"), Label("G2", "\u200b ")], gile, processor)
     with pytest.raises(ValueError, match="no label has the id 'Irn'"):
         index.remove("Iron", "Irn")
-    with pytest.raises(ValueError, match="at least one is required"):
-        index.remove(*NAMES)
-    with pytest.raises(ValueError, match="'Blood' is already the text of another label in row"):
-        index.rename("Iron", "Blood", gile, processor)
     with pytest.raises(ValueError, match="has a lone surrogate"):
         index.rename("Iron", "Fe \udc00", gile, processor)
     assert index.label_set == LabelSet.from_names(NAMES)
     assert torch.equal(index.codes, codes)
 
 
-def test_labels_with_a_score_of_minus_infinity_are_returned(small_blocks):
-    codes = torch.full((4000, 1), -torch.inf)
-    codes[3000] = 1
-    for k in (3, 400, 1500):  # 1500: more than a block of labels
-        best = plain_index(codes).top_k(torch.ones(9, 1), k).columns
-        assert torch.equal(best, torch.tensor([3000, *range(k - 1)]).expand(9, k))
-
-
-def test_k_may_be_a_numpy_integer():
-    texts, codes = whole_numbers(2, 9)
-    assert torch.equal(plain_index(codes).top_k(texts, np.int64(2)).columns, plain_index(codes).top_k(texts, 2).columns)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("labels", [1, 5, 63, 64, 300, 3001])
+@pytest.mark.parametrize(
+    ("labels", "dtype"), [(1, torch.float32), (64, torch.bfloat16), (3001, torch.float32), (3001, torch.bfloat16)]
+)
 def test_top_k_is_a_stable_sort_of_all_scores(small_blocks, labels, dtype):
     texts, codes = whole_numbers(11, labels)
     texts[3] = 0  # all labels tie
     expected = (texts @ codes.T + 0.5).sort(dim=-1, descending=True, stable=True)
-    for k in (1, 2, 3, 10, 40, 5000):
+    for k in (1, np.int64(10), 5000):
         best = plain_index(codes.to(dtype)).top_k(texts, k)
         assert best.scores.shape == best.columns.shape == (11, min(k, labels))
         assert torch.equal(best.scores, expected.values[:, :k].to(best.scores.dtype))
         assert torch.equal(best.columns, expected.indices[:, :k])
-
-
-def test_top_k_handles_rising_and_falling_scores(small_blocks):
-    # Either every chunk has better labels than all previous chunks, or none has.
-    codes = torch.arange(5000.0)[:, None]
-    for texts in (torch.ones(3, 1), -torch.ones(3, 1)):
-        expected = (texts @ codes.T + 0.5).sort(dim=-1, descending=True)
-        best = plain_index(codes).top_k(texts, 7)
-        assert torch.equal(best.columns, expected.indices[:, :7])
 
 
 def test_only_a_block_of_scores_is_in_memory(small_blocks, monkeypatch):
@@ -257,17 +185,13 @@ def test_only_a_block_of_scores_is_in_memory(small_blocks, monkeypatch):
     assert sum(sizes) == 50 * 3000
 
 
-def test_an_empty_batch_gives_empty_results():
-    _, codes = whole_numbers(1, 1000)
-    index = plain_index(codes)
-    assert index.top_k(torch.zeros(0, 6), 3).columns.shape == (0, 3)
-    assert index.scores(torch.zeros(0, 6)).shape == (0, 1000)
-
-
 def test_sixteen_bit_codes_score_by_their_stored_values(parts):
     gile, processor = parts
     texts = text_codes_of(gile, processor)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        exact = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES), dtype=torch.bfloat16)
+    assert torch.equal(exact.codes.bfloat16(), index.codes)
     assert index.codes.dtype == torch.bfloat16
     expected = texts @ index.codes.float().T + index.bias
     torch.testing.assert_close(index.scores(texts), expected)
@@ -275,24 +199,14 @@ def test_sixteen_bit_codes_score_by_their_stored_values(parts):
     assert index.to(dtype=torch.float32).scores(texts.double()).dtype == torch.float64
 
 
-def test_scores_stay_float32_under_autocast(small_blocks):
+def test_scores_stay_float32_under_autocast():
     generator = torch.Generator().manual_seed(5)
     texts, codes = torch.randn(5, 50, generator=generator), torch.randn(2000, 50, generator=generator)
     index = plain_index(codes)
-    index.search = Candidates(2000)
-    answers = [lambda: index.scores(texts), lambda: index.top_k(texts, 3), lambda: index.top_k(texts, 3, True)]
-    for answer in answers:
-        expected = answer()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            torch.testing.assert_close(answer(), expected, rtol=0, atol=0)
-
-
-def test_codes_are_not_affected_by_autocast(make_model):
-    model, processor = make_model()
-    for arguments in ((model, processor, LabelSet.from_names(NAMES)), (model,)):
-        expected = LabelIndex.build(*arguments).codes
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(LabelIndex.build(*arguments).codes, expected)
+    expected, best = index.scores(texts), index.top_k(texts, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(index.scores(texts), expected)
+        assert torch.equal(index.top_k(texts, 3).scores, best.scores)
 
 
 def test_codes_outside_the_float16_range_are_refused(parts):
@@ -308,91 +222,6 @@ def test_codes_outside_the_float16_range_are_refused(parts):
     assert index.codes.dtype == torch.float32
 
 
-class Candidates:
-    """Returns more candidates than requested, except a single candidate for the first document."""
-
-    def __init__(self, labels):
-        self.labels = labels
-        self.changes = []
-
-    def __len__(self):
-        return self.labels
-
-    def candidates(self, text_codes, k):
-        columns = torch.arange(2 * k - 1, -1, -1).expand(len(text_codes), 2 * k).clone()
-        columns[0, 1:] = -1
-        return columns
-
-    def add(self, codes):
-        self.changes.append(("add", codes))
-
-    def remove(self, columns):
-        self.changes.append(("remove", columns))
-
-    def replace(self, columns, codes):
-        self.changes.append(("replace", columns, codes))
-
-
-def test_an_approximate_search_returns_exact_scores_of_its_candidates(monkeypatch):
-    monkeypatch.setattr(label_index, "_CANDIDATES", 16)
-    texts, codes = whole_numbers(5, 100)
-    index = plain_index(codes)
-    with pytest.raises(ValueError, match=r"no approximate search: build .*, load it with ApproximateSearch\.load"):
-        index.top_k(texts, 4, approximate=True)
-    index.search = Candidates(99)
-    with pytest.raises(ValueError, match=r"index\.search has 99 labels, but the index has 100"):
-        index.top_k(texts, 4, approximate=True)
-    index.search = Candidates(100)
-    best = index.top_k(texts, 4, approximate=True)
-    expected = search_top_k(texts, codes[:8], 0.5, 4)
-    assert torch.equal(best.columns[1:], expected.columns[1:])
-    assert torch.equal(best.scores[1:], expected.scores[1:])
-    exact = search_top_k(texts, codes, 0.5, 4)  # the first document has too few candidates
-    assert torch.equal(best.columns[0], exact.columns[0])
-    assert torch.equal(best.scores[0], exact.scores[0])
-    assert not torch.equal(exact.columns[1:], expected.columns[1:])
-
-
-def test_an_approximate_search_follows_label_changes(make_model):
-    model, processor = make_model()
-    index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
-    index.search = search = Candidates(len(NAMES))
-    index.add([Label("G1", "Infant"), Label("G2", "Weeks")], model, processor)
-    index.remove("Milk, Human", "Iron")
-    index.rename("G1", "Infants", model, processor)
-    (add, added), (remove, removed), (replace, replaced, code) = search.changes
-    assert (add, remove, replace) == ("add", "remove", "replace")
-    assert (removed.tolist(), replaced.tolist()) == ([1, 0], [6])
-    assert torch.equal(added[1], index.codes[7])
-    assert torch.equal(code[0], index.codes[6])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda index, texts: index.scores(texts[:, 1:]), r"text_codes must have shape \(B, 6\), .* got \(2, 5\)"),
-        (lambda index, texts: index.scores(texts[0]), r"got \(6,\)"),
-        (lambda index, texts: index.top_k(texts, 0), "k must be a whole number, at least 1, got 0"),
-        (lambda index, texts: index.top_k(texts, 2.0), "got 2.0"),
-        (lambda index, texts: index.to(dtype=torch.int8), r"a floating point type, such as .* got torch\.int8"),
-        (
-            lambda index, texts: index.remove(["label 1", "label 2"]),
-            r"an id must be a string, got list",
-        ),
-        (lambda index, texts: plain_index(index.codes.long()), r"a floating point type, .* got torch\.int64"),
-        (lambda index, texts: plain_index(index.codes[:, 0]), r"for each of the 9 labels, got shape \(9,\)"),
-        (
-            lambda index, texts: LabelIndex(index.label_set, index.codes[:3], 0.0, None, ""),
-            r"for each of the 9 labels, got shape \(3, 6\)",
-        ),
-    ],
-)
-def test_invalid_calls_are_refused(call, message):
-    texts, codes = whole_numbers(2, 9)
-    with pytest.raises(ValueError, match=message):
-        call(plain_index(codes), texts)
-
-
 def test_an_index_without_label_set_or_processor_is_refused(make_model):
     model, processor = make_model()
     labels = LabelSet.from_names(NAMES)
@@ -402,32 +231,9 @@ def test_an_index_without_label_set_or_processor_is_refused(make_model):
         LabelIndex.build(model, label_set=labels)
     with pytest.raises(ValueError, match="this model has no languages"):
         LabelIndex.build(model, processor, labels, language="english")
-    with pytest.raises(ValueError, match="use the processor saved with the model"):
-        LabelIndex.build(model, GileProcessor(processor.tokenizer, reads_sentences=True), labels)
-    with pytest.raises(ValueError, match=r"instead of the processor: call LabelIndex\.build\(model, processor,"):
-        LabelIndex.build(model, labels)
-    with pytest.raises(ValueError, match=r"must be a LabelSet, got list; use LabelSet\.from_names"):
-        LabelIndex.build(model, processor, NAMES)
-    with pytest.raises(ValueError, match="batch_size must be a whole number, at least 1, got 0"):
-        LabelIndex.build(model, batch_size=0)
-    with pytest.raises(ValueError, match=r"a floating point type, such as .* got torch\.int8"):
-        LabelIndex.build(model, dtype=torch.int8)
     linear, processor = make_model(output_layer="linear")
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):
         LabelIndex.build(linear, processor, labels)
-
-
-def test_building_restores_the_training_mode(make_model):
-    model, processor = make_model()
-    model.train()
-    index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
-    assert model.training
-    assert model.gile.training
-    assert not index.codes.requires_grad
-    model.eval()
-    state = model.gile.label_state()
-    LabelIndex.build(model)
-    assert model.gile.label_state() == state
 
 
 def test_an_index_refuses_a_model_that_has_changed(make_model):
@@ -436,24 +242,10 @@ def test_an_index_refuses_a_model_that_has_changed(make_model):
     codes = index.codes.clone()
     index.check_fits(model)
     index.check_fits(model.gile)
-    for weight in model.gile.parameters():
-        before = weight.detach().clone()
-        with torch.no_grad():
-            weight.view(-1)[-1] += 1
-        with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
-            index.check_fits(model)
-        with torch.no_grad():
-            weight.copy_(before)
-        index.check_fits(model)
-    assert torch.equal(index.codes, codes)
-    for change in (
-        lambda: index.add([Label("1", "a")], model, processor),
-        lambda: index.rename("Iron", "a", model, processor),
-    ):
-        with torch.no_grad():
-            model.gile.get_input_embeddings().weight[3] += 1
-        with pytest.raises(ValueError, match="build it again"):
-            change()
+    with torch.no_grad():
+        model.gile.get_input_embeddings().weight[3] += 1
+    with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
+        index.rename("Iron", "a", model, processor)
     assert torch.equal(index.codes, codes)
 
 
@@ -480,60 +272,7 @@ def test_the_fingerprint_covers_everything_that_affects_codes(tmp_path, make_mod
     assert fingerprint(model) == ours
 
 
-def every_field(config):
-    """Yields the configuration and nested configurations with the name of each field."""
-    inherited = {field.name for field in fields(PreTrainedConfig)}
-    for part in (config, config.text_config):
-        for field in fields(part):
-            if field.name not in inherited and not hasattr(getattr(part, field.name), "to_dict"):
-                yield part, field.name
-
-
-def another(value):
-    if isinstance(value, bool):
-        return not value
-    return {int: 77, float: 0.77, str: "another", list: ["another"], dict: {"another": 1}}.get(type(value), "another")
-
-
-def test_every_configuration_field_is_hashed_or_does_not_affect_codes():
-    model = PublishedGileModel(PublishedGileConfig(vocab_size=11))
-    before = fingerprint(model)
-    unhashed = set()
-    for part, name in every_field(model.config):
-        value = getattr(part, name)
-        object.__setattr__(part, name, another(value))
-        if fingerprint(model) == before:
-            unhashed.add(name)
-        object.__setattr__(part, name, value)
-    assert fingerprint(model) == before
-    assert unhashed == {
-        *("cosine_scale", "embedding_std", "label_prior"),  # initial values of weights
-        *("freeze_text_encoder", "joint_dropout", "word_dropout"),  # used in training only
-        *("calibration", "label_length", "language_labels"),  # fields of stored labels and answers
-        *("thresholds", "usual_score"),
-        *("max_label_words", "max_words"),  # limits of the processor
-    }
-
-
-def test_changing_the_configuration_in_place_changes_the_fingerprint(make_model):
-    model, processor = make_model(lexical=True)
-    index = LabelIndex.build(model, processor)
-    model.config.term_weights = {"unseen": {"match": 3.0}}
-    with pytest.raises(ValueError, match="computed by another model"):
-        index.check_fits(model)
-
-
-def test_weights_are_hashed_once(make_model, monkeypatch):
-    model, _ = make_model()
-    index = LabelIndex.build(model)
-    monkeypatch.setattr(label_index.hashlib, "blake2b", None)
-    index.check_fits(model)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        index.check_fits(model)
-
-
-@pytest.mark.parametrize("mmap", [True, False])
-@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize(("mmap", "dtype"), [(True, None), (False, torch.bfloat16)])
 def test_a_saved_index_loads_unchanged(tmp_path, make_model, mmap, dtype):
     model, processor = make_model()
     labels = LabelSet([Label("1", "Iron", "a metal", count=3, seen=True), Label("2", "Milk"), Label("3", "Blood")])
@@ -545,21 +284,19 @@ def test_a_saved_index_loads_unchanged(tmp_path, make_model, mmap, dtype):
     assert reloaded.codes.dtype == index.codes.dtype
     for name in ("bias", "language", "label_language", "model_fingerprint"):
         assert getattr(reloaded, name) == getattr(index, name)
-    texts = text_codes_of(model.gile, processor)
-    assert torch.equal(reloaded.top_k(texts, 2).columns, index.top_k(texts, 2).columns)
-    file = next(tmp_path.glob("*.safetensors"))
-    with file.open("r+b") as opened:
+    with next(tmp_path.glob("*.safetensors")).open("r+b") as opened:
         opened.seek(-1, 2)
         opened.write(b"\x7f")
     assert torch.equal(reloaded.codes, index.codes) == (not mmap)
 
 
-@pytest.mark.parametrize("mmap", [True, False])
-def test_changing_a_loaded_index_does_not_change_its_file(tmp_path, make_model, mmap):
+def test_changing_a_loaded_index_does_not_change_its_file(tmp_path, make_model):
     model, processor = make_model()
+    model.save_pretrained(tmp_path)  # the folder may be that of the model
+    theirs = len(list(tmp_path.iterdir()))
     built = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
     built.save_pretrained(tmp_path)
-    index = LabelIndex.from_pretrained(tmp_path, mmap=mmap)
+    index = LabelIndex.from_pretrained(tmp_path)
     index.rename("Rats", "Infants", model, processor)
     index.add([Label("G1", "Infant")], model, processor)
     index.remove("Iron")
@@ -568,10 +305,11 @@ def test_changing_a_loaded_index_does_not_change_its_file(tmp_path, make_model, 
     reloaded = LabelIndex.from_pretrained(tmp_path, model)
     assert reloaded.label_set == index.label_set
     assert torch.equal(reloaded.codes, index.codes)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == theirs + 3
+    assert GileForSequenceClassification.from_pretrained(tmp_path).label_set == model.label_set
 
 
-@pytest.mark.parametrize("step", ["save_file", "save", "write_text", "replace", "unlink"])
+@pytest.mark.parametrize("step", ["save_file", "unlink"])
 def test_an_interrupted_save_keeps_the_old_index(tmp_path, make_model, monkeypatch, step):
     model, processor = make_model()
     old = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
@@ -581,7 +319,7 @@ def test_an_interrupted_save_keeps_the_old_index(tmp_path, make_model, monkeypat
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    owner = {"save_file": label_index, "save": LabelSet}.get(step, Path)
+    owner = label_index if step == "save_file" else Path
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -592,15 +330,6 @@ def test_an_interrupted_save_keeps_the_old_index(tmp_path, make_model, monkeypat
     assert torch.equal(reloaded.codes, expected_index.codes)
     new.save_pretrained(tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_an_index_can_be_saved_into_the_folder_of_its_model(tmp_path, make_model):
-    model, processor = make_model()
-    model.save_pretrained(tmp_path)
-    LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path)
-    assert reloaded.label_set == model.label_set
-    assert len(LabelIndex.from_pretrained(tmp_path, reloaded)) == len(NAMES)
 
 
 def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
@@ -616,120 +345,28 @@ def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
     head.write_text(json.dumps(good | {"format_version": 99}))
     with pytest.raises(ValueError, match="format_version 99, this code reads 1: upgrade hf-gile"):
         LabelIndex.from_pretrained(tmp_path)
-    for text in ("{", "[]", "{}", '{"format_version": 1}'):
+    for text in ("{", "[]", '{"format_version": 1}'):
         head.write_text(text)
         with pytest.raises(ValueError, match="is not the main file of a label index"):
             LabelIndex.from_pretrained(tmp_path)
     head.write_text(json.dumps(good))
     LabelSet.from_names(NAMES[:3]).save(tmp_path / good["labels"])
-    with pytest.raises(ValueError, match=r"label_index-\w+\.jsonl has changed since it was saved\): build and save"):
-        LabelIndex.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"a row for each of the 3 labels, got shape \(8, 13\)\): build and save"):
         LabelIndex.from_pretrained(tmp_path, verify=False)
-    LabelSet.from_names(NAMES).save(tmp_path / good["labels"])
-    codes = tmp_path / good["codes"]
-    codes.write_bytes(codes.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"the index is damaged .*: build and save it again"):
-        LabelIndex.from_pretrained(tmp_path)
-    codes.unlink()
+    (tmp_path / good["codes"]).unlink()
     with pytest.raises(ValueError, match=r"safetensors.*: build and save it again"):
-        LabelIndex.from_pretrained(tmp_path)
-    LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
-    (tmp_path / json.loads(head.read_text())["labels"]).unlink()
-    with pytest.raises(ValueError, match=r"jsonl.*: build and save it again"):
         LabelIndex.from_pretrained(tmp_path)
 
 
 def test_saving_keeps_unrelated_files(tmp_path):
     _, codes = whole_numbers(1, 9)
-    theirs = ["label_index-sources.csv", "label_index-2024", "label_index-0123456789.json", "label_index-01234567.txt"]
+    theirs = ["label_index-sources.csv", "label_index-0123456789.json"]
     for name in theirs:
-        (tmp_path / name).mkdir() if name.endswith("2024") else (tmp_path / name).write_text("theirs")
+        (tmp_path / name).write_text("theirs")
     for _ in range(2):
         plain_index(codes).save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} > set(theirs)
     assert len(list(tmp_path.iterdir())) == len(theirs) + 3
-
-
-@pytest.fixture
-def two_languages(tokenizer):
-    torch.manual_seed(0)
-    config = GileConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=7,
-        hidden_size=11,
-        attention_size=5,
-        joint_size=13,
-        languages=["english", "german"],
-        share_joint_space=False,
-    )
-    model = GileForSequenceClassification(config)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_()
-    processor = GileProcessor.for_config(tokenizer, config)
-    labels = [Label(f"e{row}", name, language="english") for row, name in enumerate(NAMES[:3])]
-    labels += [Label(f"g{row}", name, language="german") for row, name in enumerate(NAMES[3:])]
-    model.set_labels(LabelSet(labels), processor)
-    return model.eval(), processor
-
-
-def assert_same_answers(answers, expected):
-    """Compares up to the summation order, which depends on the shape of a product on some processors."""
-    for answer, other in zip(answers, expected, strict=True):
-        assert answer["labels"] == other["labels"]
-        assert answer["scores"] == pytest.approx(other["scores"], rel=1e-6)
-
-
-@pytest.mark.parametrize("language", ["english", "german"])
-@pytest.mark.parametrize("label_language", [None, "english", "german"])
-def test_an_index_belongs_to_a_single_document_language(two_languages, language, label_language):
-    model, processor = two_languages
-    texts = text_codes_of(model.gile, processor, language=language)
-    inputs = processor(TEXTS, language=language, return_tensors="pt")
-    codes = model.project_stored_labels(language=language)
-    scores = model.gile.score(model.gile.project_texts(**inputs), codes, language)
-    logits = model.stored_labels.masked(scores, label_language or language).detach()
-    stored = LabelIndex.build(model, language=language, label_language=label_language)
-    part = [label.language == (label_language or language) for label in model.label_set]
-    assert stored.label_set.ids == [label.id for label, is_own in zip(model.label_set, part, strict=True) if is_own]
-    torch.testing.assert_close(stored.scores(texts), logits[:, part])
-    described = LabelIndex.build(
-        model, processor, LabelSet.from_names(NAMES), language=language, label_language=label_language
-    )
-    words = processor(label_text=NAMES, label_language=label_language or language, return_tensors="pt")
-    expected = model.gile(**inputs, **words).logits.detach()
-    torch.testing.assert_close(described.scores(texts), expected)
-    described.add([Label("1", "Infant")], model, processor)
-    assert (described.language, described.label_language) == (language, label_language or language)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    options = {"language": language, "label_language": label_language}
-    assert_same_answers(pipe(TEXTS, described, **options), pipe(TEXTS, described.label_set, **options))
-    assert_same_answers(pipe(TEXTS, stored, **options), pipe(TEXTS, **options))
-    assert_same_answers(pipe(TEXTS, stored, top_k=2, **options), pipe(TEXTS, top_k=2, **options))
-    with pytest.raises(ValueError, match="build an index for these"):
-        pipe(TEXTS, described, language="english" if language == "german" else "german")
-
-
-def test_labels_with_a_language_are_encoded_in_that_language():
-    tokenizer = build_tokenizer({"english": ["a gift of milk"], "german": ["gift ist gefahr"]}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), embedding_size=7, joint_size=13, languages=["english", "german"])
-    model, processor = GileModel(config).eval(), GileProcessor.for_config(tokenizer, config)
-    labels = LabelSet(
-        [Label("1", "gift", language="english"), Label("2", "gift", language="german"), Label("3", "gift")]
-    )
-    index = LabelIndex.build(model, processor, labels, language="english", label_language="german")
-    torch.testing.assert_close(index.codes[1], index.codes[2])
-    assert not torch.allclose(index.codes[0], index.codes[1])
-    index.add([Label("4", "gefahr"), Label("5", "milk", language="english")], model, processor)
-    words = processor(label_text=["gefahr", "milk"], label_language=["german", "english"], return_tensors="pt")
-    torch.testing.assert_close(index.codes[3:], model.project_labels(**words, language="english").detach())
-
-
-def test_multilingual_models_need_a_language(two_languages):
-    with pytest.raises(ValueError, match="pass the language of the documents"):
-        LabelIndex.build(*two_languages, LabelSet.from_names(NAMES))
 
 
 @pytest.mark.gpu

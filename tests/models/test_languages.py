@@ -1,10 +1,9 @@
 """Multilingual models: shared modules, and the labels of each language."""
 
-import itertools
-
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from transformers import pipeline
 
 from hf_gile import (
     GileConfig,
@@ -12,15 +11,15 @@ from hf_gile import (
     GileModel,
     GileProcessor,
     Label,
+    LabelIndex,
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models.losses_gile import binary_cross_entropy, label_loss, multi_hot
+from hf_gile.models.losses_gile import label_loss
 from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 LANGUAGES = ["english", "german"]
-SHARINGS = ["none", "encoders", "attention", "both"]
 TEXTS = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen und milch"]}
 LABELS = LabelSet(
     Label(f"{language}:{name}", name, language=language)
@@ -60,56 +59,26 @@ def mixed(processor):
     return processor(texts, language=languages, return_tensors="pt"), languages
 
 
-def test_the_same_word_in_two_languages_has_two_entries(make):
-    _, processor = make()
-    english, german = (processor(["gift"], language=language)["input_ids"][0] for language in LANGUAGES)
-    assert english != german
-    assert processor(["gift schlange"], language="english")["input_ids"][0] == [*english, 1]
-
-
 def test_a_saved_processor_keeps_its_languages(make, tmp_path):
     _, processor = make()
+    english, german = (processor(["gift"], language=language)["input_ids"] for language in LANGUAGES)
+    assert english != german
     expected = processor(TEXTS["german"], language="german")["input_ids"]
     processor.save_pretrained(tmp_path)
     assert GileProcessor.from_pretrained(tmp_path)(TEXTS["german"], language="german")["input_ids"] == expected
 
 
-@pytest.mark.parametrize("cell", ["dense", "bigru"])
-@pytest.mark.parametrize("sharing", SHARINGS)
-def test_sharing_decides_which_modules_are_shared(make, sharing, cell):
-    model, _ = make(text_encoder_type="han", sharing=sharing, encoder_cell=cell)
-    encoder = model.gile.text_encoder
-    for name, kind in itertools.product(("word", "sentence"), ("encoder", "attention")):
-        is_separate = isinstance(getattr(encoder, f"{name}_{kind}"), torch.nn.ModuleDict)
-        assert is_separate is (sharing not in ("both", {"encoder": "encoders", "attention": "attention"}[kind]))
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_each_language_has_a_separate_unit_and_optionally_a_separate_joint_space(make, shared):
-    model, _ = make(share_joint_space=shared)
-    layer = model.gile.output_layer
-    assert isinstance(layer.classifier, torch.nn.ModuleDict)
-    assert isinstance(layer.label_projection, torch.nn.ModuleDict) is not shared
-    assert isinstance(layer.input_projection, torch.nn.ModuleDict) is not shared
-
-
-@pytest.mark.parametrize("layer", ["gile", "bilinear", "linear"])
-@pytest.mark.parametrize("sharing", SHARINGS)
-def test_a_mixed_batch_scores_like_separate_batches(make, sharing, layer):
-    model, processor = make(text_encoder_type="han", sharing=sharing, output_layer=layer, share_joint_space=False)
+@pytest.mark.parametrize("layer", ["gile", "linear"])
+def test_a_mixed_batch_scores_like_separate_batches(make, layer):
+    model, processor = make(text_encoder_type="han", sharing="none", output_layer=layer, share_joint_space=False)
     words, languages = mixed(processor)
     logits = model(**words).logits
     assert words["language"].tolist() == [LANGUAGES.index(language) for language in languages]
     assert torch.equal(model(**{**words, "language": languages}).logits, logits)
     torch.testing.assert_close(logits[0::2], model(**of(processor, "english")).logits)
     torch.testing.assert_close(logits[1::2], model(**of(processor, "german")).logits)
-
-
-@pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_a_document_is_scored_with_the_labels_of_its_language(make, layer):
-    model, processor = make(output_layer=layer)
-    assert model(**of(processor, "english")).logits.isneginf().tolist() == [[False] * 3 + [True] * 2] * 2
-    assert model(**of(processor, "german")).logits.isneginf().tolist() == [[True] * 3 + [False] * 2] * 2
+    english, german = [False] * 3 + [True] * 2, [True] * 3 + [False] * 2
+    assert logits.isneginf().tolist() == [english, german] * 2
 
 
 def crossed(model, documents, candidate_language):
@@ -117,52 +86,6 @@ def crossed(model, documents, candidate_language):
     codes = model.project_stored_labels(language=documents["language"])
     scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
     return model.stored_labels.masked(scores, candidate_language)
-
-
-def test_cross_lingual_prediction_scores_labels_of_another_language(make):
-    model, processor = make()
-    german = of(processor, "german")
-    logits = crossed(model, german, "english")
-    names = LABELS[:3].texts
-    labels = processor(label_text=names, label_language="english", return_tensors="pt")["label_input_ids"]
-    expected = model.gile(**german, label_input_ids=labels).logits
-    torch.testing.assert_close(logits[:, :3], expected)
-    assert logits[:, 3:].isneginf().all()
-
-
-def test_labels_without_a_language_apply_to_all_languages(make):
-    model, processor = make()
-    words = processor(label_text=["gift", "milk"], label_language="english", return_tensors="pt")["label_input_ids"]
-    model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor, words)
-    assert model.config.language_labels == {}
-    assert model(**of(processor, "german")).logits.isfinite().all()
-
-
-@pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_the_loss_of_a_document_covers_the_labels_of_its_language(make, layer):
-    model, processor = make(output_layer=layer)
-    words, _ = mixed(processor)
-    gold = torch.tensor([[0, 2], [3, -100], [1, -100], [4, 3]])
-    loss = model(**words, labels=gold).loss
-    logits = model(**words).logits
-    english = binary_cross_entropy(logits[0::2, :3], multi_hot(gold, 5)[0::2, :3])
-    german = binary_cross_entropy(logits[1::2, 3:], multi_hot(gold, 5)[1::2, 3:])
-    torch.testing.assert_close(loss, (english + german) / 2)
-
-
-LOSSES = [label_loss, GileLoss("decoupled_softmax")]
-
-
-@pytest.mark.parametrize("loss", LOSSES, ids=["plain", "decoupled_softmax"])
-def test_labels_of_the_other_language_get_no_gradient(make, loss):
-    model, processor = make(output_layer="linear")
-    model.loss_function = loss
-    model.train()
-    model(**of(processor, "german"), labels=torch.tensor([[3], [4]])).loss.backward()
-    units = model.gile.output_layer.classifier
-    assert units["german"].weight.grad.any()
-    assert units["german"].weight.grad.isfinite().all()
-    assert units["english"].weight.grad is None or not units["english"].weight.grad.any()
 
 
 def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
@@ -191,35 +114,12 @@ def test_a_missing_or_unknown_language_is_refused(make, language, message):
             processor(TEXTS["english"], language=language)
 
 
-@pytest.mark.parametrize(
-    ("documents", "language"),
-    [
-        ({"input_ids": torch.tensor(4)}, ["german"]),
-        ({"input_ids": torch.tensor([[4], [5]])}, ["german"]),
-        ({"input_ids": torch.tensor([[4], [5]]), "attention_mask": torch.tensor([[1]])}, ["german", "english"]),
-        ({"input_ids": torch.tensor([[4], [5]])}, torch.tensor(1)),
-    ],
-    ids=["no rows", "too few languages", "too few rows of the mask", "a number"],
-)
-def test_every_row_needs_a_language(make, documents, language):
-    with pytest.raises(ValueError, match=r"language must name the language of each row of \w+ \("):
-        make()[0](**documents, language=language)
-
-
-def test_an_empty_batch_with_languages_gives_no_scores(make):
+def test_every_row_needs_a_language(make):
     model, _ = make()
-    documents = torch.zeros(0, 3, dtype=torch.long)
-    assert model(documents, language=[]).logits.shape == (0, model.config.num_labels)
-    with pytest.raises(ValueError, match="language must contain indices into"):
-        model(torch.tensor([[4]]), language=torch.tensor([0.5]))
-
-
-def test_a_model_without_languages_refuses_a_language(make_model):
-    model, processor = make_model()
-    with pytest.raises(ValueError, match="this model has no languages"):
-        model(**processor(["milk"], return_tensors="pt"), language="english")
-    with pytest.raises(ValueError, match="this model has no languages"):
-        processor(["milk"], language="english")
+    documents = {"input_ids": torch.tensor([[4], [5]]), "attention_mask": torch.tensor([[1]])}
+    with pytest.raises(ValueError, match=r"language must name the language of each row of \w+ \("):
+        model(**documents, language=["german", "english"])
+    assert model(documents["input_ids"][:0], language=[]).logits.shape == (0, 5)
 
 
 def test_labels_must_be_grouped_by_language(make):
@@ -231,30 +131,12 @@ def test_labels_must_be_grouped_by_language(make):
         model.set_labels(LabelSet([*labels, Label("3", "milk")]), processor)
 
 
-@pytest.mark.parametrize("sharing", ["none", "both"])
-def test_labels_read_by_the_text_encoder_are_read_in_their_language(make, sharing):
-    model, _ = make(label_encoder_type="text_encoder", sharing=sharing)
-    stored = model.project_stored_labels()
-    words = model.label_input_ids
-    for language, columns in {"english": slice(0, 3), "german": slice(3, 5)}.items():
-        expected = model.gile.project_labels(words[columns], label_language=language)
-        torch.testing.assert_close(stored[columns], expected)
-
-
-def test_the_linear_unit_of_a_base_model_scores_labels_of_the_language(make):
-    model, processor = make(output_layer="linear")
-    assert model.gile(**of(processor, "german")).logits.shape == (2, 2)
-    assert model.gile(**of(processor, "english")).logits.shape == (2, 3)
-
-
 def test_a_multilingual_linear_unit_needs_label_counts_per_language():
     with pytest.raises(StrictDataclassError, match="needs the number of labels of each"):
         GileModel(GileConfig(output_layer="linear", languages=LANGUAGES, num_labels=5))
 
 
 def test_the_pipeline_takes_a_language(make):
-    from transformers import pipeline
-
     model, processor = make(share_joint_space=False)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     answer = pipe(TEXTS["german"], language="german")
@@ -268,15 +150,42 @@ def test_the_pipeline_takes_a_language(make):
     assert dict(zip(answers[0]["labels"], answers[0]["scores"], strict=True)) == pytest.approx(
         {"milk": expected[1].item(), "iron": expected[2].item()}
     )
-    stored = pipe(TEXTS["german"], language="german", label_language="english", top_k=5)
-    assert len(stored[0]["labels"]) == 3
+    with pytest.raises(ValueError, match="language must be the name of a language, got"):
+        pipe(TEXTS["german"], language=["german", "german"])
     with pytest.raises(ValueError, match="pass the language of the documents"):
         pipe(TEXTS["german"])
 
 
-@pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path, layer):
-    """Checks that mappings survive a saved config.json, which sorts them."""
+@pytest.mark.parametrize(
+    ("language", "label_language"), [("english", None), ("german", "english"), ("german", "german")]
+)
+def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(make, language, label_language):
+    model, processor = make(share_joint_space=False)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    options = {"language": language, "label_language": label_language}
+    texts, labels = TEXTS[language], LabelSet.from_names(["milk", "eisen"])
+    stored = LabelIndex.build(model, **options)
+    described = LabelIndex.build(model, processor, labels, **options)
+    described.add([Label("1", "iron")], model, processor)
+    for index, labels_of_it in ((stored, None), (described, described.label_set)):
+        for answer, expected in zip(pipe(texts, index, **options), pipe(texts, labels_of_it, **options), strict=True):
+            assert [name.split()[0] for name in answer["labels"]] == [name.split()[0] for name in expected["labels"]]
+            assert answer["scores"] == pytest.approx(expected["scores"], rel=1e-6)
+    with pytest.raises(ValueError, match="build an index for these"):
+        pipe(texts, described, language="english" if language == "german" else "german")
+    with pytest.raises(ValueError, match="pass the language of the documents"):
+        LabelIndex.build(model, processor, labels)
+
+
+def test_an_index_encodes_labels_in_their_language(make):
+    model, processor = make()
+    labels = LabelSet([*LABELS[:1], *LABELS[3:4], Label("3", "gift")])
+    codes = LabelIndex.build(model, processor, labels, language="english", label_language="german").codes
+    torch.testing.assert_close(codes[1], codes[2])
+    assert not torch.allclose(codes[0], codes[1])
+
+
+def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path):
     torch.manual_seed(0)
     labels = LabelSet([*LABELS[3:], *LABELS[:3]])
     tokenizer = build_tokenizer({language: [*TEXTS[language], *TEXTS[language]] for language in ("german", "english")})
@@ -284,7 +193,7 @@ def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path, layer):
         vocab_size=len(tokenizer),
         languages=["german", "english"],
         language_labels=labels.language_labels,
-        output_layer=layer,
+        output_layer="linear",
         num_labels=5,
     )
     processor = GileProcessor.for_config(tokenizer, config)
@@ -302,55 +211,35 @@ def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path, layer):
 
 def test_labels_without_a_language_need_label_input_ids(make):
     model, processor = make()
+    labels = LabelSet([Label("1", "gift"), Label("2", "milk")])
     with pytest.raises(ValueError, match=r"have no language .* pass label_input_ids=processor"):
-        model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor)
+        model.set_labels(labels, processor)
+    words = processor(label_text=labels.texts, label_language="english", return_tensors="pt")["label_input_ids"]
+    model.set_labels(labels, processor, words)  # which apply to all languages
+    assert model(**of(processor, "german")).logits.isfinite().all()
     with pytest.raises(ValueError, match="in the order of this model, english, german"):
         model.set_labels(LabelSet([Label("1", "gift", language="french")]), processor)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=["plain", "decoupled_softmax"])
-@pytest.mark.parametrize("training", [True, False])
-def test_half_precision_also_excludes_the_other_language_from_the_loss(make, loss, training):
+@pytest.mark.parametrize("loss", [label_loss, GileLoss("decoupled_softmax")], ids=["plain", "decoupled_softmax"])
+def test_half_precision_also_excludes_the_other_language_from_the_loss(make, loss):
     model, processor = make()
     model.loss_function = loss
-    model.train(training)
+    model.train()
     inputs, gold = of(processor, "german"), torch.tensor([[3], [4]])
     expected = model(**inputs, labels=gold).loss
     assert model.bfloat16()(**inputs, labels=gold).loss.item() == pytest.approx(expected.item(), rel=0.05)
 
 
-def test_the_pipeline_refuses_a_list_of_languages(make):
-    from transformers import pipeline
-
-    model, processor = make()
-    with pytest.raises(ValueError, match="language must be the name of a language, got"):
-        pipeline("label-scoring", model=model, processor=processor)(TEXTS["german"], language=["german", "german"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"texts": {"english": ["a cat"]}, "label_texts": ["dog"]},
-            "either both texts and label_texts are mappings by language",
-        ),
-        (
-            {"texts": ["a cat"], "label_texts": {"english": ["dog"]}},
-            "either both texts and label_texts are mappings by language",
-        ),
+        ({"texts": {"english": ["a"]}, "label_texts": ["b"]}, "either both texts and label_texts are mappings by"),
         ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got a single string"),
-        (
-            {"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}},
-            "label_texts has the language 'german",
-        ),
+        ({"texts": {"english": ["a"]}, "label_texts": {"german": ["b"]}}, "label_texts has the language 'german"),
     ],
-    ids=["list of labels", "mapping of labels", "single text", "another language"],
+    ids=["list of labels", "single text", "another language"],
 )
 def test_invalid_texts_by_language_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         build_tokenizer(**arguments, min_count=1)
-
-
-def test_a_single_language_needs_no_word_prefixes():
-    tokenizer = build_tokenizer({"english": ["a cat"]}, label_texts={"english": ["dog"]}, min_count=1)
-    assert tokenizer.tokenize("cat dog") == ["cat", "dog"]

@@ -11,8 +11,8 @@ from hf_gile.models import processing_gile, texts_gile
 from hf_gile.models.lexical_gile import count_features
 
 WORDS = ["milk", "iron", "the", "a", "heart.", "Blood", "12", "x-ray", "žižek!", "\u4e2d\u6587"]
-TEXT = " ".join(WORDS[(number * number) % 7 + number % 4] for number in range(600))
-SEPARATED = [TEXT, TEXT.replace(" a ", "\n"), f"  {TEXT} \n\n", TEXT.replace(" ", "  ")]
+TEXT = " ".join(WORDS[(number * number) % 7 + number % 4] for number in range(300))
+SEPARATED = [TEXT.replace(" a ", "\n"), f"  {TEXT} \n\n", TEXT.replace(" ", "  ")]
 
 
 def byte_level():
@@ -53,41 +53,32 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(texts_gile, "_BATCH", 3)
 
 
-@pytest.mark.parametrize("reads_sentences", [False, True])
-@pytest.mark.parametrize("text", SEPARATED)
-def test_parts_of_a_text_have_the_ids_of_the_text(tokenizer, text, reads_sentences, monkeypatch, request):
-    processor = GileProcessor(tokenizer, reads_sentences, max_words=29, max_sentences=5, max_sentence_words=11)
-    expected = processor.pieces([text, "milk", text])
+@pytest.fixture(params=[False, True], ids=["words", "sentences"])
+def processor(tokenizer, request):
+    return GileProcessor(tokenizer, request.param, max_words=29, max_sentences=5, max_sentence_words=11)
+
+
+def test_parts_of_a_text_have_the_ids_of_the_text(processor, request):
+    texts = [*SEPARATED, "milk"]
+    expected = processor.pieces(texts)
     request.getfixturevalue("small_parts")
-    assert processor.pieces([text, "milk", text]) == expected
+    assert processor.pieces(texts) == expected
 
 
-@pytest.mark.parametrize("reads_sentences", [False, True])
-@pytest.mark.parametrize("text", [*SEPARATED, "milk", "", "." * 997, "iron" * 499, TEXT.split("a "), ["milk"] * 300])
-def test_the_start_of_a_text_has_its_first_ids(tokenizer, text, reads_sentences, monkeypatch):
-    if isinstance(text, list) and not reads_sentences:
-        text = " ".join(text)
-    limits = {"max_words": 29, "max_sentences": 5, "max_sentence_words": 11}
-    processor = GileProcessor(tokenizer, reads_sentences, **limits)
-    documents, languages = processor._check_texts([text], None)
-    (row,) = processor._encode_texts(documents, languages)
-    expected = processor._truncate_document(row)
+def test_the_start_of_a_text_has_its_first_ids(processor, monkeypatch):
+    texts = [*SEPARATED, "", "." * 997, "iron" * 499]
+    if processor.reads_sentences:
+        texts += [TEXT.split("a "), ["milk"] * 300]
+    documents, languages = processor._check_texts(texts, None)
+    expected = [processor._truncate_document(row) for row in processor._encode_texts(documents, languages)]
     monkeypatch.setattr(processing_gile, "_CHARACTERS_PER_WORD", 1)
-    assert processor([text])["input_ids"] == [expected]
+    assert processor(texts)["input_ids"] == expected
 
 
-def test_the_end_of_a_long_text_is_not_tokenized(tokenizer, monkeypatch):
+def test_the_end_of_a_long_text_is_not_tokenized(tokenizer, tokenized):
     processor = GileProcessor(tokenizer, max_words=29)
-    longest = []
-    encode = processor._encode
-
-    def measured(texts, language_tokenizer):
-        longest.append(max(map(len, texts)))
-        return encode(texts, language_tokenizer)
-
-    monkeypatch.setattr(processor, "_encode", measured)
     assert len(processor(TEXT * 1000)["input_ids"][0]) == 29
-    assert max(longest) < 8000
+    assert max(map(len, tokenized)) < 8000
 
 
 def test_lexical_features_do_not_depend_on_parts(small_parts, monkeypatch):

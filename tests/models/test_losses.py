@@ -21,10 +21,9 @@ def test_multi_hot_marks_gold_columns_and_skips_padding():
     assert target.nonzero().tolist() == [[0, 2], [0, 5], [1, 16]]
 
 
-@pytest.mark.parametrize("wrong", [17, -1], ids=["too high", "negative"])
-def test_a_column_out_of_range_is_named(wrong):
-    with pytest.raises(ValueError, match=f"labels has index {wrong}, but there are 17 labels"):
-        multi_hot(torch.tensor([[0, wrong]]), L)
+def test_a_column_out_of_range_is_named():
+    with pytest.raises(ValueError, match="labels has index -1, but there are 17 labels"):
+        multi_hot(torch.tensor([[0, -1]]), L)
 
 
 def test_sigmoid_loss_equals_equation_15_times_the_number_of_labels(logits):

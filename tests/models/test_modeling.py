@@ -16,59 +16,27 @@ def both_towers(model, processor, labels):
 
 def test_both_towers_score_like_the_stored_labels(make_model, label_set):
     model, processor = make_model()
-    stored = model(**processor(TEXTS, return_tensors="pt")).logits
+    documents = processor(TEXTS, return_tensors="pt")
+    stored = model(**documents).logits
     output = both_towers(model, processor, label_set)
     torch.testing.assert_close(output.logits, stored)
     assert output.text_embeds.shape == (2, 11)
     assert output.label_embeds.shape == (5, 7)
     assert output.attentions is None
-
-
-def test_forward_equals_its_separate_steps(make_model, label_set):
-    model, processor = make_model()
-    texts = model.gile.project_texts(**processor(TEXTS, return_tensors="pt"))
-    labels = model.gile.project_labels(**processor(label_text=label_set.texts, return_tensors="pt"))
-    assert texts.shape == (2, 13)
-    assert labels.shape == (5, 13)
-    torch.testing.assert_close(model.gile.score(texts, labels), both_towers(model, processor, label_set).logits)
-
-
-def test_label_vectors_may_replace_label_words(make_model, label_set):
-    model, processor = make_model()
     words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
-    documents = processor(TEXTS, return_tensors="pt")
-    torch.testing.assert_close(
-        model.gile(**documents, label_embeds=model.gile.embed_labels(words)).logits,
-        model.gile(**documents, label_input_ids=words).logits,
-    )
+    by_vector = model.gile(**documents, label_embeds=model.gile.embed_labels(words)).logits
+    torch.testing.assert_close(by_vector, stored)
+    steps = model.gile.score(model.gile.project_texts(**documents), model.gile.project_labels(words))
+    torch.testing.assert_close(steps, stored)
+    attentions = model(**documents, output_attentions=True).attentions
+    assert [tuple(weights.shape) for weights in attentions] == [(2, 4)]
 
 
-def test_a_document_without_known_words_gets_a_score(make_model, label_set):
+def test_a_document_without_known_words_gets_a_score(make_model):
     model, processor = make_model()
-    for texts in (["zebrafish quantum"], ["", "!"]):
-        logits = model(**processor(texts, return_tensors="pt")).logits
-        assert logits.isfinite().all()
-    # No words at all: h = 0, so the score is w . (act(b_v) * act(U e + b_u)) + b.
-    layer = model.gile.output_layer
-    labels = model.project_stored_labels()
-    expected = (layer.classifier.weight[0] * torch.relu(layer.input_projection.bias) * labels).sum(-1)
-    torch.testing.assert_close(logits[0], expected + layer.classifier.bias)
-
-
-def test_attentions_are_returned_on_request(make_model):
-    for text_encoder, shapes in {"wan": [(2, 4)], "han": [(2, 1, 4), (2, 1)]}.items():
-        model, processor = make_model(text_encoder)
-        attentions = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
-        assert [tuple(weights.shape) for weights in attentions] == shapes
-
-
-def test_linear_unit_scores_w_h_plus_b(make_model):
-    model, processor = make_model(output_layer="linear")
-    inputs = processor(TEXTS, return_tensors="pt")
-    unit = model.gile.output_layer.classifier
-    h = model.gile.embed_texts(**inputs)[0]
-    torch.testing.assert_close(model(**inputs).logits, h @ unit.weight.T + unit.bias)
-    torch.testing.assert_close(model.gile(**inputs).logits, model(**inputs).logits)
+    logits = model(**processor(["zebrafish quantum", "", "!"], return_tensors="pt")).logits
+    assert logits.isfinite().all()
+    assert torch.equal(logits[1], logits[2])
 
 
 def test_linear_units_refuse_untrained_labels(make_model, label_set):
@@ -127,22 +95,10 @@ class TestLoss:
         torch.testing.assert_close(output.loss, stock)
         torch.testing.assert_close(self.loss(model, processor, labels=dense).loss, stock)
 
-    @pytest.mark.parametrize("problem_type", [None, "single_label_classification"])
-    def test_softmax_loss_takes_a_column_per_document(self, make_model, problem_type):
-        model, processor = make_model(problem_type=problem_type)
-        output = self.loss(model, processor, labels=torch.tensor([1, 4]))
-        torch.testing.assert_close(output.loss, functional.cross_entropy(output.logits, torch.tensor([1, 4])))
-
-    def test_single_columns_can_also_be_trained_with_sigmoid(self, make_model):
-        model, processor = make_model(problem_type="multi_label_classification")
-        flat = self.loss(model, processor, labels=torch.tensor([1, 4])).loss
-        torch.testing.assert_close(flat, self.loss(model, processor, labels=torch.tensor([[1], [4]])).loss)
-
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
             (torch.tensor([[1], [5]]), r"labels has index 5, but there are 5 labels \(0 to 4\)"),
-            (torch.tensor([[1]]), r"labels must have shape \(2, P\)"),
             (
                 torch.tensor([[0, 1, 1], [0, 0, 1]]),
                 "contains a gold label of a document twice.*zeros and ones as floats",
@@ -150,7 +106,7 @@ class TestLoss:
             (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
             (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
         ],
-        ids=["out of range", "other batch", "integer zeros and ones", "one-dimensional floats", "too few columns"],
+        ids=["out of range", "integer zeros and ones", "one-dimensional floats", "too few columns"],
     )
     def test_invalid_labels_are_refused(self, make_model, labels, message):
         model, processor = make_model(problem_type="multi_label_classification")
@@ -170,40 +126,22 @@ class TestCachedLabelCodes:
         with torch.no_grad():
             return model(**processor(TEXTS, return_tensors="pt")).logits
 
-    def test_codes_are_computed_once(self, make_model, monkeypatch):
-        model, processor = make_model()
-        first = self.scores(model, processor)
-        monkeypatch.setattr(model.gile, "project_labels", None)
-        assert torch.equal(self.scores(model, processor), first)
-
     @pytest.mark.parametrize("assign", [False, True])
     def test_codes_follow_repeated_loading(self, make_model, assign):
         model, processor = make_model()
-        for factor in (2.0, 0.5, 3.0, 0.7, 1.5):
+        for factor in (2.0, 0.5):
             state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
             model.load_state_dict(state, strict=False, assign=assign)
             cached = self.scores(model, processor)
             model.stored_labels.clear_cache()
             assert torch.equal(cached, self.scores(model, processor))
 
-    def test_inference_mode_works(self, make_model):
-        model, processor = make_model()
-        with torch.inference_mode():
-            cached = model(**processor(TEXTS, return_tensors="pt")).logits
-        assert torch.equal(cached, self.scores(model, processor))
-
     def test_gradients_flow_to_the_labels_even_in_evaluation_mode(self, make_model):
         model, processor = make_model()
-        self.scores(model, processor)
+        with torch.inference_mode():
+            self.scores(model, processor)
         model(**processor(TEXTS, return_tensors="pt")).logits.sum().backward()
         assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
-
-
-def test_padding_is_ignored_with_manually_set_embeddings(make_model):
-    model, _ = make_model()
-    model.set_input_embeddings(torch.nn.Embedding.from_pretrained(torch.randn(model.config.text_config.vocab_size, 7)))
-    codes = model.gile.project_labels(torch.tensor([[4, 2]]))
-    torch.testing.assert_close(model.gile.project_labels(torch.tensor([[4, 2, 0, 0]])), codes)
 
 
 @pytest.mark.parametrize(
@@ -235,15 +173,6 @@ def test_fresh_weights_start_as_configured(output_layer):
     assert dense.bias.eq(0).all()
 
 
-def test_half_precision_models_score_and_train(make_model):
-    model, processor = make_model()
-    model = model.to(torch.bfloat16).train()
-    output = model(**processor(TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2]]))
-    output.loss.backward()
-    assert output.logits.dtype == torch.bfloat16
-    assert output.loss.dtype == torch.float32
-
-
 def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     batch = processor(["Milk was fed.", "Blood."], return_tensors="pt")
@@ -254,15 +183,8 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
     expected[0, [1, 4]] = -torch.inf
     assert torch.equal(masked.logits, expected)
     assert masked.loss.isfinite()
-    codes, columns = model.gile.project_texts(**batch), torch.tensor([0, 3, 4])
-    label_codes = model.project_stored_labels(columns)
-    scores = model.gile.score(codes, label_codes)
-    sampled = model.stored_labels.masked(scores, excluded_columns=excluded, columns=columns)
-    torch.testing.assert_close(sampled, expected[:, columns])
-    for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]]), torch.tensor([0, 1])):
-        with pytest.raises(
-            ValueError, match=r"excluded_columns must be label indices below 5, \(2, E\) padded with -100"
-        ):
+    for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]])):
+        with pytest.raises(ValueError, match=r"must be label indices below 5, \(2, E\) padded with -100"):
             model(**batch, excluded_columns=wrong)
     with pytest.raises(ValueError, match=r"document 0 .* has the gold label 1 .* in its excluded_columns"):
         model(**batch, excluded_columns=excluded, labels=torch.tensor([[1], [0]]))

@@ -57,11 +57,12 @@ def literal(parts, candidates, multi_label=True):
     return [dict(zip(candidates, row.tolist(), strict=True)) for row in probabilities]
 
 
-@pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
-@pytest.mark.parametrize("multi_label", [True, False])
+@pytest.mark.parametrize(
+    ("calibration", "multi_label"), [("platt", True), ("platt of unseen", False), ("spline", True), ("spline", False)]
+)
 def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, parts, calibration, multi_label):
     uncalibrated = pipe(TEXTS, CANDIDATES, multi_label=multi_label)
-    parts[0].config.calibration = calibration
+    parts[0].config.calibration = calibration = CALIBRATIONS[calibration]
     forms = (CANDIDATES, LabelSet.from_names(CANDIDATES), LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES)))
     for labels in forms:
         answers = pipe(TEXTS, labels, multi_label=multi_label, batch_size=3)
@@ -71,24 +72,6 @@ def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, parts, calibration
     assert answers != uncalibrated
     # The order of seen and unseen labels changes only if both groups are calibrated.
     assert (answers[0]["labels"] == uncalibrated[0]["labels"]) == (set(calibration) == {"unseen"})
-
-
-def test_stored_labels_are_calibrated_too(pipe, parts, label_set):
-    parts[0].config.calibration = CALIBRATIONS["platt"]
-    for answer, expected in zip(pipe(TEXTS), literal(parts, label_set.texts), strict=True):
-        assert scores(answer) == pytest.approx(dict(zip(label_set.names, expected.values(), strict=True)), rel=1e-5)
-
-
-@pytest.mark.parametrize("calibration", [{}, *CALIBRATIONS.values()], ids=["none", *CALIBRATIONS])
-@pytest.mark.parametrize("multi_label", [True, False])
-@pytest.mark.parametrize("labels", [CANDIDATES, ["Blood", "Infant", "Risk"], None], ids=["both", "unseen", "stored"])
-def test_top_k_is_the_beginning_of_the_full_answer(pipe, parts, calibration, multi_label, labels):
-    parts[0].config.calibration = calibration
-    full = pipe(TEXTS, labels, multi_label=multi_label, batch_size=2)
-    for k in (1, 2, 100):
-        for answer, top in zip(full, pipe(TEXTS, labels, multi_label=multi_label, top_k=k, batch_size=4), strict=True):
-            assert top["labels"] == answer["labels"][:k]
-            assert top["scores"] == pytest.approx(answer["scores"][:k], rel=1e-5)
 
 
 def many_labels(num_labels=101):
@@ -115,11 +98,12 @@ def test_scores_of_many_labels_are_computed_in_blocks_of_documents(monkeypatch):
         torch.testing.assert_close(whole.scores, part.scores)
 
 
-@pytest.mark.parametrize("k", [1, 7, 60, 101, 500])
-@pytest.mark.parametrize("num_seen", [0, 3, 50, 101])
-@pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
+@pytest.mark.parametrize("k", [7, 60, 500])
+@pytest.mark.parametrize("num_seen", [0, 3, 101])
+@pytest.mark.parametrize("calibration", ["platt", "spline"])
 def test_top_labels_of_both_groups_need_no_calibration_of_all(monkeypatch, k, num_seen, calibration):
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (3, 7))
+    calibration = CALIBRATIONS[calibration]
     codes, text_codes = many_labels()
     seen = torch.zeros(101, dtype=torch.bool)
     seen[torch.randperm(101)[:num_seen]] = True
@@ -133,8 +117,7 @@ def test_top_labels_of_both_groups_need_no_calibration_of_all(monkeypatch, k, nu
         torch.testing.assert_close(answer.scores, best.values[:k])
 
 
-@pytest.mark.parametrize("num_seen", [0, 50, 101])
-@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize(("num_seen", "softmax"), [(0, False), (50, False), (50, True)])
 def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, softmax):
     codes, text_codes = many_labels()
     codes[:] = (codes * 16).round() / 16  # all sums are exact in any order
@@ -150,24 +133,11 @@ def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, soft
         for scores, tie_breakers in zip(logits, raw, strict=True)
     ]
     assert len(logits[0].unique()) < len(raw[0].unique())
-    pieces = [code.expand(2, 5) for code in text_codes]
-    for k in (None, 1, 7, 40, 101):
-        for least in (None, 0.0):
-            for of_texts in (text_codes, pieces):
-                answers = best_labels(of_texts, codes, 0.5, replace(choice, top_k=k, threshold=least))
-                assert [answer.columns.tolist() for answer in answers] == [ranking[:k] for ranking in rankings]
+    for k in (None, 1, 40):
+        answers = best_labels(text_codes, codes, 0.5, replace(choice, top_k=k))
+        assert [answer.columns.tolist() for answer in answers] == [ranking[:k] for ranking in rankings]
     forced = best_labels(text_codes, codes, 0.5, replace(choice, threshold=1.0, force_label=True))
     assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
-
-
-def test_labels_of_a_single_group_are_searched_without_computing_all_scores(pipe, parts, monkeypatch):
-    parts[0].config.calibration = CALIBRATIONS["spline"]
-    unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
-    expected = pipe(TEXTS, unseen)
-    monkeypatch.setattr(search_gile, "compute_scores", None)
-    for answer, top in zip(expected, pipe(TEXTS, unseen, top_k=2), strict=True):
-        assert top["labels"] == answer["labels"][:2]
-        assert top["scores"] == pytest.approx(answer["scores"][:2], rel=1e-5)
 
 
 def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts):
@@ -179,16 +149,9 @@ def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts
             expected = {name: score for name, score in scores(whole).items() if score >= thresholds[name]}
             assert scores(answer) == pytest.approx(expected, rel=1e-6)
             assert answer["labels"] == list(expected)
-    new_labels = [Label("new", "Weeks", threshold=0.0), Label("other", "Patients", threshold=1.0)]
-    assert pipe(TEXTS[0], new_labels, threshold="stored")["labels"] == ["Weeks"]
-
-
-def test_without_stored_thresholds_the_threshold_is_a_half(pipe, parts, label_set):
-    model, processor = parts
-    model.config.thresholds = {}
-    model.set_labels(label_set, processor)
-    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold=0.5)
-    assert pipe(TEXTS, threshold="stored", top_k=1) == pipe(TEXTS, threshold=0.5, top_k=1)
+    best, second = full[0]["labels"][:2]  # a better label below its threshold displaces no other
+    labels = [Label("1", best.lower(), threshold=1.0), Label("2", second.lower(), threshold=0.0)]
+    assert pipe(TEXTS[0], labels, threshold="stored", top_k=1)["labels"] == [second.lower()]
 
 
 def test_stored_thresholds_follow_the_model(pipe, parts):
@@ -200,15 +163,15 @@ def test_stored_thresholds_follow_the_model(pipe, parts):
         assert pipe(TEXTS, labels, threshold="stored") == pipe(TEXTS, labels)
     model.config.thresholds["unseen"] = 1.0
     assert all("Blood" not in answer["labels"] for answer in pipe(TEXTS, CANDIDATES, threshold="stored"))
-    model.set_labels(model.label_set.update("Blood", threshold=0.0), processor)
-    assert all("Blood" in answer["labels"] for answer in pipe(TEXTS, CANDIDATES, threshold="stored"))
+    model.config.thresholds = {}
+    model.set_labels(LabelSet(replace(label, threshold=None) for label in model.label_set), processor)
+    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold=0.5)
 
 
 @pytest.mark.parametrize("threshold", ["stored", 0.4, 1.0])
-@pytest.mark.parametrize("calibration", [{}, CALIBRATIONS["platt"]], ids=["none", "platt"])
 @pytest.mark.parametrize("multi_label", [True, False])
-def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold, calibration, multi_label):
-    parts[0].config.calibration = calibration
+def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold, multi_label):
+    parts[0].config.calibration = CALIBRATIONS["platt"]
     options = {"threshold": threshold, "multi_label": multi_label}
     passing = pipe(TEXTS, CANDIDATES, **options)
     forced = pipe(TEXTS, CANDIDATES, force_label=True, **options)
@@ -217,20 +180,11 @@ def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold
         expected = scores(answer) or scores(best_answer)
         assert scores(forced_answer) == pytest.approx(expected, rel=1e-5)
         assert forced_answer["labels"] == list(expected)
-    for k in (1, 2):
-        for answers, force_label in ((passing, False), (forced, True)):
-            heads = pipe(TEXTS, CANDIDATES, top_k=k, force_label=force_label, **options)
-            for answer, top in zip(answers, heads, strict=True):
-                assert top["labels"] == answer["labels"][:k]
-                assert top["scores"] == pytest.approx(answer["scores"][:k], rel=1e-5)
-
-
-def test_better_labels_below_their_threshold_do_not_displace_a_label(pipe):
-    full = pipe(TEXTS[0], CANDIDATES)
-    best, second = full["labels"][:2]
-    labels = [Label("1", best.lower(), threshold=1.0), Label("2", second.lower(), threshold=0.0)]
-    assert pipe(TEXTS[0], labels)["labels"] == [best.lower(), second.lower()]
-    assert pipe(TEXTS[0], labels, threshold="stored", top_k=1)["labels"] == [second.lower()]
+    for answers, force_label in ((passing, False), (forced, True)):
+        heads = pipe(TEXTS, CANDIDATES, top_k=2, force_label=force_label, **options)
+        for answer, top in zip(answers, heads, strict=True):
+            assert top["labels"] == answer["labels"][:2]
+            assert top["scores"] == pytest.approx(answer["scores"][:2], rel=1e-5)
 
 
 def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, parts):
@@ -241,14 +195,11 @@ def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, part
     for top_k in (None, 2):
         answers = pipe(TEXTS, threshold="stored", top_k=top_k)
         assert [answer["labels"] for answer in answers] == [answer["labels"] for answer in pipe(TEXTS, top_k=1)]
-    assert pipe(TEXTS, strict, threshold="stored") == pipe(TEXTS, threshold="stored")
     assert pipe(TEXTS[0], threshold="stored", force_label=False)["labels"] == []
     assert pipe(TEXTS[0], threshold=1.0)["labels"] == []  # not the stored rule
     assert pipe(TEXTS[0], ["Iron", "Blood"], threshold="stored")["labels"] == []  # its label may be another
     model.config.thresholds = {"seen": 1.0, "at_least": 0}
     assert pipe(TEXTS[0], threshold="stored")["labels"] == []
-    model.config.thresholds = {"at_least": 1}
-    assert model.stored_labels.thresholds().tolist() == [0.5] * len(strict)
 
 
 def test_texts_unlike_the_training_documents_are_noticed_once(pipe, parts, monkeypatch):
@@ -259,30 +210,15 @@ def test_texts_unlike_the_training_documents_are_noticed_once(pipe, parts, monke
     best = sorted(answer["scores"][0] for answer in pipe(TEXTS))
     config = parts[0].config
     config.usual_score = best[0] * 0.99
-    pipe(TEXTS * 25)
+    pipe(TEXTS * 13)
     assert pipe.note_on_texts() == ""
     config.usual_score = (best[1] + best[2]) / 2
     pipe(TEXTS * 4, CANDIDATES)  # other labels tell nothing
     assert said == []
-    pipe(TEXTS * 60, batch_size=7)
-    pipe(TEXTS * 60)
+    pipe(TEXTS * 20, batch_size=7)
+    pipe(TEXTS)
     assert len(set(said)) == 1  # which is said once
     assert said[0].startswith("these texts look unlike those that the model was trained on: the best label of ")
-
-
-def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
-    model, processor = make_model(problem_type="single_label_classification")
-    model.set_labels(label_set.with_counts({"Iron": 3}), processor)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    model.config.calibration = {
-        "seen": {"method": "platt", "scale": 0.5, "offset": 0.0},
-        "unseen": {"method": "platt", "scale": 2, "offset": 0},
-    }
-    logits = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
-    expected = (logits * torch.tensor([0.5 if name == "Iron" else 2 for name in label_set.names])).softmax(-1)
-    for answer, row in zip(pipe(TEXTS), expected, strict=True):
-        assert scores(answer) == pytest.approx(dict(zip(label_set.names, row.tolist(), strict=True)), rel=1e-5)
-        assert sum(answer["scores"]) == pytest.approx(1)
 
 
 def test_with_stored_thresholds_a_single_label_model_returns_the_best(make_model, label_set):
@@ -293,25 +229,3 @@ def test_with_stored_thresholds_a_single_label_model_returns_the_best(make_model
     best = pipe(TEXTS, top_k=1)
     assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold="stored", top_k=3) == best
     assert [len(answer["labels"]) for answer in pipe(TEXTS, threshold="stored", multi_label=True)] == [0] * len(TEXTS)
-
-
-def test_all_labels_of_a_bare_linear_unit_count_as_seen(make_model):
-    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
-    model.label_set = None
-    model.config.calibration = CALIBRATIONS["platt"]
-    model.config.thresholds = {"seen": 0.75, "unseen": 0.0}
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    expected = (model(**processor(TEXTS, return_tensors="pt")).logits * 0.5 + 1.25).sigmoid().detach()
-    for answer, row in zip(pipe(TEXTS), expected, strict=True):
-        assert answer["scores"] == pytest.approx(row.sort(descending=True).values.tolist(), rel=1e-5)
-    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold=0.75)
-
-
-def test_options_can_be_set_once_for_all_calls(parts):
-    model, processor = parts
-    ready = pipeline(
-        "label-scoring", model=model, processor=processor, threshold="stored", top_k=2, force_label=True, batch_size=2
-    )
-    plain = pipeline("label-scoring", model=model, processor=processor)
-    assert ready(TEXTS) == plain(TEXTS, threshold="stored", top_k=2, force_label=True, batch_size=2)
-    assert ready(TEXTS, threshold=0.1, top_k=3) == plain(TEXTS, threshold=0.1, top_k=3, force_label=True, batch_size=2)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
-from torch.utils.data import IterableDataset
 from transformers import pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
@@ -12,31 +11,16 @@ TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with mil
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
 
 
-@pytest.fixture(params=["wan", "han"])
-def pipe(request, make_model):
-    model, processor = make_model(request.param, problem_type="multi_label_classification")
-    return pipeline("label-scoring", model=model, processor=processor)
-
-
 def rows():
     return Dataset.from_dict({"text": TEXTS, "id": list(range(5))})
 
 
-def lines(tmp_path):
-    file = tmp_path / "texts.txt"
-    file.write_text("\n".join(TEXTS) + "\n")
-    return file.open()
-
-
 STREAMS = {
     "generator": lambda: (text for text in TEXTS),
-    "iterator": lambda: iter(TEXTS),
-    "map": lambda: map(str, TEXTS),
     "column of an IterableDataset": lambda: rows().to_iterable_dataset()["text"],
     "KeyDataset": lambda: KeyDataset(rows(), "text"),
 }
 LISTS = {
-    "list": lambda: list(TEXTS),
     "tuple": lambda: tuple(TEXTS),
     "column of a Dataset": lambda: rows()["text"],
     "array": lambda: np.array(TEXTS),
@@ -45,23 +29,18 @@ LISTS = {
 
 
 @pytest.mark.parametrize("make", STREAMS.values(), ids=STREAMS)
-@pytest.mark.parametrize("batch_size", [1, 2, 7])
+@pytest.mark.parametrize("batch_size", [1, 2])
 def test_streams_are_answered_as_streams(pipe, make, batch_size):
     expected = pipe(TEXTS, CANDIDATES, batch_size=batch_size)
     answers = pipe(make(), CANDIDATES, batch_size=batch_size)
     assert not isinstance(answers, list)
     assert list(answers) == expected
+    assert list(pipe(iter(()), CANDIDATES)) == []
 
 
 @pytest.mark.parametrize("make", LISTS.values(), ids=LISTS)
 def test_sequences_in_memory_are_answered_as_lists(pipe, make):
     assert pipe(make(), CANDIDATES, batch_size=3) == pipe(TEXTS, CANDIDATES, batch_size=3)
-
-
-def test_an_open_file_is_a_stream_of_lines(pipe, tmp_path):
-    with lines(tmp_path) as file:
-        answers = list(pipe(file, CANDIDATES))
-    assert [answer["sequence"] for answer in answers] == [text + "\n" for text in TEXTS]
 
 
 def test_a_stream_is_read_a_batch_at_a_time(pipe):
@@ -97,19 +76,6 @@ def test_a_dataset_is_read_lazily_and_has_a_length(pipe):
     assert [answer["sequence"] for answer in answers] == TEXTS
 
 
-def test_an_iterable_dataset_with_a_length_is_a_stream(pipe):
-    class Texts(IterableDataset):
-        def __len__(self):
-            return len(TEXTS)
-
-        def __iter__(self):
-            return iter(TEXTS)
-
-    answers = pipe(Texts(), CANDIDATES)
-    assert not isinstance(answers, list)
-    assert list(answers) == pipe(TEXTS, CANDIDATES)
-
-
 def test_a_table_is_refused_as_texts_and_labels(pipe):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS, "id": range(5)})
@@ -126,19 +92,6 @@ def test_a_lone_surrogate_is_refused_by_position(pipe):
         pipe(texts, CANDIDATES)
     with pytest.raises(ValueError, match=r"label_text\[1\] has a lone surrogate"):
         pipe(TEXTS, ["Iron", "Milk \ude00"])
-    fixed = "\ud83e\udd5b iron".encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as in the message
-    assert fixed == "🥛 iron"
-    assert pipe(fixed, CANDIDATES)["scores"] == pipe("iron", CANDIDATES)["scores"]
-
-
-def test_a_list_of_sentences_is_a_single_document(make_model):
-    model, processor = make_model("han", problem_type="multi_label_classification")
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    sentences = [["Breast milk and iron.", "The heart."], "blood"]
-    answers = pipe(sentences, CANDIDATES)
-    assert [answer["sequence"] for answer in answers] == sentences
-    assert [answer["scores"] for answer in answers] == [pipe(text, CANDIDATES)["scores"] for text in TEXTS[:2]]
-    assert list(pipe(iter(sentences), CANDIDATES)) == answers
 
 
 @pytest.mark.parametrize(
@@ -146,11 +99,9 @@ def test_a_list_of_sentences_is_a_single_document(make_model):
     [
         (None, r"text\[2\] must be a text.*, got NoneType: .* drop rows without a text"),
         ({"text": "a", "id": 3}, r"text\[2\] must be a text.*, got dict of text, id: pass the text column"),
-        (3.5, r"text\[2\] must be a text.*, got float"),
-        (b"blood", r"text\[2\] must be a text.*, got bytes"),
         (["blood", None], r"text\[2\] must be a text.*, got list"),
     ],
-    ids=["none", "row", "number", "bytes", "list"],
+    ids=["none", "row", "list"],
 )
 def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
     texts = [*TEXTS[:2], bad]
@@ -162,25 +113,14 @@ def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
     assert [next(answers)["sequence"] for _ in range(2)] == TEXTS[:2]
     with pytest.raises(ValueError, match=message):
         next(answers)
-    with pytest.raises(ValueError, match=message):
-        list(pipe(KeyDataset([{"text": text} for text in texts], "text"), CANDIDATES))
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (None, r"text\[0\] must be a text.*, got NoneType"),
         ({"text": "blood"}, r"text\[0\] must be a text.*, got dict of text: pass the text column"),
-        (7, r"text\[0\] must be a text.*, got int"),
         ([], "no texts to score: pass at least one"),
-        ((), "no texts to score: pass at least one"),
-        (np.array([]), "no texts to score: pass at least one"),
         (KeyDataset([], "text"), "no texts to score: pass at least one"),
-        (
-            rows(),
-            r"got a dataset instead of texts: pass its text column, as in pipe\(dataset\[name\]\); it has 'text', "
-            r"'id'",
-        ),
         (rows().to_iterable_dataset(), "got a dataset instead of texts: .*; it has 'text', 'id'"),
     ],
 )
@@ -189,31 +129,16 @@ def test_containers_without_texts_are_refused(pipe, bad, message):
         pipe(bad, CANDIDATES)
 
 
-def test_an_empty_stream_has_no_answers(pipe):
-    assert list(pipe((text for text in ()), CANDIDATES)) == []
-
-
-def test_label_lists_per_text_need_a_list_of_texts(pipe):
-    with pytest.raises(ValueError, match="a label list for each text needs a list of texts, got generator"):
-        pipe((text for text in TEXTS), [CANDIDATES] * 5)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"multi_label": 1}, "multi_label must be True or False, got 1"),
-        ({"force_label": "yes"}, "force_label must be True or False, got 'yes'"),
-        ({"return_parents": "words"}, "return_parents must be True or False, got 'words'"),
-        ({"top_k": True}, "top_k must be a whole number, at least 1, got True"),
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
-        ({"threshold": True}, "threshold must be a probability between 0 and 1, got True"),
-        ({"threshold": float("nan")}, "threshold must be a probability between 0 and 1, got nan"),
         ({"threshold": "tuned"}, "got 'tuned'; or 'stored'"),
         ({"shortlist": 0}, "shortlist must be a whole number, at least 1, got 0"),
         ({"long_texts": "sum"}, "long_texts must be one of cut, max, mean, got 'sum'"),
         ({"topk": 3}, "has no option 'topk'; it has candidate_labels, multi_label, top_k, .* and batch_size"),
         ({"candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
-        ({"candidate_labels": [["Iron"], 3]}, "candidate_labels must be names"),
         ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -222,11 +147,6 @@ def test_invalid_options_are_refused(pipe, options, message):
     texts = TEXTS[:2] if isinstance(options.get("candidate_labels"), list) else TEXTS
     with pytest.raises(ValueError, match=message):
         pipe(texts, **options)
-
-
-def test_numpy_numbers_are_accepted(pipe):
-    assert pipe(TEXTS, CANDIDATES, threshold=np.float32(0.5)) == pipe(TEXTS, CANDIDATES, threshold=0.5)
-    assert pipe(TEXTS, CANDIDATES, top_k=np.int32(2)) == pipe(TEXTS, CANDIDATES, top_k=2)
 
 
 def test_a_model_in_training_is_put_in_evaluation_mode(make_model):

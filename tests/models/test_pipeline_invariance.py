@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import pipeline
 
-from hf_gile import LabelIndex, LabelSet
 from hf_gile.models.pipeline_gile import LabelCache
 
 TEXTS = [
@@ -25,11 +24,8 @@ TEXTS = [
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood", "heart failure of infants"]
 MODELS = {
     "nn": {},
-    "hnn": {},
-    "wan": {},
     "wan with gru": {"encoder_cell": "bigru"},
     "han": {},
-    "han with gru": {"encoder_cell": "gru"},
     "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
     "linear": {"output_layer": "linear"},
     "transformer": {"bag_size": 3, "label_rows": True},
@@ -57,18 +53,10 @@ def candidates(parts):
     return None if parts[0].config.output_layer == "linear" else CANDIDATES
 
 
-@pytest.fixture(scope="module")
-def tolerances():
-    return {}
-
-
 @pytest.fixture
-def tolerance(request, parts, candidates, tolerances):
+def tolerance(parts, candidates):
     """Returns the largest allowed difference between two probabilities that sum the same products."""
-    name = request.node.callspec.params["parts"]
-    if name not in tolerances:
-        tolerances[name] = tolerance_of(*parts, candidates)
-    return tolerances[name]
+    return tolerance_of(*parts, candidates)
 
 
 def tolerance_of(model, processor, candidates):
@@ -100,30 +88,26 @@ def assert_same(answers, expected_answers, tolerance):
         assert scores(answer) == pytest.approx(scores(expected), rel=0, abs=tolerance)
 
 
-@pytest.mark.parametrize("batch_size", [2, 5])
-def test_batch_size_and_text_order_do_not_change_scores(pipe, candidates, tolerance, batch_size):
+def test_batch_size_and_text_order_do_not_change_scores(pipe, candidates, tolerance):
     alone = [pipe(text, candidates) for text in TEXTS]
     all_scores = [score for answer in alone for score in answer["scores"]]
     assert max(all_scores) - min(all_scores) > 500 * tolerance  # texts and labels matter far more
-    assert_same(pipe(TEXTS, candidates, batch_size=batch_size), alone, tolerance)
-    assert_same(pipe(TEXTS[::-1], candidates, batch_size=batch_size)[::-1], alone, tolerance)
-    assert_same(list(pipe(iter(TEXTS), candidates, batch_size=batch_size)), alone, tolerance)
-    long = {"long_texts": "mean", "batch_size": batch_size}
-    assert_same(
-        pipe(TEXTS, candidates, **long), [pipe(text, candidates, long_texts="mean") for text in TEXTS], tolerance
-    )
+    assert_same(pipe(TEXTS, candidates, batch_size=2), alone, tolerance)
+    assert_same(pipe(TEXTS[::-1], candidates, batch_size=5)[::-1], alone, tolerance)
+    assert_same(list(pipe(iter(TEXTS), candidates, batch_size=5)), alone, tolerance)
+    alone = [pipe(text, candidates, long_texts="mean") for text in TEXTS]
+    assert_same(pipe(TEXTS, candidates, long_texts="mean", batch_size=2), alone, tolerance)
 
 
-def test_other_labels_and_their_order_do_not_change_scores(pipe, candidates, tolerance):
-    if candidates is None:
-        pytest.skip("a linear unit only has trained labels")
+@pytest.mark.parametrize("parts", ["han", "wan with labels read by it", "transformer"], indirect=True)
+def test_other_labels_and_their_order_do_not_change_scores(pipe, tolerance):
     together = pipe(TEXTS, CANDIDATES, batch_size=3)
     backwards = pipe(TEXTS, CANDIDATES[::-1], batch_size=3)
     assert_same(together, backwards, tolerance)
     for position, text in enumerate(TEXTS):
         alone = {name: pipe(text, [name])["scores"][0] for name in CANDIDATES}
         assert scores(together[position]) == pytest.approx(alone, rel=0, abs=tolerance)
-    many = pipe(TEXTS, [*CANDIDATES[:3], *(f"Iron {number} of rats" for number in range(997)), *CANDIDATES[3:]])
+    many = pipe(TEXTS, [*CANDIDATES[:3], *(f"Iron {number} of rats" for number in range(97)), *CANDIDATES[3:]])
     for answer, more in zip(together, many, strict=True):
         assert {name: scores(more)[name] for name in CANDIDATES} == pytest.approx(scores(answer), rel=0, abs=tolerance)
     per_text = pipe(TEXTS, [CANDIDATES, *([[name] for name in CANDIDATES[1:]])], batch_size=5)
@@ -134,26 +118,7 @@ def test_other_labels_and_their_order_do_not_change_scores(pipe, candidates, tol
         )
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_half_precision_index_gives_consistent_answers(pipe, parts, candidates, tolerance, dtype):
-    # The index is rounded once, with the same rounding errors for all answers. An index built in another order may be
-    # rounded differently, if a code lies between two numbers, so the order is changed in the index itself.
-    index = LabelIndex.build(*parts, candidates and LabelSet.from_names(candidates), dtype=dtype)
-    alone = [pipe(text, index) for text in TEXTS]
-    assert_same(pipe(TEXTS[::-1], index, batch_size=4)[::-1], alone, tolerance)
-    other = copy.copy(index)
-    other.label_set, other.codes = LabelSet(list(index.label_set)[::-1]), index.codes.flip(0)
-    assert_same(pipe(TEXTS, other, batch_size=2), alone, tolerance)
-    for single, best in zip(alone, pipe(TEXTS, other, top_k=2, batch_size=3), strict=True):
-        assert best["scores"] == pytest.approx(single["scores"][:2], rel=0, abs=tolerance)
-
-
-QUICK = ("wan with labels read by it", "transformer")
-
-
-@pytest.mark.parametrize(
-    "parts", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS], indirect=True
-)
+@pytest.mark.parametrize("parts", ["wan with labels read by it", "transformer"], indirect=True)
 def test_threads_can_share_a_pipeline(pipe, candidates):
     calls = [
         lambda: pipe(TEXTS, candidates, batch_size=2),
@@ -161,7 +126,7 @@ def test_threads_can_share_a_pipeline(pipe, candidates):
         lambda: pipe(TEXTS, batch_size=5),
         lambda: pipe(TEXTS, threshold="stored", force_label=True),
         lambda: list(pipe(iter(TEXTS), candidates, long_texts="max", threshold=0.3)),
-        lambda: pipe(TEXTS, [candidates or ["a", "b"]] * 5) if candidates else None,
+        lambda: pipe(TEXTS, [candidates] * 5),
     ]
     expected = [call() for call in calls]
     pipe._cache = LabelCache()

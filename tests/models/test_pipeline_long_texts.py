@@ -16,10 +16,7 @@ CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood"]
 WORDS = {"max_words": 7}
 SENTENCES = {"max_sentences": 2, "max_sentence_words": 5}
 MODELS = {
-    "nn": WORDS,
     "wan": WORDS,
-    "hnn": SENTENCES,
-    "han": SENTENCES,
     "han with gru": SENTENCES | {"encoder_cell": "bigru"},
 }
 PRETRAINED = {"transformer": WORDS, "hierarchical_transformer": SENTENCES}
@@ -62,8 +59,9 @@ def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
     assert [word for row in rows for word in row if word not in special] == whole
 
 
-@pytest.mark.parametrize("long_texts", ["max", "mean"])
-@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.3}, {"multi_label": False}], ids=str)
+@pytest.mark.parametrize(
+    ("long_texts", "options"), [("max", {"top_k": 2}), ("max", {"multi_label": False}), ("mean", {"threshold": 0.3})]
+)
 def test_a_label_gets_the_highest_or_mean_logit_of_the_pieces(pipe, long_texts, options):
     logits = logits_of_pieces(pipe, LONG)
     logits = logits.amax(0) if long_texts == "max" else logits.mean(0)
@@ -76,20 +74,15 @@ def test_a_label_gets_the_highest_or_mean_logit_of_the_pieces(pipe, long_texts, 
     assert answer["sequence"] == LONG
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "force_label": True}], ids=str)
-@pytest.mark.parametrize("batch_size", [5, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2))])
-def test_a_short_text_has_the_same_answer_in_all_modes(make_model, make_pretrained, options, batch_size):
-    for kind in ("wan", "han", "transformer", "hierarchical_transformer"):
-        make = make_pretrained if kind in PRETRAINED else make_model
-        model, processor = make(kind, **(WORDS if kind in ("wan", "transformer") else SENTENCES))
-        pipe = pipeline("label-scoring", model=model, processor=processor)
-        texts = ["Iron.", LONG, "", "The heart. Blood.", LONG[50:]]
-        cut = pipe(texts, CANDIDATES, batch_size=batch_size, **options)
-        for long_texts in ("max", "mean"):
-            answers = pipe(texts, CANDIDATES, batch_size=batch_size, long_texts=long_texts, **options)
-            for position in (0, 2, 3):
-                assert answers[position] == cut[position]
-        assert answers[1] != cut[1]  # the mean; the best scores may all be in the first piece
+@pytest.mark.parametrize("options", [{"top_k": 2}, {"threshold": 0.5, "force_label": True, "batch_size": 5}], ids=str)
+def test_a_short_text_has_the_same_answer_in_all_modes(pipe, options):
+    texts = ["Iron.", LONG, "", "The heart. Blood.", LONG[50:]]
+    cut = pipe(texts, CANDIDATES, **options)
+    for long_texts in ("max", "mean"):
+        answers = pipe(texts, CANDIDATES, long_texts=long_texts, **options)
+        for position in (0, 2, 3):
+            assert answers[position] == cut[position]
+    assert answers[1] != cut[1]  # the mean; the best scores may all be in the first piece
 
 
 def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
@@ -102,21 +95,11 @@ def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
         lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest),
     )
     answers = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
+    assert sum(sizes) == sum(map(len, pipe.processor.pieces([LONG, SHORT, LONG * 7])))
     assert max(sizes) == 3  # as many as texts in the batch; otherwise two pieces would be encoded together
     assert len(sizes) > 5
     for answer, actual in zip(expected, answers, strict=True):
         assert scores(answer) == pytest.approx(scores(actual), rel=1e-5)
-
-
-def test_each_piece_is_encoded_once(make_model, monkeypatch):
-    model, processor = make_model("wan", max_words=7)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    sizes, encode = [], model.gile.embed_texts
-    monkeypatch.setattr(
-        model.gile, "embed_texts", lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest)
-    )
-    pipe(LONG, long_texts="max")
-    assert sum(sizes) == len(processor.pieces(LONG)[0])
 
 
 @pytest.mark.parametrize(("long_texts", "text"), [("cut", SHORT), ("max", LONG), ("mean", LONG)])

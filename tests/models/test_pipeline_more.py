@@ -16,12 +16,6 @@ LABELS = LabelSet(
 )
 
 
-@pytest.fixture
-def pipe(make_model):
-    model, processor = make_model(problem_type="multi_label_classification")
-    return pipeline("label-scoring", model=model, processor=processor)
-
-
 @pytest.mark.parametrize("indexed", [False, True])
 def test_parents_are_the_names_of_the_direct_parents(pipe, indexed):
     labels = LabelIndex.build(pipe.model, pipe.processor, LABELS) if indexed else LABELS

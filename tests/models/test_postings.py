@@ -13,7 +13,6 @@ from transformers import AutoProcessor
 from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
-    GileModel,
     GileProcessor,
     Label,
     LabelIndex,
@@ -21,7 +20,7 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.models import lexical_gile, search_gile
+from hf_gile.models import lexical_gile
 from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings, count_features, lexical_features
 from hf_gile.training import GileDataCollator, encode_dataset, set_lexical_weights
 
@@ -42,11 +41,6 @@ LABELS = LabelSet(
     ]
 )
 WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
-
-
-def idf_of(documents):
-    counts = Counter(feature for text in documents for feature in set(lexical_features(text)))
-    return {feature: math.log((1 + len(documents)) / (1 + count)) + 1 for feature, count in counts.items()}
 
 
 def compute_terms(text, label, idf, default):
@@ -86,25 +80,6 @@ def inputs_of(processor, texts=TEXTS):
 def codes_of(model, inputs):
     with torch.no_grad():
         return model.gile.project_texts(inputs["input_ids"], inputs["attention_mask"])
-
-
-def test_the_terms_equal_the_formulas_of_the_docstring(make_lexical):
-    model, processor = make_lexical()
-    idf, default = idf_of(TEXTS), math.log(1 + len(TEXTS)) + 1
-    # Below 50 words, terms are proportional to the length.
-    lengths = torch.tensor([sum(number % 2 == 0 for number in lexical_features(text)) for text in TEXTS])
-    assert lengths.max() < 50
-    full = torch.tensor([[compute_terms(text, label, idf, default) for label in LABELS] for text in TEXTS])
-    expected = full * (lengths / 50)[:, None, None]
-    ids = LexicalFeatures.of(inputs_of(processor))
-    actual = model.stored_postings().terms(ids)[:2].movedim(0, -1)
-    torch.testing.assert_close(actual, expected)
-    assert expected[:, :, 1].nonzero().tolist() == [[0, 0], [2, 1]]
-    assert full[3, 2, 0] > 0.3  # parts of compounds
-    long = LexicalFeatures.count([TEXTS[0] + " x" * 50])
-    torch.testing.assert_close(model.stored_postings().terms(long)[:2].movedim(0, -1)[0], full[0])
-    scores = model.stored_postings().scores(ids)
-    torch.testing.assert_close(scores, 1.5 * expected[:, :, 0] + 0.75 * expected[:, :, 1])
 
 
 def literal_words(counts, near, row):
@@ -154,17 +129,6 @@ def test_words_in_most_documents_are_ignored():
     assert postings.terms(LexicalFeatures.count(["of the"]))[1].bool().tolist() == [[False, True]]
 
 
-def test_scores_do_not_depend_on_other_texts(make_lexical):
-    model, processor = make_lexical()
-    ids, postings = LexicalFeatures.of(inputs_of(processor)), model.stored_postings()
-    scores = postings.scores(ids)
-    for row, text in enumerate(TEXTS):
-        torch.testing.assert_close(postings.scores(LexicalFeatures.count([text]))[0], scores[row])
-    assert postings.scores(ids.take(slice(0))).shape == (0, 5)
-    nothing = Postings.build([Label("n", "☃")], torch.ones(LEXICAL_BUCKETS), torch.ones(3, 1))
-    assert nothing.scores(ids).eq(0).all()
-
-
 def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_lexical, tmp_path):
     weights = WEIGHTS | {"seen": {"match": 0.5}}
     model, processor = make_lexical(label_rows=True, term_weights=weights)
@@ -209,23 +173,10 @@ def test_towers_score_with_the_postings_of_any_labels(make_lexical):
     words = processor(label_text=LABELS.texts, return_tensors="pt")
     with torch.no_grad():
         expected = model(**inputs).logits
-        dense = model.gile(**inputs, **words).logits
         actual = model.gile(**inputs, **words, postings=model.gile.postings(LABELS)).logits
     torch.testing.assert_close(actual, expected)
-    assert not torch.allclose(dense, expected)
     model.config.term_weights = {"unseen": {"match": 0.0, "coverage": 0.0}}
     assert model.gile.postings(LABELS) is None
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_scores_have_the_precision_of_the_model(make_lexical, dtype):
-    model, processor = make_lexical()
-    inputs = inputs_of(processor)
-    with torch.no_grad():
-        expected = model(**inputs).logits
-        logits = model.to(dtype)(**inputs).logits
-    assert logits.dtype == dtype
-    torch.testing.assert_close(logits.float(), expected, rtol=0.05, atol=0.05)
 
 
 def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
@@ -241,14 +192,11 @@ def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
     assert torch.equal(reloaded.scores(codes, lexical=ids), index.scores(codes, lexical=ids))
     columns = torch.tensor([4, 1])
     torch.testing.assert_close(reloaded.scores(codes, columns, ids), expected[:, columns])
-    for k in (1, 2, 4):
-        best = reloaded.top_k(codes, k, lexical=ids)
-        torch.testing.assert_close(best.scores, expected.topk(k).values)
-        torch.testing.assert_close(expected.gather(1, best.columns), best.scores)
+    best = reloaded.top_k(codes, 2, lexical=ids)
+    torch.testing.assert_close(best.scores, expected.topk(2).values)
+    torch.testing.assert_close(expected.gather(1, best.columns), best.scores)
     with pytest.raises(ValueError, match="pass lexical_ids and lexical_counts"):
         reloaded.top_k(codes, 2)
-    with pytest.raises(ValueError, match="pass lexical_ids and lexical_counts"):
-        reloaded.scores(codes, lexical=ids.take(slice(1)))
 
 
 def test_postings_that_point_outside_the_index_are_refused(make_lexical, tmp_path):
@@ -274,8 +222,6 @@ def test_label_changes_update_the_words_of_an_index(make_lexical):
     torch.testing.assert_close(index.scores(codes, lexical=ids), fresh.scores(codes, lexical=ids))
     assert index.label_set.ids == ["i", "g", "d", "b", "x"]
     assert index.postings.terms(ids)[1][0].bool().tolist() == [False, False, False, True, True]
-    half = index.to(dtype=torch.float16)
-    torch.testing.assert_close(half.scores(codes, lexical=ids), fresh.scores(codes, lexical=ids), rtol=0.01, atol=0.01)
 
 
 def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
@@ -298,16 +244,16 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
     torch.testing.assert_close(exact.scores[[1, 4]], index.top_k(codes, 3, lexical=ids).scores[[1, 4]])
 
 
-@pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
+@pytest.mark.parametrize("long_texts", ["cut", "mean"])
 def test_the_pipeline_counts_all_words_of_a_text(make_lexical, long_texts):
     model, processor = make_lexical(label_rows=True, max_words=3)
     pipe = LabelScoringPipeline(model=model, processor=processor)
     inputs = inputs_of(processor)
     candidates = LabelSet([LABELS[4], LABELS[0], Label("new", "infant blood")])
-    for labels in (None, LABELS, LabelIndex.build(model, processor), candidates):
+    for labels in (None, LabelIndex.build(model, processor), candidates):
         index = LabelIndex.build(model, processor, candidates if labels is candidates else None)
         expected = index.scores(codes_of(model, inputs), lexical=LexicalFeatures.of(inputs))
-        for top_k, threshold in ((None, None), (2, None), (None, "stored")):
+        for top_k, threshold in ((2, None), (None, "stored")):
             options = {"long_texts": long_texts, "multi_label": True, "top_k": top_k, "threshold": threshold}
             for position, answer in enumerate(pipe(TEXTS, labels, **options)):
                 if long_texts != "cut" and position == 0:
@@ -317,28 +263,6 @@ def test_the_pipeline_counts_all_words_of_a_text(make_lexical, long_texts):
                 assert answer["scores"] == sorted(answer["scores"], reverse=True)
 
 
-def test_calibrated_answers_count_words(make_lexical):
-    model, processor = make_lexical(label_rows=True)
-    platt = {"method": "platt", "scale": 0.5, "offset": 0.25}
-    model.config.calibration = {"seen": platt, "unseen": platt | {"offset": -1.0}}
-    model.label_set = LabelSet([*LABELS[:2], Label("g", "Herzschwäche", seen=True), *LABELS[3:]])
-    pipe = LabelScoringPipeline(model=model, processor=processor)
-    every, best = (pipe(TEXTS, multi_label=True, top_k=k) for k in (None, 2))
-    for answer, top in zip(every, best, strict=True):
-        assert top["labels"] == answer["labels"][:2]
-        assert top["scores"] == pytest.approx(answer["scores"][:2], abs=1e-6)
-
-
-def test_few_scores_exist_at_once(make_lexical, monkeypatch):
-    model, processor = make_lexical()
-    inputs = inputs_of(processor)
-    index, codes = LabelIndex.build(model, processor), codes_of(model, inputs)
-    expected = index.top_k(codes, 2, lexical=LexicalFeatures.of(inputs))
-    monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 1)
-    for actual, wanted in zip(index.top_k(codes, 2, lexical=LexicalFeatures.of(inputs)), expected, strict=True):
-        torch.testing.assert_close(actual, wanted)
-
-
 def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, tmp_path):
     model, processor = make_lexical()
     processor.save_pretrained(tmp_path)
@@ -346,12 +270,8 @@ def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, t
     read = reloaded(iter(TEXTS))
     pairs = zip(read["lexical_ids"], read["lexical_counts"], strict=True)
     assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
-    padded = reloaded("Iron in milk", return_tensors="pt")
-    assert padded["lexical_ids"].tolist() == [list(count_features("Iron in milk"))]
-    assert padded["lexical_counts"].eq(1).all()
     assert "lexical_ids" not in reloaded(label_text=["Iron"])
     reloaded.lexical = False
-    assert not {"lexical_ids", "lexical_counts"} & {*reloaded(TEXTS)}
     with pytest.raises(ValueError, match="create the processor with lexical=True"):
         reloaded.check_fits(model.config)
 
@@ -394,14 +314,6 @@ def test_lexical_weights_without_lexical_terms_are_refused(make_model, tmp_path)
     torch.testing.assert_close(added, words, rtol=1e-4, atol=1e-5)
 
 
-def test_labels_without_a_label_set_use_the_words_of_their_names(make_lexical):
-    model, processor = make_lexical()
-    ids = LexicalFeatures.of(inputs_of(processor))
-    model.label_set = None
-    names = model.gile.postings([Label(name, name) for name in LABELS.names])
-    assert torch.equal(model.stored_postings().scores(ids), names.scores(ids))
-
-
 def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained):
     torch.manual_seed(3)
     model, processor = make_pretrained(label_rows=True, lexical=True)
@@ -409,7 +321,7 @@ def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained)
         for parameter in model.gile.label_rows.parameters():
             parameter[3:] = 0.0
     names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
-    texts = [f"{first} {second}." for first in names for second in names] * 8
+    texts = [f"{first} {second}." for first in names for second in names] * 6
     inputs = processor(texts, return_tensors="pt")
     true = {"unseen": {"joint": 0.5, "match": 1.0, "coverage": 3.0, "offset": 0.5}}
     with torch.no_grad():
@@ -427,17 +339,3 @@ def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained)
     assert (fitted - expected).abs().mean() < 0.06
     with pytest.raises(ValueError, match="was seen in training"):
         fit_unseen_weights(model, [], [0])
-    with pytest.raises(ValueError, match="0 documents have 0 held-out gold labels"):
-        fit_unseen_weights(model, [], [3])
-    few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
-    model.config.term_weights = before = {"unseen": {"joint": 0.1, "match": 0.2, "offset": 0.3}}
-    with pytest.raises(ValueError, match="7 documents have 7 held-out gold labels: too few to fit, at least 50"):
-        fit_unseen_weights(model, [{**inputs, "labels": few}], [3, 4])
-    assert model.config.term_weights == before
-
-
-def test_a_base_model_loads_its_word_weights(make_lexical, tmp_path):
-    model, _ = make_lexical()
-    model.save_pretrained(tmp_path)
-    towers = GileModel.from_pretrained(tmp_path)
-    assert torch.equal(towers.output_layer.lexical.idf, model.gile.output_layer.lexical.idf)

@@ -2,17 +2,15 @@
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     AutoProcessor,
-    AutoTokenizer,
     BertConfig,
     BertTokenizer,
-    PreTrainedTokenizer,
     PreTrainedTokenizerFast,
 )
 
-from hf_gile import GileConfig, GileProcessor, build_tokenizer
+from hf_gile import GileConfig, GileProcessor
 from hf_gile.settings import only_read
 from hf_gile.training import processor_from_text_encoder
 
@@ -48,23 +46,17 @@ def windows(pieces):
     return GileProcessor.for_config(pieces, config_of("hierarchical_transformer", **limits))
 
 
-def test_documents_are_enclosed_in_special_tokens(flat):
-    batch = flat(["Breast milk", "Heart failing!"], return_tensors="pt")
-    assert batch["input_ids"].tolist() == [
-        [CLS, *ids("breast", "milk"), SEP, PAD, PAD],
-        [CLS, *ids("heart", "fail", "##ing", "!"), SEP],
-    ]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]
-
-
 def test_limits_count_special_tokens_as_the_tokenizer_does(flat, pieces):
-    texts = ["iron milk blood heart fail was", "a", ""]
-    assert flat(texts)["input_ids"] == pieces(texts, truncation=True, max_length=6)["input_ids"]
-    assert flat(texts)["input_ids"][2] == [CLS, SEP]
+    texts = ["iron milk blood heart fail was", "Heart failing!", ""]
+    batch = flat(texts, return_tensors="pt")
+    expected = pieces(texts, truncation=True, max_length=6, padding=True, return_tensors="pt")
+    assert torch.equal(batch["input_ids"], expected["input_ids"])
+    assert torch.equal(batch["attention_mask"], expected["attention_mask"])
+    assert flat([""])["input_ids"] == [[CLS, SEP]]
 
 
 def test_labels_keep_unknown_words_and_are_cut_before_special_tokens(flat):
-    labels = flat(label_text=["Zebrafish milk", "Zebrafish", "Milk: milk, milk"])["label_input_ids"]
+    labels = flat(label_text=["Zebrafish milk", "\u200b", "Milk: milk, milk"])["label_input_ids"]
     assert labels == [[CLS, UNK, *ids("milk"), SEP], [CLS, UNK, SEP], [CLS, *ids("milk", ":", "milk"), SEP]]
 
 
@@ -95,28 +87,13 @@ def test_windows_are_cut_at_the_limit_and_padded(windows):
     assert batch["input_ids"][1].tolist() == [[CLS, *ids("a", "."), SEP, PAD, PAD, PAD], [PAD] * 7, [PAD] * 7]
 
 
-def test_no_token_of_a_document_that_fits_is_lost_in_windows(pieces):
-    processor = GileProcessor(pieces, reads_sentences=True, max_sentences=50, max_sentence_words=7)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(30):
-        lengths = torch.randint(1, 12, (7,), generator=generator).tolist()
-        sentences = [" ".join(["milk", "iron", "a"][index % 3] for index in range(length)) for length in lengths]
-        (document,) = processor([sentences])["input_ids"]
-        inside = [token for window in document for token in window[1:-1]]
-        assert inside == pieces(" ".join(sentences), add_special_tokens=False)["input_ids"]
-        assert all(len(window) <= 7 and window[0] == CLS and window[-1] == SEP for window in document)
-
-
 def test_truncation_settings_of_the_tokenizer_are_ignored(tmp_path, pieces):
     text = "iron was blood " * 7
     expected = GileProcessor(pieces)([text])["input_ids"]
     pieces.backend_tokenizer.enable_truncation(5)
     pieces.backend_tokenizer.enable_padding(length=5)
     pieces.save_pretrained(tmp_path)
-    processor = processor_from_text_encoder(tmp_path, config_of())
-    assert processor([text])["input_ids"] == expected
-    processor.tokenizer([text], truncation=True, max_length=5)
-    assert processor([text])["input_ids"] == expected
+    assert processor_from_text_encoder(tmp_path, config_of())([text])["input_ids"] == expected
 
 
 def test_a_tokenizer_without_special_tokens_adds_none():
@@ -128,42 +105,15 @@ def test_a_tokenizer_without_special_tokens_adds_none():
     assert processor(label_text=["ab"])["label_input_ids"] == [[3]]
 
 
-def test_several_special_tokens_on_either_side_are_preserved(pieces):
-    special = [("[CLS]", CLS), ("[SEP]", SEP)]
-    pieces.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] [CLS] $A [SEP] [SEP] [SEP]", special_tokens=special
-    )
-    processor = GileProcessor(pieces, max_words=7)
-    assert processor(["milk iron blood"])["input_ids"] == [[CLS, CLS, *ids("milk", "iron"), SEP, SEP, SEP]]
-    with pytest.raises(ValueError, match=r"max_words must be more than the 5 special tokens .*, got 5"):
-        GileProcessor(pieces, max_words=5)
-
-
 @pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
 def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
-    text = "Breast milk failed. Iron, " * 20
-    processor = GileProcessor.for_config(pieces, config_of(kind, max_words=11, max_sentence_words=7))
+    prompts = {"text_prompt": "iron: ", "label_prompt": "a "}
+    processor = GileProcessor.for_config(pieces, config_of(kind, max_words=11, max_sentence_words=7), **prompts)
     processor.save_pretrained(tmp_path)
     config_of(kind).save_pretrained(tmp_path)
     reloaded = AutoProcessor.from_pretrained(tmp_path)
-    assert reloaded([text])["input_ids"] == processor([text])["input_ids"]
-    assert (
-        reloaded(label_text=["Milk: iron"])["label_input_ids"]
-        == processor(label_text=["Milk: iron"])["label_input_ids"]
-    )
-    limits = {name: getattr(processor, name) for name in ("reads_sentences", "max_words", "max_sentence_words")}
-    assert limits == {name: getattr(reloaded, name) for name in limits}
-
-
-def test_the_tokenizer_alone_gives_the_same_ids_as_the_processor(tmp_path, pieces):
-    pieces.save_pretrained(tmp_path / "encoder")
-    processor = processor_from_text_encoder(tmp_path / "encoder", config_of(max_words=7))
-    processor.save_pretrained(tmp_path / "model")
-    alone = AutoTokenizer.from_pretrained(tmp_path / "model")
-    text = "milk iron blood heart fail was milk"
-    inputs = alone(text, truncation=True)
-    assert set(inputs) == {"input_ids", "attention_mask"}
-    assert inputs["input_ids"] == processor([text])["input_ids"][0]
+    texts = {"text": ["Breast milk failed. Iron, " * 20], "label_text": ["Milk: iron"]}
+    assert reloaded(**texts) == processor(**texts)
 
 
 def test_all_languages_share_a_tokenizer(pieces):
@@ -192,43 +142,8 @@ def test_tokenizers_for_another_encoder_type_are_refused(pieces, tokenizer):
         kind = config.text_config.text_encoder_type
         with pytest.raises(ValueError, match=f"the tokenizer does not fit the text encoder '{kind}': a pretrained"):
             GileProcessor(words).check_fits(config)
-    with pytest.raises(
-        ValueError, match="returns documents of sentences, which the text encoder 'transformer' does not"
-    ):
-        GileProcessor(pieces, reads_sentences=True).check_fits(config_of())
-
-
-def test_a_tokenizer_without_padding_is_refused():
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, [])))
     with pytest.raises(ValueError, match="the tokenizer has no padding token: set one"):
-        GileProcessor(tokenizer)
-
-
-def test_a_label_without_tokens_is_an_unknown_word(flat):
-    nothing = flat(label_text=["milk", "\u200b"])["label_input_ids"][1]
-    assert flat.tokenizer.convert_ids_to_tokens(nothing) == ["[CLS]", "[UNK]", "[SEP]"]
-
-
-def test_a_tokenizer_written_in_python_splits_long_texts(pieces):
-    class InPython(PreTrainedTokenizer):
-        @property
-        def vocab_size(self):
-            return len(VOCABULARY)
-
-        def get_vocab(self):
-            return {word: row for row, word in enumerate(VOCABULARY)}
-
-        def _tokenize(self, text):
-            return text.lower().split()
-
-        def _convert_token_to_id(self, token):
-            return VOCABULARY.index(token) if token in VOCABULARY else UNK
-
-        def _convert_id_to_token(self, index):
-            return VOCABULARY[index]
-
-    processor = GileProcessor(InPython(pad_token="[PAD]", unk_token="[UNK]"), max_words=2)
-    assert processor.pieces(["Breast milk iron"]) == [[ids("breast", "milk"), ids("iron")]]
+        GileProcessor(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, []))))
 
 
 def test_every_text_label_and_window_starts_with_its_prompt(pieces):
@@ -240,6 +155,9 @@ def test_every_text_label_and_window_starts_with_its_prompt(pieces):
         [CLS, *ids("iron", ":"), SEP],
     ]
     assert batch["label_input_ids"] == [[CLS, *ids("milk", ":", "blood", "a"), SEP]]
+    front = [CLS, *ids("iron", ":")]
+    pieces_of_text = processor.pieces("Milk was blood was")
+    assert pieces_of_text == [[[*front, *ids("milk", "was", "blood"), SEP], [*front, *ids("was"), SEP]]]
     limits = {"max_sentences": 3, "max_sentence_words": 7, "max_label_words": 6}
     processor = GileProcessor.for_config(pieces, config_of("hierarchical_transformer", **limits), **prompts)
     assert processor(["Heart. Blood was failing."])["input_ids"] == [
@@ -251,12 +169,6 @@ def test_every_text_label_and_window_starts_with_its_prompt(pieces):
     ]
 
 
-def test_every_piece_has_the_prompt(pieces):
-    processor = GileProcessor.for_config(pieces, config_of(max_words=6, max_label_words=6), text_prompt="iron: ")
-    front = [CLS, *ids("iron", ":")]
-    assert processor.pieces("Milk was blood") == [[[*front, *ids("milk", "was"), SEP], [*front, *ids("blood"), SEP]]]
-
-
 def test_prompt_words_do_not_make_an_empty_text_known(pieces):
     processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ")
     assert [processor.knows(document) for document in processor(["iron", "", "zebrafish"])["input_ids"]] == [
@@ -264,15 +176,6 @@ def test_prompt_words_do_not_make_an_empty_text_known(pieces):
         False,
         False,
     ]
-
-
-def test_prompts_are_saved_with_the_processor(tmp_path, pieces):
-    processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ", label_prompt="a ")
-    processor.save_pretrained(tmp_path)
-    loaded = AutoProcessor.from_pretrained(tmp_path, trust_remote_code=False)
-    assert (loaded.text_prompt, loaded.label_prompt) == ("iron: ", "a ")
-    texts = {"text": ["Blood was"], "label_text": ["milk"]}
-    assert loaded(**texts) == processor(**texts)
 
 
 @pytest.mark.parametrize(
@@ -290,21 +193,8 @@ def test_a_prompted_text_is_tokenized_as_a_single_string(add_space, tokens):
     assert GileProcessor(wrapped, text_prompt="query: ")(["milk"])["input_ids"] == [prompted]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "message"),
-    [
-        ({"text_prompt": 3}, "text_prompt must be a text, for pretrained encoders only, got 3"),
-        (
-            {"label_prompt": "a a a a "},
-            "max_label_words must be more than the 6 special tokens and tokens of the prompt",
-        ),
-    ],
-)
-def test_invalid_prompts_are_refused(pieces, prompts, message):
-    with pytest.raises(ValueError, match=message):
-        GileProcessor(pieces, max_label_words=5, **prompts)
-
-
-def test_word_level_processors_refuse_prompts():
-    with pytest.raises(ValueError, match="text_prompt must be a text, for pretrained encoders only"):
-        GileProcessor(build_tokenizer(["a"], min_count=1), text_prompt="query: ")
+def test_invalid_prompts_are_refused(pieces):
+    with pytest.raises(ValueError, match="text_prompt must be a text, for pretrained encoders only, got 3"):
+        GileProcessor(pieces, text_prompt=3)
+    with pytest.raises(ValueError, match="must be more than the 6 special tokens and tokens of the prompt"):
+        GileProcessor(pieces, max_label_words=5, label_prompt="a a a a ")

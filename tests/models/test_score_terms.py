@@ -6,11 +6,10 @@ from collections import Counter
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from papers.literal import literal_scores, literal_term
+from papers.literal import literal_scores
 from papers.token_weights import set_token_weights
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
-from transformers import BertConfig
 
 from hf_gile import (
     GileConfig,
@@ -21,8 +20,8 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from hf_gile.models.mixture_gile import Rows
-from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
+from hf_gile.models.mixture_gile import Mixture, Rows, RowTable
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding, TokenBag
 from hf_gile.settings import only_read
 from hf_gile.training.losses import project_vectors
 
@@ -30,10 +29,7 @@ B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
 TERMS = {
-    "cosine": {"cosine_score": True},
-    "bag": {"cosine_score": True, "bag_size": 5},
     "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
-    "rows": {"label_rows": True},
     "all": {"cosine_score": True, "bag_size": 5, "label_rows": True, "joint_layers": 3},
     "only label": {"cosine_score": True, "label_rows": True, "output_layer": "only_label"},
     "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": True, "output_layer": "bilinear_yh15"},
@@ -42,10 +38,6 @@ TERMS = {
 
 def texts_of(processor, texts=TEXTS):
     return processor(texts, return_tensors="pt")
-
-
-def random_rows(number, size, dtype=torch.float):
-    return Rows(*(torch.randn(shape, dtype=dtype) for shape in ((number, size), number, number)))
 
 
 def randomized(layer):
@@ -78,39 +70,6 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     assert layer.cosine or layer.rows
 
 
-def test_a_linear_unit_equals_its_formula():
-    torch.manual_seed(0)
-    layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
-    texts = torch.randn(B, 100, dtype=torch.double)
-    scores = layer.score(layer.project_texts(texts), layer.label_codes())
-    torch.testing.assert_close(scores, literal_scores(layer, texts), rtol=1e-12, atol=1e-12)
-
-
-def test_the_terms_equal_the_formulas_of_the_docstring():
-    torch.manual_seed(0)
-    config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
-    layer = randomized(JointInputLabelEmbedding(config))
-    h, e, rows = torch.randn(5), torch.randn(5), random_rows(1, 5)
-    score = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=rows))
-    joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
-    scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
-    expected = layer.classifier.weight @ joint + layer.classifier.bias + rows.weight[0] @ scaled + rows.bias[0]
-    for index, part in enumerate((slice(0, 2), slice(2, 5))):
-        expected += layer.cosine.factors.scale[index] * functional.cosine_similarity(h[part], e[part], dim=0)
-    torch.testing.assert_close(score[0], expected)
-
-
-def test_deeper_projections_add_residual_layers_on_both_sides():
-    torch.manual_seed(0)
-    layer = randomized(JointInputLabelEmbedding(GileConfig(hidden_size=7, joint_size=5, joint_layers=3)))
-    vector = torch.randn(1, 100)
-    code = torch.relu(layer.label_projection(vector))
-    for residual in layer.label_layers:
-        code = code + torch.relu(residual(code))
-    assert len(layer.label_layers) == len(layer.input_layers) == 2
-    torch.testing.assert_close(layer.project_labels(vector), code)
-
-
 class TestBag:
     @pytest.fixture
     def bag(self):
@@ -127,20 +86,12 @@ class TestBag:
             )
             torch.testing.assert_close(vector, total / total.square().mean().sqrt())
 
-    def test_a_bag_ignores_order_padding_and_other_texts(self, bag):
-        texts = torch.tensor([[3, 4, 3, 18], [7, 0, 0, 0]])
-        vectors = bag(texts, texts != 0)
-        other = torch.tensor([[1, 2, 0, 0, 0, 0], [0, 18, 3, 0, 3, 4]])
-        torch.testing.assert_close(bag(other, other != 0)[1], vectors[0])
-
     def test_the_bag_of_an_empty_text_is_zero_with_finite_gradients(self, bag):
-        texts = torch.tensor([[0, 0], [5, 0], [0, 0]])
+        texts = torch.tensor([[0, 0], [5, 0]])
         vectors = bag(texts, texts != 0)
-        assert vectors[[0, 2]].eq(0).all()
+        assert vectors[0].eq(0).all()
         vectors.sum().backward()
-        assert bag.vectors.weight.grad[5].abs().sum() > 0
         assert all(weight.grad.isfinite().all() for weight in bag.parameters())
-        assert bag(texts[:1], texts[:1] != 0).eq(0).all()
 
     def test_sparse_gradients_equal_dense_gradients(self, bag):
         texts = torch.tensor([[3, 4, 3, 18], [7, 3, 0, 0]])
@@ -168,20 +119,8 @@ class TestBag:
         tf_idf = functional.normalize(tf_idf, dim=-1)
         torch.testing.assert_close(vectors @ vectors.T, tf_idf @ tf_idf.T, rtol=0, atol=0.06)
 
-    def test_invalid_token_weights_are_refused(self, make_model):
-        model, _ = make_model(bag_size=3)
-        size = model.config.text_config.vocab_size
-        set_token_weights(model, [-math.inf] * size)
-        assert model.gile.bag.log_weights.weight.eq(-20).all()
-        for wrong in (torch.zeros(size + 1), torch.full((size,), math.nan), torch.full((size,), math.inf)):
-            with pytest.raises(ValueError, match=rf"log_weights must be \({size},\) finite numbers or -inf"):
-                set_token_weights(model, wrong)
-        with pytest.raises(ValueError, match=r"token weights need a bag, but config.bag_size is 0"):
-            set_token_weights(make_model()[0], torch.zeros(size))
-
-    @pytest.mark.parametrize("text_encoder_type", ["nn", "wan", "han"])
-    def test_word_level_models_may_have_a_bag(self, make_model, label_set, text_encoder_type):
-        model, processor = make_model(text_encoder_type, bag_size=3, cosine_score=True, label_rows=True)
+    def test_word_level_models_may_have_a_bag(self, make_model, label_set):
+        model, processor = make_model("han", bag_size=3, cosine_score=True, label_rows=True)
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
             for row, text in enumerate(TEXTS):
@@ -193,15 +132,6 @@ class TestBag:
 
 
 class TestLabelRows:
-    def test_label_rows_start_at_zero(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        fresh = GileForSequenceClassification(model.config)
-        assert fresh.gile.label_rows.weight.shape == (5, 12)
-        assert not fresh.gile.label_rows().seen.any()
-        model.set_labels(LabelSet.from_names(["A"]), processor)
-        assert model.gile.label_rows.weight.shape == (1, 12)
-        assert not model.gile.label_rows().seen.any()
-
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(label_rows=True, bag_size=3, cosine_score=True)
         with torch.no_grad():
@@ -221,34 +151,6 @@ class TestLabelRows:
         torch.testing.assert_close(actual[:, 1:], scores[:, [4, 0]])
         torch.testing.assert_close(actual[:, :1], new)
 
-    def test_reordering_labels_keeps_the_row_parameter(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        weight = model.gile.label_rows.weight
-        before = weight.detach().clone()
-        model.set_labels(LabelSet(list(model.label_set)[::-1]), processor)
-        assert model.gile.label_rows.weight is weight
-        assert torch.equal(weight, before.flip(0))
-
-    def test_an_index_matches_stored_labels_by_id_or_text(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        stored = model.label_set
-        by_text = Label("elsewhere", stored[1].name, stored[1].description)
-        mixed = LabelSet([by_text, Label("unseen", "pumps"), stored[3], Label("Iron", "iron of blood")])
-        index = LabelIndex.build(model, processor, mixed)
-        with torch.no_grad():
-            texts = model.gile.project_texts(**texts_of(processor))
-            scores = model(**texts_of(processor)).logits
-            words = processor(label_text=mixed.texts, return_tensors="pt")["label_input_ids"]
-            unseen = model.gile.score(texts, model.gile.project_labels(words))
-            actual = index.scores(texts)
-        torch.testing.assert_close(actual[:, [0, 2]], scores[:, [1, 3]])
-        torch.testing.assert_close(actual[:, 1], unseen[:, 1])
-        # Labels are matched by id: a known label with a new text keeps its row.
-        row = model.get_label_rows([stored[2]])
-        expected = model.gile.score(texts, model.gile.project_labels(words[3:], label_rows=row))
-        torch.testing.assert_close(actual[:, 3:], expected)
-        assert not torch.allclose(actual[:, 3], unseen[:, 3])
-
     def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
         model, processor = make_pretrained(label_rows=True, cosine_score=True)
         pipe = LabelScoringPipeline(model=model, processor=processor)
@@ -261,19 +163,9 @@ class TestLabelRows:
                 assert [scores[name] for name in answer["labels"]] == pytest.approx(answer["scores"], abs=1e-6)
 
     def test_row_dropout_scores_some_labels_without_their_row(self, make_pretrained):
-        exact = BertConfig(
-            vocab_size=29,
-            hidden_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=17,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
-        labels = LabelSet.from_names(
-            [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
-        )
-        model, processor = make_pretrained(label_rows=True, encoder=exact, labels=labels)
+        names = [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
+        labels = LabelSet.from_names(names)
+        model, processor = make_pretrained(label_rows=True, freeze_text_encoder=True, labels=labels)
         model.loss_function = loss = UnitLoss(row_dropout=0.3)
         inputs = texts_of(processor)
         codes = model.gile.project_texts(**inputs).detach()
@@ -288,74 +180,24 @@ class TestLabelRows:
             torch.testing.assert_close(score_step(), with_rows)  # without gradients, no row is dropped
         torch.manual_seed(0)
         dropped = 0
-        for _ in range(20):
+        for _ in range(10):
             logits = score_step()
             is_dropped = torch.isclose(logits, without_rows, rtol=1e-4, atol=1e-4).all(0)
             is_unchanged = torch.isclose(logits, with_rows, rtol=1e-4, atol=1e-4).all(0)
             assert (is_dropped ^ is_unchanged).all()
             dropped += int(is_dropped.sum())
-        assert dropped / (20 * 49) == pytest.approx(0.3, abs=0.05)
-        torch.testing.assert_close(model(**inputs).logits, with_rows)
-
-    def test_row_dropout_works_in_chunks(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True)
-        model.loss_function = UnitLoss(row_dropout=0.5, chunk_size=2)
-        missing = torch.zeros(5, dtype=torch.long)
-        torch.manual_seed(0)
-        for _ in range(20):
-            model.train().zero_grad()
-            model(**texts_of(processor), labels=GOLD).loss.backward()
-            missing += model.gile.label_rows.weight.grad.eq(0).all(-1)
-        assert ((missing > 2) & (missing < 18)).all()
-
-    def test_unmatched_labels_of_a_word_level_model_have_no_row(self, make_model):
-        model, processor = make_model(label_rows=True)
-        torch.nn.init.normal_(model.gile.label_rows.weight)
-        with torch.no_grad():
-            scores = model(**texts_of(processor)).logits
-            towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-        table = model.gile.label_rows
-        h = model.gile.embed_texts(**texts_of(processor))[0]
-        h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
-        torch.testing.assert_close(scores - towers, h @ table.weight.T + table.bias, rtol=1e-4, atol=1e-4)
+        assert dropped / (10 * 49) == pytest.approx(0.3, abs=0.05)
 
 
-@pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
+@pytest.mark.parametrize(("name", "value"), [("label_prior", 0.2), ("embedding_std", 0.7)])
 def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, tmp_path, name, value):
-    model, _ = make_model(cosine_score=True, hidden_size=7)
+    model, _ = make_model(hidden_size=7)
     model.save_pretrained(tmp_path)
     for kind in (GileForSequenceClassification, GileModel):
         with pytest.raises(ValueError, match=f"{name}={value} is an initial value, but .* has trained weights"):
             kind.from_pretrained(tmp_path, **{name: value})
-    loaded, info = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(loaded) is GileForSequenceClassification
-    assert not info["missing_keys"]
-
-
-def test_initialization_fields_apply_to_new_weights(make_model, tmp_path):
-    model, _ = make_model(hidden_size=7)
-    model.save_pretrained(tmp_path)
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
-    assert reloaded.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
-
-
-def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pretrained):
-    weights = {
-        "seen": {"joint": 0.5, "cosine": 2.0, "rows": 3.0, "offset": 0.25},
-        "unseen": {"joint": 1.5, "cosine": 0.0, "offset": -1.0},
-    }
-    model, processor = make_pretrained(cosine_score=True, label_rows=True, term_weights=weights)
-    layer, table = model.gile.output_layer, model.gile.label_rows
-    with torch.no_grad():
-        for parameter in table.parameters():
-            parameter.normal_()[2] = 0.0
-        table.rarity.zero_()
-        text = layer.split_parts(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer.split_parts(model.gile.embed_labels(model.label_input_ids), table())
-        joint, cosine, rows = (literal_term(term, text, label) for term in (layer, layer.cosine, layer.rows))
-        expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
-        expected[:, 2] = layer.bias() + 1.5 * joint[:, 2] - 1.0
-        torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
+    with_cosine = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
+    assert with_cosine.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]  # of new weights
 
 
 @pytest.mark.parametrize(
@@ -366,7 +208,6 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
         ({"unseen": 2.0}, "got 'unseen': 2.0"),
         ({"seen": {"joint": 2.0}}, "labels are seen if they have label_rows"),
         ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
-        ({"unseen": {"match": 2.0}}, "has 'match'; terms of this score are joint, cosine, offset"),
         ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),
         ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
     ],
@@ -374,3 +215,24 @@ def test_terms_are_weighted_separately_for_labels_with_and_without_rows(make_pre
 def test_term_weights_without_effect_are_refused(weights, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(bag_size=3, cosine_score=True, term_weights=weights)
+
+
+def test_a_label_with_a_row_has_weights_between_those_of_rare_and_of_seen_labels():
+    groups = {"seen": {"joint": 0.5, "rows": 3.0}, "rare": {"joint": 1.5, "offset": 2.0}, "unseen": {"joint": 9.0}}
+    mixture, table = Mixture(["joint", "rows", "offset"], groups), RowTable(3, 2)
+    with torch.no_grad():
+        table.rarity[:] = torch.tensor([0.0, 0.25, 1.0])
+    rows = table()
+    assert rows.seen.tolist() == [False, True, True]
+    torch.testing.assert_close(mixture.of_rows("joint", rows), torch.tensor([9.0, 0.75, 1.5]))
+    torch.testing.assert_close(mixture.of_rows("offset", rows), torch.tensor([0.0, 0.5, 2.0]))
+
+
+def test_a_table_of_the_same_size_keeps_its_parameters():
+    table = RowTable(3, 2)
+    torch.nn.init.normal_(table.weight)
+    before = table().take(torch.arange(3))
+    same, longer = table.reordered(torch.tensor([2, 0, -1])), table.reordered(torch.tensor([0, 1, 2, -1]))
+    assert same is table
+    assert torch.equal(table.weight, torch.stack([before.weight[2], before.weight[0], torch.zeros(2)]))
+    assert longer.weight.shape == (4, 2)

@@ -5,11 +5,9 @@ import os
 import resource
 
 import pytest
-import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, LabelSet
-from hf_gile.models.saving_gile import check_folder
 
 ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -19,9 +17,7 @@ ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num
     [
         ({"bag_size": 2**31}, r"set GileConfig.largest\['bag_size'\] = 2147483648 first"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000, more than the 1000 that a configuration may ask for"),
-        ({"vocab_size": 2**40}, "vocab_size is 1099511627776, more than"),
         ({"joint_size": 10**30}, "joint_size is 1000000000000000000000000000000, more than"),
-        ({"bag_size": 2**20}, "bag_size is 1048576, more than"),
         ({"languages": [f"l{number}" for number in range(2000)]}, "languages is 2000, more than the 1000"),
         (
             {"languages": ["a", "b", "c"], "joint_layers": 500},
@@ -35,18 +31,20 @@ def test_an_excessive_size_is_refused_by_name(fields, message):
         GileConfig(**fields)
 
 
+def test_a_large_size_is_accepted_after_raising_the_limit(monkeypatch):
+    monkeypatch.setitem(GileConfig.largest, "bag_size", 2**31)
+    assert GileConfig(bag_size=2**31).bag_size == 2**31
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"num_labels": 10**9}, r"num_labels is 1000000000, .* set GileConfig.largest\['num_labels'\]"),
-        ({"num_labels": "5"}, "num_labels must be a whole number"),
         (
             {"id2label": ["a", "b"]},
             "id2label a mapping|'id2label' expected a dict",
         ),  # from older versions of Transformers
         ({"text_encoder_config": {**ENCODER, "num_hidden_layers": 10**7}}, "text_encoder_config.num_hidden_layers is"),
-        ({"text_encoder_config": {**ENCODER, "num_labels": 10**9}}, "text_encoder_config.num_labels is 1000000000"),
-        ({"text_encoder_config": {**ENCODER, "hidden_size": 2**40}}, "text_encoder_config.hidden_size is"),
         ({"text_encoder_config": {**ENCODER, "model_type": "nosuch"}}, "not a valid configuration of a 'nosuch'"),
     ],
 )
@@ -55,12 +53,7 @@ def test_excessive_encoder_sizes_are_refused_before_construction(fields, message
         GileConfig(text_encoder_type="transformer", **fields)
 
 
-def test_a_large_size_is_accepted_after_raising_the_limit(monkeypatch):
-    monkeypatch.setitem(GileConfig.largest, "bag_size", 2**31)
-    assert GileConfig(bag_size=2**31).bag_size == 2**31
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39])
 def test_non_finite_numbers_are_refused_in_every_field(value):
     fields = GileConfig.__annotations__ | GileTextConfig.__annotations__
     floats = [name for name, kind in fields.items() if float in getattr(kind, "__args__", [kind])]
@@ -77,19 +70,12 @@ def test_non_finite_numbers_are_refused_in_every_field(value):
             {"text_config": {"vocab_size": 2**24, "embedding_size": 2**16}},
             "needs .* numbers of gile.text_encoder.word_embeddings.weight, which",
         ),
-        ({"bag_size": 2**31}, "bag_size is 2147483648"),
-        ({"joint_layers": 10**7}, "joint_layers is 10000000"),
         (
             {"label_length": 2**16, "id2label": {str(j): str(j) for j in range(9000)}},
             "numbers of stored_labels.input_id",
         ),
         ({"joint_size": 17}, "sizes of weights differ from config.json"),
         ({"joint_size": "many"}, "config.json is not the configuration of a GILE model: .*joint_size"),
-        ({"calibration": {"seen": {"method": "platt", "scale": float("nan"), "offset": 0}}}, "scale must be a finite"),
-        (
-            {"text_config": {"text_encoder_type": ["wan"]}},
-            "config.json is not the configuration of a GILE model: .*text_encoder_type",
-        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -104,15 +90,7 @@ def test_loading_a_small_folder_takes_little_memory(tmp_path, make_model, fields
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18  # KiB
 
 
-def test_parts_missing_from_saved_weights_are_initialized(tmp_path, make_model):
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
-    assert not reloaded.gile.label_rows.weight.any()
-    assert torch.equal(reloaded.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)
-
-
-@pytest.mark.parametrize("name", ["config.json", "other.bin", "index/label_index.json"])
+@pytest.mark.parametrize("name", ["config.json", "index/label_index.json"])
 def test_a_folder_with_a_pipe_is_refused_at_once(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
@@ -133,10 +111,3 @@ def test_a_json_file_and_a_label_of_gigabytes_are_refused_unread(tmp_path):
         load = LabelSet.load if name == "labels.jsonl" else GileProcessor.from_pretrained
         with pytest.raises(ValueError, match=problem):
             load(path if name == "labels.jsonl" else tmp_path)
-
-
-def test_links_to_files_are_followed_and_links_to_nothing_are_missing_files(tmp_path):
-    (tmp_path / "there.json").write_text("{}")
-    (tmp_path / "here.json").symlink_to("there.json")
-    (tmp_path / "config.json").symlink_to("nowhere")
-    check_folder(tmp_path)

@@ -1,17 +1,12 @@
 """The pipeline "text-classification" of a saved model: the shapes of the built-in pipeline, our probabilities."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
-from hf_gile import Label, LabelScoringPipeline, LabelSet
+from hf_gile import LabelScoringPipeline
 from hf_gile.models.pipeline_gile import StoredLabelsPipeline
 
 TEXTS = ["Breast milk and iron. The heart.", "Rats were fed a diet low in iron.", ""]
@@ -39,8 +34,9 @@ def shape(answer):
     return [shape(entry) for entry in answer]
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 1}, {"top_k": 2}, {"batch_size": 2}, {"top_k": 2, "batch_size": 2}])
-@pytest.mark.parametrize("are_defaults", [False, True])
+@pytest.mark.parametrize(
+    ("options", "are_defaults"), [({}, False), ({"top_k": 1}, True), ({"top_k": 2, "batch_size": 2}, False)]
+)
 def test_answers_have_the_shapes_of_the_built_in_pipeline(make_model, built_in, options, are_defaults):
     pipe = ours(*make_model("han"), **(options if are_defaults else {}))
     other = pipeline("text-classification", model=built_in.model, tokenizer=built_in.tokenizer, **options)
@@ -48,8 +44,6 @@ def test_answers_have_the_shapes_of_the_built_in_pipeline(make_model, built_in, 
     inputs = [
         "iron",
         ["iron"],
-        ["iron", "milk", "a"],
-        {"text": "iron"},
         {"text": "iron", "text_pair": "milk"},
         [{"text": "iron", "text_pair": "milk"}, {"text": "iron"}],
         KeyDataset(Dataset.from_dict({"words": ["iron", "milk", "a"]}), "words"),
@@ -61,9 +55,14 @@ def test_answers_have_the_shapes_of_the_built_in_pipeline(make_model, built_in, 
     assert shape(call(stream, **passed)) == shape(expected((text for text in ["iron", "milk"]), **passed))
 
 
-@pytest.mark.parametrize("problem", ["multi_label_classification", "single_label_classification"])
-@pytest.mark.parametrize("calibration", [{}, CALIBRATION])
-@pytest.mark.parametrize("kind", ["nn", "wan", "hnn", "han"])
+@pytest.mark.parametrize(
+    ("kind", "problem", "calibration"),
+    [
+        ("wan", "multi_label_classification", {}),
+        ("han", "multi_label_classification", CALIBRATION),
+        ("wan", "single_label_classification", CALIBRATION),
+    ],
+)
 def test_probabilities_equal_those_of_label_scoring(make_model, kind, problem, calibration):
     model, processor = make_model(kind, problem_type=problem)
     model.config.calibration = calibration
@@ -80,18 +79,9 @@ def test_probabilities_equal_those_of_label_scoring(make_model, kind, problem, c
     with torch.no_grad():
         logits = model(**processor(TEXTS[:1], return_tensors="pt")).logits[0]
     answer = pipe(TEXTS[0], function_to_apply="none", top_k=None)
-    names = model.label_set.names
-    found = {names.index(entry["label"]): entry["score"] for entry in answer}
-    assert [found[column] for column in range(len(names))] == pytest.approx(logits.tolist(), rel=1e-5, abs=1e-6)
-    assert [entry["score"] for entry in answer] == sorted(found.values(), reverse=True)
-
-
-def test_models_of_tokens_and_words_are_read(make_pretrained):
-    for kind in ("transformer", "hierarchical_transformer"):
-        model, processor = make_pretrained(kind, lexical=True, label_rows=True, bag_size=3)
-        expected = LabelScoringPipeline(model=model, processor=processor)(TEXTS)
-        answers = ours(model, processor)(TEXTS, top_k=None)
-        assert [[entry["score"] for entry in answer] for answer in answers] == [row["scores"] for row in expected]
+    assert [entry["score"] for entry in answer] == pytest.approx(
+        sorted(logits.tolist(), reverse=True), rel=1e-5, abs=1e-6
+    )
 
 
 def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
@@ -103,12 +93,11 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
         ({"truncation": False}, "texts are always cut; long_texts='max' reads them in pieces"),
         ({"max_length": 10}, "this model reads up to 11 words or tokens of a text"),
         ({"function_to_apply": "tanh"}, "must be 'sigmoid', 'softmax' or 'none', got 'tanh'"),
-        ({"top_k": 0}, "top_k must be a whole number, at least 1, got 0"),
         ({"threshold": 0.5}, "the text-classification pipeline has no option 'threshold'; it has top_k"),
     ):
         with pytest.raises(ValueError, match=message):
             pipe(TEXTS, **options)
-    for texts in ({"text": "iron", "title": "a"}, {"text": 5}, [{"text_pair": "a"}], 5, None):
+    for texts in ({"text": "iron", "title": "a"}, [{"text_pair": "a"}], None):
         with pytest.raises(ValueError, match="must be a text"):
             pipe(texts)
     with pytest.raises(ValueError, match="inputs: text and text_pair must be texts, got list and str"):
@@ -122,8 +111,9 @@ def test_the_texts_may_be_called_sequences(make_model):
         pipe(TEXTS, sequences=TEXTS)
 
 
-@pytest.mark.parametrize("kind", ["wan", "han", "transformer"])
-@pytest.mark.parametrize("task", ["text-classification", "zero-shot-classification"])
+@pytest.mark.parametrize(
+    ("task", "kind"), [("text-classification", "transformer"), ("zero-shot-classification", "han")]
+)
 def test_a_built_in_pipeline_refuses_a_loaded_model_and_names_ours(make_model, make_pretrained, task, kind):
     model, processor = make_pretrained() if kind == "transformer" else make_model(kind, lexical=kind == "han")
     options = {"candidate_labels": ["iron", "milk"]} if task == "zero-shot-classification" else {}
@@ -132,53 +122,3 @@ def test_a_built_in_pipeline_refuses_a_loaded_model_and_names_ours(make_model, m
         with pytest.raises((ValueError, AttributeError), match=r"pipeline\('label-scoring', model=model, processor="):
             pipe(TEXTS[0], **options)
     assert pipeline("label-scoring", model=model, processor=processor)(TEXTS[0], **options)["labels"]
-
-
-# Run in a process that cannot import hf_gile: answers for each folder, as the Hub shows how to ask.
-CLEAN_ROOM = """
-import json, sys
-sys.modules["hf_gile"] = None
-from transformers import AutoModelForSequenceClassification, AutoProcessor, pipeline
-
-request, answers = json.load(sys.stdin), {}
-for folder, options in request["folders"].items():
-    pipe = pipeline("text-classification", model=folder, trust_remote_code=True)
-    answers[folder] = pipe(request["texts"], top_k=None, batch_size=2, **options)
-    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
-    model = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True).eval()
-    model(**processor(request["texts"], return_tensors="pt", **options))
-print(json.dumps(answers))
-"""
-
-
-@pytest.mark.slow
-def test_every_kind_of_model_classifies_without_hf_gile_installed(tmp_path, make_model, make_pretrained):
-    labels = [Label(f"{language}{name}", name, language=language) for language in ("de", "en") for name in ("a", "b")]
-    models = {
-        "wan": make_model("wan", problem_type="single_label_classification"),
-        "han": make_model("han", lexical=True),
-        "hierarchical": make_pretrained("hierarchical_transformer", lexical=True, label_rows=True),
-        "multilingual": make_pretrained(languages=["de", "en"], labels=LabelSet(labels)),
-    }
-    models["han"][0].config.calibration = CALIBRATION
-    folders, expected = {}, {}
-    for name, (model, processor) in models.items():
-        folder, pipe = str(tmp_path / name), LabelScoringPipeline(model=model, processor=processor)
-        folders[folder] = {"language": "en"} if name == "multilingual" else {}
-        pipe.save_pretrained(folder)
-        answers = pipe(TEXTS, **folders[folder])
-        expected[folder] = [dict(zip(answer["labels"], answer["scores"], strict=True)) for answer in answers]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", CLEAN_ROOM],
-        input=json.dumps({"folders": folders, "texts": TEXTS}),
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for folder, answers in json.loads(done.stdout).items():
-        for answer, scores in zip(answers, expected[folder], strict=True):
-            assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(scores, rel=1e-5)

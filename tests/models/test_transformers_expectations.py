@@ -4,27 +4,23 @@ import accelerate
 import peft
 import pytest
 import torch
-from torch.testing._internal.two_tensor import TwoTensor
 from transformers import BertConfig, TorchAoConfig, Trainer, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
 from hf_gile.models.lexical_gile import LexicalFeatures
-from hf_gile.models.stored_labels_gile import compute_state
-from hf_gile.training import GileLoss
 
 WORDS = torch.tensor([[3, 7], [5, 0], [11, 2]])
 BERT = {
     "vocab_size": 29,
     "hidden_size": 12,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 17,
     "max_position_embeddings": 41,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
-KINDS = ("wan", "han", "transformer")
 
 
 @pytest.fixture
@@ -64,14 +60,14 @@ def documents(kind, documents=3, sentences=2, words=5):
     return {"input_ids": ids, "attention_mask": mask}
 
 
-@pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
-@pytest.mark.parametrize("requested_by", ["argument", "configuration"])
+@pytest.mark.parametrize(
+    ("kind", "requested_by"), [("transformer", "argument"), ("hierarchical_transformer", "configuration")]
+)
 def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kind, requested_by):
     labels = LabelSet([Label(name, name, language=name) for name in ("de", "en")])
     model, processor = make_pretrained(kind, languages=["de", "en"], labels=labels)
     texts = ["the heart pumps", "iron. milk and the blood of an infant", ""]
     inputs = processor(texts, language=["en", "de", "en"], return_tensors="pt")
-    inputs = {name: tensor for name, tensor in inputs.items() if "lexical" not in name}
     model.config.output_hidden_states = requested_by == "configuration"
     options = {"output_hidden_states": True} if requested_by == "argument" else {}
     transformer, ids, mask = model.gile.text_encoder.transformer, inputs["input_ids"], inputs["attention_mask"]
@@ -94,23 +90,20 @@ def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kin
         assert len(model(**empty, **options).hidden_states) == 3
 
 
-@pytest.mark.parametrize("kind", ["wan", "han"])
-def test_word_encoders_say_that_they_have_no_hidden_states(make, kind, monkeypatch):
+def test_word_encoders_say_that_they_have_no_hidden_states(make, monkeypatch):
     messages = []
     logger = type(transformers_logging.get_logger("x"))
     monkeypatch.setattr(logger, "warning_once", lambda _, text: messages.append(text))
-    model, inputs = make(kind), documents(kind)
+    model, inputs = make("wan"), documents("wan")
     assert model(**inputs, output_hidden_states=None).hidden_states is None  # as peft
     assert not messages
     output = model(**inputs, output_hidden_states=True)
     assert torch.equal(output.logits, model(**inputs).logits)
-    assert messages == [f"output_hidden_states: the text encoder {kind!r} has no hidden states to return"]
+    assert messages == ["output_hidden_states: the text encoder 'wan' has no hidden states to return"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", [{}, {"bag_size": 3}])
+@pytest.mark.parametrize(("kind", "options"), [("wan", {"bag_size": 3}), ("transformer", {})])
 def test_models_train_with_noise_in_their_embeddings(make, kind, options, tmp_path):
-    options = {"label_encoder_type": "mean"} | options if kind != "transformer" else options
     losses = []
     for alpha in (None, 50.0):
         torch.manual_seed(0)
@@ -125,15 +118,7 @@ def test_models_train_with_noise_in_their_embeddings(make, kind, options, tmp_pa
     assert losses[0] != losses[1]
 
 
-def test_unknown_forward_arguments_are_refused(make):
-    model, inputs = make("wan"), documents("wan")
-    for part, labels in ((model, {}), (model.gile, {"label_input_ids": WORDS})):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'token_type_ids'"):
-            part(**inputs, **labels, token_type_ids=inputs["input_ids"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("model_class", [GileModel, GileForSequenceClassification])
+@pytest.mark.parametrize(("kind", "model_class"), [("wan", GileForSequenceClassification), ("transformer", GileModel)])
 def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, model_class):
     model = model_class(make(kind).config)
     assert model.supports_gradient_checkpointing is (kind == "transformer")
@@ -146,24 +131,14 @@ def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, m
         enable()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tuple_outputs_equal_named_outputs(make, kind):
-    model, inputs = make(kind), documents(kind)
+def test_tuple_outputs_equal_named_outputs(make):
+    model, inputs = make("han"), documents("han")
     for part, labels in ((model, {}), (model.gile, {"label_input_ids": WORDS})):
         output = part(**inputs, **labels, output_attentions=True, return_dict=True)
         plain = part(**inputs, **labels, output_attentions=True, return_dict=False)
         assert len(plain) == len(output.to_tuple())
         for expected, actual in zip(plain, output.to_tuple(), strict=True):
             torch.testing.assert_close(expected, actual)
-
-
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_all_attention_implementations_give_the_same_scores(make, implementation):
-    model, inputs = make("transformer").double(), documents("transformer")
-    expected = model(**inputs).logits
-    model.set_attn_implementation(implementation)
-    assert model.gile.text_encoder.transformer.config._attn_implementation == implementation
-    torch.testing.assert_close(model(**inputs).logits, expected)
 
 
 class TextTower(torch.nn.Module):
@@ -190,12 +165,9 @@ def exported(module, inputs):
 @pytest.mark.parametrize(
     ("part", "kind", "fields"),
     [
-        pytest.param(Scores, "wan", {}, id="wan", marks=pytest.mark.slow),
-        pytest.param(Scores, "han", {}, id="han", marks=pytest.mark.slow),
-        pytest.param(Scores, "transformer", {}, id="transformer"),
-        *(pytest.param(TextTower, kind, {}, id=f"text tower, {kind}", marks=pytest.mark.slow) for kind in KINDS),
+        pytest.param(Scores, "transformer", {}, id="transformer", marks=pytest.mark.slow),
         pytest.param(Scores, "wan", {"bag_size": 5, "cosine_score": True}, id="bag", marks=pytest.mark.slow),
-        pytest.param(Scores, "wan", {"output_layer": "linear"}, id="linear", marks=pytest.mark.slow),
+        pytest.param(TextTower, "han", {}, id="text tower", marks=pytest.mark.slow),
     ],
 )
 def test_exported_programs_equal_the_models_at_any_size(make, part, kind, fields):
@@ -203,7 +175,7 @@ def test_exported_programs_equal_the_models_at_any_size(make, part, kind, fields
     with torch.inference_mode():
         model(**documents(kind))  # and cache the label codes
     program, module = exported(part(model), documents(kind)), part(model)
-    for sizes in ((3, 2, 5), (2, 3, 7), (5, 1, 4)):
+    for sizes in ((2, 3, 7), (5, 1, 4)):
         inputs = tuple(documents(kind, *sizes).values())
         with torch.no_grad():
             torch.testing.assert_close(program(*inputs), module(*inputs), rtol=1e-5, atol=1e-6)
@@ -216,9 +188,7 @@ def test_exporting_requires_computed_label_codes(make):
         exported(Scores(make("wan")), documents("wan"))
 
 
-@pytest.mark.parametrize(
-    "kind", ["wan", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("han", "transformer"))]
-)
+@pytest.mark.parametrize("kind", ["wan", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
     torch.compiler.reset()
     tower = TextTower(make(kind))
@@ -230,7 +200,7 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
 
     compiled = torch.compile(tower, backend=count, fullgraph=True, dynamic=True)
     with torch.no_grad():
-        for sizes in ((3, 2, 5), (4, 3, 7), (5, 4, 6)):
+        for sizes in ((3, 2, 5), (4, 3, 7)):
             inputs = tuple(documents(kind, *sizes).values())
             torch.testing.assert_close(compiled(*inputs), tower(*inputs), rtol=1e-5, atol=1e-6)
     assert len(graphs) == 1
@@ -238,8 +208,7 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # from code that dynamo traces
-@pytest.mark.parametrize("kind", ["wan", "transformer"])
-@pytest.mark.parametrize("is_training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize(("kind", "is_training"), [("wan", False), ("transformer", True)])
 def test_compiled_models_are_traced_once(make, kind, is_training):
     torch.compiler.reset()
     model, inputs = make(kind).train(is_training), documents(kind)
@@ -260,37 +229,26 @@ def test_compiled_models_are_traced_once(make, kind, is_training):
     assert counts[1] == counts[-1]  # the second step accumulates gradients
 
 
-def with_adapters(model, **options):
-    """Adds adapters with random weights; returns the model as wrapped by peft."""
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, **options))
-    torch.manual_seed(3)
-    with torch.no_grad():
-        for name, parameter in adapted.named_parameters():
-            if "lora_" in name:
-                parameter.normal_(std=0.5)
-    return adapted
-
-
-HEAD = ["input_projection", "label_projection"]
-
-
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # required by peft
 @pytest.mark.parametrize(
     ("kind", "fields", "targets"),
     [
-        ("wan", {}, ["word_embeddings", *HEAD]),
-        ("han", {}, ["word_embeddings", "dense", "context"]),
+        ("han", {}, ["word_embeddings", "dense", "context", "input_projection", "label_projection"]),
         ("wan", {"bag_size": 5, "cosine_score": True}, ["vectors", "log_weights"]),
-        ("transformer", {}, ["query", "word_embeddings", *HEAD]),
         ("transformer", {"label_rows": True}, "all-linear"),
     ],
-    ids=["words and projections", "words and attention", "bag", "transformer", "all linear layers"],
+    ids=["words", "bag", "transformer"],
 )
 def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targets):
     model, inputs, words = make(kind, joint_act="tanh", **fields), documents(kind), torch.tensor([[3, 9], [4, 0]])
     with torch.no_grad():
         before = model(**inputs).logits
-    adapted = with_adapters(model, task_type=peft.TaskType.SEQ_CLS, target_modules=targets)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, task_type=peft.TaskType.SEQ_CLS, target_modules=targets))
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(std=0.5)
     adapted.train()(**inputs, labels=torch.tensor([[0, 1], [2, -100], [1, -100]])).loss.backward()
     for name, parameter in adapted.named_parameters():
         # A linear layer in attention, and the head, which SEQ_CLS trains completely.
@@ -304,33 +262,11 @@ def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targe
     assert (stored - before).abs().max() > 0.01
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_chunked_losses_give_adapters_the_same_gradients(make):
-    gradients = {}
-    for chunk in (0, 2):
-        model = make("wan", joint_act="tanh", problem_type="multi_label_classification")
-        model.loss_function = GileLoss(chunk_size=chunk)
-        adapted = with_adapters(model, target_modules=["word_embeddings", "label_projection"]).train()
-        adapted(**documents("wan"), labels=torch.tensor([[0, 1], [2, -100], [1, -100]])).loss.backward()
-        gradients[chunk] = {
-            name: parameter.grad for name, parameter in adapted.named_parameters() if parameter.requires_grad
-        }
-    for name, gradient in gradients[0].items():
-        assert gradient.any(), name
-        torch.testing.assert_close(gradients[2][name], gradient, rtol=1e-4, atol=1e-6)
-
-
-def test_adapters_of_the_final_weights_are_refused(make):
-    # These weights are parts of codes, which low-rank adapters do not support; modules_to_save trains them.
-    with pytest.raises(ValueError, match=r"Target module ClassificationUnit\(\) is not supported"):
-        peft.get_peft_model(make("wan"), peft.LoraConfig(target_modules=["classifier"]))
-
-
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
         ("wan", {"bag_size": 5, "cosine_score": True, "label_rows": True, "lexical": True}),
-        ("han", {"encoder_cell": "gru", "output_layer": "bilinear"}),
+        ("han", {"encoder_cell": "gru"}),
         ("transformer", {}),
     ],
 )
@@ -347,15 +283,7 @@ def test_weights_may_be_offloaded_until_modules_are_called(make, kind, fields):
             torch.testing.assert_close(model(**inputs).logits, expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"label_rows": True, "lexical": True}])
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_tensor_belongs_to_a_module(make, kind, options):
-    model = make(kind, **options)
-    for part in (model, model.gile):
-        assert all("." in name for name in part.state_dict())
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["wan", "transformer"])
 def test_a_quantized_model_is_saved_and_loaded(make, kind, tmp_path):
     quantization = pytest.importorskip("torchao.quantization")
     make(kind).save_pretrained(tmp_path / "plain")
@@ -368,11 +296,3 @@ def test_a_quantized_model_is_saved_and_loaded(make, kind, tmp_path):
     with torch.no_grad():
         assert torch.equal(loaded(**inputs).logits, quantized(**inputs).logits)
         assert not torch.equal(loaded(**inputs).logits, make(kind)(**inputs).logits)
-
-
-def test_changes_of_a_quantized_weight_are_detected():
-    weight = TwoTensor(torch.randn(3, 5), torch.randn(3, 5))
-    before = compute_state(weight)
-    assert compute_state(weight) == before == compute_state(weight, rows=torch.tensor([0]))
-    weight.b[1, 2] += 1
-    assert compute_state(weight) != before

@@ -5,15 +5,9 @@ import logging
 
 import pytest
 
-from hf_gile import LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile import LabelScoringPipeline
 
 NOTE = "the model knows no word of this text"
-
-
-@pytest.fixture(params=["wan", "han"])
-def pipe(request, make_model):
-    model, processor = make_model(request.param, problem_type="multi_label_classification")
-    return LabelScoringPipeline(model=model, processor=processor)
 
 
 @pytest.fixture
@@ -29,31 +23,16 @@ def warned(monkeypatch):
 
 def test_an_emoji_label_scores_like_an_unknown_label(pipe, warned):
     alone = pipe("Iron in blood.", ["Iron", "Blood"])
-    answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
+    for _ in range(2):
+        answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
     scores = dict(zip(answer["labels"], answer["scores"], strict=True))
     assert scores["\N{GRINNING FACE}"] == scores["zebra"] == scores["..."]
     for label, score in zip(alone["labels"], alone["scores"], strict=True):
         assert scores[label] == pytest.approx(score, rel=1e-6)
-    assert "gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'" in warned.getvalue()
+    assert warned.getvalue().count("gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'") == 1
 
 
-def test_an_unknown_label_is_reported_once(pipe, warned):
-    for _ in range(3):
-        pipe("Iron in blood.", ["Iron", "zebra"])
-    assert warned.getvalue().count("the same score (1): 'zebra'") == 1
-
-
-def test_an_emoji_can_be_stored_and_indexed(make_model, label_set):
-    model, processor = make_model()
-    labels = LabelSet.from_names(["\N{GRINNING FACE}", "Iron"])
-    index = LabelIndex.build(model, processor, labels)
-    model.set_labels(labels, processor)
-    assert (LabelIndex.build(model).codes - index.codes).abs().max() < 1e-6
-    words = processor(label_text=labels.texts)["label_input_ids"]
-    assert [set(row) == {processor.tokenizer.unk_token_id} for row in words] == [True, False]
-
-
-@pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
+@pytest.mark.parametrize("long_texts", ["cut", "max"])
 def test_the_answer_for_a_text_of_unknown_words_has_a_note(pipe, long_texts):
     texts = ["Iron in blood.", "zebra", "", "\N{GRINNING FACE}", "zebra iron"]
     answers = pipe(texts, ["Iron", "Blood"], long_texts=long_texts, batch_size=2)

@@ -1,11 +1,10 @@
 """Common wrong arguments are refused by name, with advice."""
 
-import numpy as np
 import pytest
 import torch
 
-from hf_gile import GileProcessor, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics
+from hf_gile import GileProcessor, LabelIndex, LabelScoringPipeline
+from hf_gile.metrics import F1Metrics
 from hf_gile.training import GileDataCollator, LabelSampler
 
 
@@ -27,50 +26,16 @@ def parts(make_model):
 MISTAKES = {
     # processor
     "mapping for labels": (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
-    "number for a language": (
-        lambda a: a.processor("a", language=5),
-        "language must be a language, or a language for each",
-    ),
-    "array of no row for languages": (
-        lambda a: a.processor(["a"], language=np.array("en")),
-        "language must be a",
-    ),
     "ragged nesting": (lambda a: a.processor([["a"], "b", ["c", "d"]]), r"text\[0\] must be a text, .* got list"),
-    "texts for ids": (
-        lambda a: a.processor.pad_documents(["iron"]),
-        "document 0 of the batch must be a list of word ids, .* got str 'iron'",
-    ),
-    "nested ids": (
-        lambda a: a.processor.pad_documents([[1, 2], [[3], 4]]),
-        "document 1 of the batch must be a list of",
-    ),
     "model for a configuration": (
         lambda a: GileProcessor.for_config(a.processor.tokenizer, a.model),
         "config must be a GileConfig, got GileForSequenceClassification; pass model.config",
     ),
-    "one language for a list": (
-        lambda a: GileProcessor(a.processor.tokenizer, languages="de"),
-        "must be a list of lang",
-    ),
     "number for a tokenizer": (lambda a: GileProcessor(5), "tokenizer must be a transformers tokenizer, got int 5"),
-    "name for a boolean": (
-        lambda a: GileProcessor(a.processor.tokenizer, "han"),
-        "reads_sentences must be true or false, got 'han'",
-    ),
     # pipeline
     "labels for texts": (
         lambda a: a.pipe(a.labels),
         r"got a label set instead of texts: .* candidate_labels=label_set\)",
-    ),
-    "processor for labels": (lambda a: a.pipe("iron", candidate_labels=a.processor), "candidate_labels must be names"),
-    "processors for labels": (lambda a: a.pipe(["iron"], candidate_labels=[a.processor]), "candidate_labels must be"),
-    "folder for a model": (
-        lambda a: LabelScoringPipeline(model="folder", processor=a.processor),
-        "needs a GileForSequenceClassification, got str; use AutoModelForSequenceClassification.from_pretrained",
-    ),
-    "tokenizer for a processor": (
-        lambda a: LabelScoringPipeline(model=a.model, processor=a.processor.tokenizer),
-        "processor must be the GileProcessor saved with the model",
     ),
     # model
     "ids beyond the vocabulary": (
@@ -78,79 +43,46 @@ MISTAKES = {
         r"input_ids must be word ids of this model, from 0 to \d+, got 2 to 999; use the processor "
         r"saved with",
     ),
-    "negative ids": (
-        lambda a: a.model(input_ids=torch.tensor([[-100, 2]])),
-        "input_ids must be word ids of this model, from 0 .* got -100",
-    ),
-    "label ids beyond the vocabulary": (
-        lambda a: a.model.gile(a.words["input_ids"], label_input_ids=torch.tensor([[999]])),
-        "label_input_ids must be word ids of this model, from 0",
-    ),
     "numbers for ids": (lambda a: a.model(input_ids=torch.rand(2, 3)), "input_ids must be integer word ids"),
     "lists for tensors": (
         lambda a: a.model(**a.processor(["iron"])),
         r"input_ids must be a tensor, got list; .* return_tensors='pt'",
     ),
-    "list of labels": (lambda a: a.model(**a.words, labels=[[1], [2]]), "labels must be a tensor, got list"),
-    "list of a mask": (
-        lambda a: a.model(a.words["input_ids"], attention_mask=[[1]]),
-        "attention_mask must be a tensor",
-    ),
-    "number for a language of the model": (lambda a: a.model(**a.words, language=3), "language must be a language"),
     "names for a label set": (
         lambda a: a.model.set_labels(["Iron"], a.processor),
         r"label_set must be a LabelSet, got list; use LabelSet.from_names\(names\)",
     ),
-    "tokenizer in set_labels": (
-        lambda a: a.model.set_labels(a.labels, a.processor.tokenizer),
-        "processor must be the GileProcessor saved with the model, got",
-    ),
     # label set
-    "number for labels of a set": (lambda a: LabelSet(5), "labels must be a list of Labels, got int"),
-    "number for names": (lambda a: LabelSet.from_names(5), "labels must be a list of names, got int"),
-    "list of ids for an id": (
-        lambda a: a.labels.retire(["Iron"]),
-        r"an id must be a string, got list; .* remove\(\*ids\)",
-    ),
-    "number of ids": (lambda a: a.labels.columns(3), "label_ids must be a list of ids, got int"),
     "unknown field": (lambda a: a.labels.update("Iron", title="Fe"), "a label has no field 'title'; it has id, name"),
-    "list of counts": (lambda a: a.labels.with_counts([1, 2]), "counts must be a mapping of ids to numbers, got list"),
-    "text for a count": (lambda a: a.labels.with_counts({"Iron": "3"}), "count of label 'Iron' must be a whole number"),
     # index
     "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; project_text"),
     "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of label indices"),
-    "folder in build": (lambda a: LabelIndex.build("folder", a.processor, a.labels), "model must be a GileModel or a"),
-    "tokenizer in build": (
-        lambda a: LabelIndex.build(a.model.gile, a.processor.tokenizer, a.labels),
-        "processor must be the GileProcessor",
+    "label set for a processor": (
+        lambda a: LabelIndex.build(a.model, a.labels),
+        r"instead of the processor: call LabelIndex\.build\(model, processor,",
     ),
-    "number to add": (lambda a: a.index.add(5, a.model, a.processor), "labels must be Labels, got int"),
-    "processor to check": (lambda a: a.index.check_fits(a.processor), "model must be a GileModel or a"),
+    "names in build": (lambda a: LabelIndex.build(a.model, a.processor, ["a"]), "must be a LabelSet, got list; use"),
+    "no label": (lambda a: a.index.top_k(torch.zeros(1, 13), 0), "k must be a whole number, at least 1, got 0"),
+    "codes of another size": (lambda a: a.index.scores(torch.zeros(1, 9)), r"shape \(B, 13\), .* got \(1, 9\)"),
+    "codes of whole numbers": (
+        lambda a: a.index.to(dtype=torch.int8),
+        r"a floating point type, such as .* got torch\.int8",
+    ),
     # collator
-    "tokenizer in a collator": (lambda a: GileDataCollator(a.processor.tokenizer), "processor must be a GileProcessor"),
     "nothing to collate": (lambda a: a.collate([]), "features must be a non-empty list of examples"),
-    "texts to collate": (lambda a: a.collate(["iron"]), "example 0 of the batch must be a mapping with input_ids, got"),
-    "text to collate": (lambda a: a.collate([{"input_ids": "iron"}]), "document 0 of the batch must be a list of word"),
     "labels of some": (
         lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
         "example 1 of the batch has no labels, unlike the first example",
-    ),
-    "ragged labels": (
-        lambda a: a.collate([{"input_ids": [2], "labels": [[1], [2, 3]]}]),
-        "labels of example 0 must be integer label indices",
     ),
     "label set in a sampler": (
         lambda a: LabelSampler(a.labels),
         r"num_labels must be a whole number, .* len\(label_set\)",
     ),
     # metrics
-    "label set in a metric": (lambda a: F1Metrics(a.labels), "num_labels must be a whole number"),
-    "one k": (lambda a: RankingMetrics(5, top_k=3), r"top_k must be a list of numbers, such as \(1, 3, 5\)"),
     "text of a threshold": (
         lambda a: F1Metrics(5, threshold="stored"),
         "threshold must be a probability, or a probability for",
     ),
-    "half a bin": (lambda a: CalibrationMetrics(5, bins=2.5), "bins must be a whole number, at least 1, got 2.5"),
 }
 
 
