@@ -4,7 +4,6 @@ import io
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,10 +77,9 @@ def launch(arguments, tmp_path, launcher):
     )
 
 
-@pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
-def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train, text_encoder_type):
+def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train):
     typed = ["Ferritin", "Cardiac Output"]
-    arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
+    arguments += ["--candidate_labels", *typed, "--test_curve"]
     result = train(*arguments)
     assert result.returncode == 0, result.stderr
     assert "4 labels seen in training, 1 unseen" in result.stdout
@@ -93,31 +91,12 @@ def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arg
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
     assert results["gile"]["test"]["test_unseen_documents"] > 0
     assert len(results["gile"]["history"]) % 2 == 0  # validation and test
-    folder = {path.name for path in (tmp_path / "out" / "gile" / "model").iterdir()}
-    assert {
-        "model.safetensors",
-        "labels.jsonl",
-        "processor_config.json",
-        "tokenizer.json",
-        "modeling_gile.py",
-    } <= folder
 
 
 @pytest.mark.slow
-def test_the_model_to_use_is_scored_at_the_end_beside_the_row_of_gile(tmp_path, arguments, train):
-    result = train(*arguments, "--units", "gile", "auto", "--num_train_epochs", "1")
-    assert result.returncode == 0, result.stderr
-    table = result.stdout[result.stdout.index("\ntest") :]
-    assert re.findall(r"^(gile|auto) ", table, re.MULTILINE) == ["gile", "auto"]
-    assert f"{tmp_path / 'out' / 'auto' / 'model'}, loaded in a process without hf_gile" in table
-    assert "out/gile/model, loaded" not in table
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
-def test_the_saved_folder_works_in_a_process_without_hf_gile(tmp_path, arguments, run_recipe, text_encoder_type):
+def test_the_saved_folder_works_in_a_process_without_hf_gile(tmp_path, arguments, run_recipe):
     typed = ["Ferritin", "Cardiac Output"]
-    flags = ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--units", "gile"]
+    flags = ["--text_encoder_type", "han", "--candidate_labels", *typed, "--units", "gile", "--make_cards", "false"]
     result = run_recipe("train_bioasq", [*arguments, *flags])
     assert result.returncode == 0, result.stderr
     last = result.stdout[result.stdout.index("loaded in a process without hf_gile") :]
@@ -173,8 +152,8 @@ def test_sharing_labels_needs_several_processes(tmp_path, arguments, train):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
-    [[], ["--hard_negatives", "1"], ["--num_negatives", "0", "--label_chunk_size", "2", "--share_labels"]],
-    ids=["sampled", "hard", "labels shared"],
+    [["--hard_negatives", "1"], ["--num_negatives", "0", "--label_chunk_size", "2", "--share_labels"]],
+    ids=["hard", "labels shared"],
 )
 def test_the_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
@@ -186,15 +165,7 @@ def test_the_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
 
 
-def test_unseen_labels_with_training_documents_are_refused(tmp_path, arguments, train):
-    (tmp_path / "unseen.json").write_text('["D1"]')
-    result = train(*arguments, "--unseen_file", str(tmp_path / "unseen.json"))
-    assert result.returncode != 0
-    assert "training documents have 1 unseen labels" in result.stderr
-
-
 def test_the_paper_protocol_splits_by_year_and_reads_mesh_labels(tmp_path, arguments, train):
-    """Checks that headings of BioASQ files without ids are matched by name, even if MeSH lacks a label."""
     seen = ["D1", "D2", "D3", "D4"]
     for seed, (year, labels) in enumerate({2003: seen, 2004: seen, 2005: list(WORDS), 2016: seen}.items(), 10):
         write_records(tmp_path / f"{year}.jsonl", 40, labels, seed, year=year, meshUI=None)
