@@ -36,10 +36,19 @@ def no_encoder(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _few_numbers_to_choose_from(monkeypatch):
-    """Reduces the L2 candidates of convex fits; tests of the fits use all candidates."""
-    for grid, few in {"L2_OF_ROWS": (0.1,), "L2_OF_BILINEAR": (0.1,), "L2_OF_WORDS": (0.5,)}.items():
-        monkeypatch.setattr(f"hf_gile.training.convex.head.{grid}", few)
+def _short_fits(monkeypatch):
+    """Shortens convex fits to one candidate of each choice, two folds and few steps; tests of the fits do not."""
+    for name, few in {
+        "head.L2_OF_ROWS": (0.1,),
+        "head.L2_OF_BILINEAR": (0.1,),
+        "head.L2_OF_WORDS": (0.5,),
+        "head.PULLS": (1.0,),
+        "head.FOLDS": 2,
+        "folds.FOLDS": 2,
+        "head._ROW_STEPS": 20,
+        "label_side._JOINT_STEPS": 10,
+    }.items():
+        monkeypatch.setattr(f"hf_gile.training.convex.{name}", few)
 
 
 @pytest.fixture

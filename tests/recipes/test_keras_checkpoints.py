@@ -260,8 +260,6 @@ def test_too_long_documents_are_refused(tmp_path, texts):
     words, mask, labels = texts
     with pytest.raises(ValueError, match=r"reads 3 sentences of 4 words .*got documents of 6 sentences of 4 words"):
         scores(model, words.repeat(1, 2, 1, 1), mask.repeat(1, 2, 1), labels, "english")
-    with pytest.raises(ValueError, match=r"got documents of 3 sentences of 8 words"):
-        scores(model, words.repeat(1, 1, 2, 1), mask.repeat(1, 1, 2), labels, "english")
 
 
 CLEAN_ROOM = """
@@ -301,25 +299,6 @@ def test_converted_models_give_the_same_logits_without_hf_gile_installed(tmp_pat
     assert result.returncode == 0, result.stderr
     for kind, logits in expected.items():
         assert torch.equal(load_file(tmp_path / f"{kind}.safetensors")["logits"], logits)
-
-
-def test_a_converted_model_can_be_trained_further(tmp_path, texts):
-    model = from_keras(*Checkpoint(share="both", languages=2, head="joint, shared").save(tmp_path)).train()
-    words, mask, labels = texts
-    inputs = {"inputs_embeds": words.float(), "attention_mask": mask, "label_embeds": labels.float()}
-    targets = torch.tensor([[1.0, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 1]])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    losses = []
-    for _ in range(50):
-        logits = [model(**inputs, language=language).logits for language in ("english", "german")]
-        loss = sum(torch.nn.functional.binary_cross_entropy_with_logits(rows, targets) for rows in logits)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-    for name, parameter in model.named_parameters():
-        assert name == "text_encoder.word_embeddings.weight" or parameter.grad.abs().max() > 0, name
 
 
 def test_words_can_be_added(tmp_path, texts):
@@ -371,11 +350,9 @@ def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_mod
     ("fields", "message"),
     [
         ({"text_encoder_type": "wan"}, "text_encoder_type"),
-        ({"pooling": "mean"}, "pooling 'attention', got 'han' and 'mean'"),
         ({"bag_size": 3}, "the published graph has neither bag_size nor lexical"),
         ({"max_sentences": 2000, "max_sentence_words": 2000}, "max_sentences times max_sentence_words is 4000000"),
         ({"label_encoder_type": "text_encoder"}, "max_label_words must be at most 30, the max_sentence_words of the"),
-        ({"recurrent_act": "no"}, "recurrent_act must be one of transformers' activations .*, got 'no'"),
     ],
 )
 def test_fields_without_effect_on_the_published_graph_are_refused(fields, message):
@@ -417,20 +394,16 @@ def flags(**changes):
             r"layer time_distributed_4, text_encoder.word_attention.english.context, should have "
             r"{'kernel': \(5, 1\), 'bias': \(1,\)}, got {'kernel': \(1, 5\), 'bias': \(1,\)}",
         ),
-        (remove("gru_1", "gru_1/bias"), r"layer gru_1, .* should have .*'bias': \(15,\)}, got"),
         (
             edit("dense_5", "dense_5/bias", lambda bias: bias * np.nan),
             r"layer dense_5: dense_5/bias contains NaN or infinity",
         ),
         (flags(enc="attdense"), r"no timedistributed layer for .*; check that .*args.json belongs to it"),
-        (flags(la=False), r"unexpected layer dense_6"),
         (flags(languages=["pt-br"]), r"args.json: .*'pt-br'"),
         (flags(languages="english"), r"args.json: languages must be a list of names, got 'english'"),
         (flags(sdim=H + 1), r"args.json: ddim must be equal to sdim, 6, got 5"),
         (flags(swpad="30"), r"args.json: swpad must be a number, got '30'"),
-        (flags(spad=-1), r"args.json: .*max_sentences must be at least 1, got -1"),
         (flags(enc="attlstm"), r"args.json: enc must be one of attdense, attgru, attbigru, got 'attlstm'"),
-        (flags(act=["relu"]), r"args.json: act must be one of relu, .*, got \['relu'\]"),
         (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput must be false where onlylabel is true"),
     ],
 )

@@ -144,7 +144,6 @@ def array(*state):
         (array(1, (1,), "f8", False, b"AAAAAAAA"), "no dtype"),
         (Call(np.dtype, "f8,O"), "dtype 'f8,O' is forbidden"),
         (Call(np.dtype, "f8", state=(3, "2", None, None, None, -1, -1, 0)), "dtype '2f8' is forbidden"),
-        (Call(np.ndarray, (8,), "O"), "not callable"),
         (Call(_codecs.encode, "ab", "rot13"), "encoding 'rot13' is forbidden"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -219,12 +218,10 @@ def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path, monkeypa
     [
         (b"", "empty file"),
         (b"the 0.1 0.2\n", "expected a pickle"),
-        (b"\x80\x02", "expected a pickle"),
-        (b"\x80\x09N.", "unsupported pickle protocol"),
         (b"Pthe\n.", "persistent"),
         (gzip.compress(pickle.dumps([1]))[:-9], "damaged compressed file"),
     ],
-    ids=["empty", "text", "a start", "a protocol of the future", "persistent", "cut"],
+    ids=["empty", "text", "persistent", "cut"],
 )
 def test_files_of_another_format_are_refused(load, data, message):
     with pytest.raises(ValueError, match=rf"vectors\.pkl: {message}|vectors\.pkl: expected .*{message}"):
