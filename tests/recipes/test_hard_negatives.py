@@ -4,10 +4,8 @@ from itertools import combinations
 
 import pytest
 import torch
-from datasets import Dataset
 from papers.hard_negatives import HardNegatives
 from papers.unit_loss import UnitLoss
-from transformers import Trainer, TrainingArguments
 
 from hf_gile import (
     GileConfig,
@@ -18,13 +16,6 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.models import search_gile
-from hf_gile.models.losses_gile import label_loss
-from hf_gile.training import (
-    EpochCallback,
-    GileDataCollator,
-    LabelSampler,
-    encode_dataset,
-)
 
 WORDS = ["milk", "iron", "heart", "blood", "infant", "breast", "diet", "risk", "rat", "fed"]
 NAMES = [*WORDS, "breast milk", "iron diet", "heart blood"]
@@ -190,40 +181,6 @@ def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
     after = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS)
     assert torch.equal(after.loss, before.loss)
     assert model.train()(**documents).logits.shape == (3, L)
-
-
-@pytest.mark.slow
-def test_the_stock_trainer_learns_and_saves_no_miner_state(tmp_path):
-    model, processor = make_model(HardNegatives(1, refresh_steps=4, columns=range(12)), word_dropout=0.1)
-    rows = [[WORDS[i % 10], WORDS[(i * 3 + 1) % 10]] for i in range(44)]
-    rows = Dataset.from_dict({"text": [" ".join(row) for row in rows], "labels": rows})
-    dataset = encode_dataset(rows, processor, model.label_set)
-    sampler = LabelSampler(L, num_negatives=2, columns=range(12), seed=3)
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path),
-        num_train_epochs=10,
-        per_device_train_batch_size=8,
-        learning_rate=2e-2,
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=3,
-        save_strategy="no",
-    )
-    trainer = Trainer(
-        model,
-        arguments,
-        data_collator=GileDataCollator(processor, sampler),
-        train_dataset=dataset,
-        eval_dataset=dataset,
-        callbacks=[EpochCallback(sampler)],
-    )
-    before = trainer.evaluate()["eval_loss"]
-    trainer.train()
-    assert trainer.evaluate()["eval_loss"] < before / 2
-    trainer.save_model(str(tmp_path / "saved"))
-    loaded = GileForSequenceClassification.from_pretrained(tmp_path / "saved")
-    assert loaded.loss_function is label_loss
 
 
 @pytest.mark.parametrize(

@@ -414,14 +414,6 @@ def test_weights_that_contradict_the_arguments_are_refused(tmp_path, change, mes
         from_keras(*checkpoint.save(tmp_path))
 
 
-def test_the_three_gates_of_keras_1_must_have_the_same_shape(tmp_path):
-    checkpoint = Checkpoint(1, "attgru")
-    for gate, columns in {"z": H - 1, "r": H + 1}.items():
-        edit("gru_1", f"gru_1_W_{gate}", lambda kernel, columns=columns: np.ones((D, columns)))(checkpoint)
-    with pytest.raises(ValueError, match=r"layer gru_1: kernel must be .*'z': \(3, 4\), 'r': \(3, 6\)"):
-        from_keras(*checkpoint.save(tmp_path))
-
-
 def test_broken_files_are_refused(tmp_path):
     weights, args = Checkpoint().save(tmp_path)
     whole = weights.read_bytes()
@@ -440,13 +432,6 @@ def test_broken_files_are_refused(tmp_path):
     args.unlink()
     with pytest.raises(FileNotFoundError, match=r"args.json"):
         from_keras(weights, args)
-
-
-def test_without_h5py_the_error_names_the_extra(tmp_path, monkeypatch):
-    files = Checkpoint().save(tmp_path)
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
-        from_keras(*files)
 
 
 def test_a_converted_model_loads_as_a_classifier_without_a_warning(tmp_path, capsys):

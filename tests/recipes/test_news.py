@@ -8,7 +8,6 @@ import pytest
 from datasets import Dataset
 from papers.deutsche_welle import load_dw
 from papers.news import LOW_RESOURCE_LEVELS, low_resource
-from papers.pickled_vectors import read_language
 from write_dw import write_dw
 
 from hf_gile import LabelSet
@@ -70,33 +69,3 @@ def test_smaller_low_resource_shares_are_subsets_of_larger_shares():
     assert len(low_resource(train.select([0]), 0.1)) == 1
     with pytest.raises(ValueError, match="percent must be above 0 and at most 100"):
         low_resource(train, 101)
-
-
-NAMES = {
-    "arabic": "العلوم التكنولوجيا",
-    "english": "science technology",
-    "german": "wissenschaft technologie",
-    "persian": "علم فناوری",
-    "portuguese": "ciência tecnologia",
-    "russian": "наука технологии",
-    "spanish": "ciencia tecnología",
-    "ukrainian": "наука технології",
-}
-
-
-@pytest.fixture(scope="module")
-def published_words(shared_data):
-    folder = shared_data / "dw_format" / "word_vectors"
-    return {language: read_language(folder, language) for language in NAMES}
-
-
-@pytest.mark.slow
-def test_general_labels_are_read_in_eight_languages(shared_data, published_words):
-    corpus = load_dw(shared_data / "dw_format" / "general", splits=["dev", "test"], word_vectors=published_words)
-    assert corpus.languages == list(NAMES)
-    assert all([*map(len, splits.values())] == [99, 204] for splits in corpus.documents.values())
-    for language, name in NAMES.items():
-        assert name in corpus.label_sets[language].names
-    joint = corpus.joint()
-    assert joint.vectors.shape == (213_782, 50)
-    assert len(joint.label_set) == len(joint.label_input_ids) == 56

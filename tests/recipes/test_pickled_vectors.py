@@ -78,10 +78,3 @@ def test_word_vectors_of_a_language_are_a_pickle_or_another_format(write, tmp_pa
     assert read_language(tmp_path, "german").words == ["wort"]
     with pytest.raises(FileNotFoundError, match="no word vectors for 'french': expected one of "):
         read_language(tmp_path, "french")
-
-
-@pytest.mark.slow
-def test_published_word_vectors_are_read(shared_data):
-    got = load_pickled_vectors(shared_data / "dw_format" / "word_vectors" / "arabic.pkl.gz")
-    assert got.vectors.shape == (20_882, 50)
-    assert "العلوم" in got.words

@@ -61,17 +61,6 @@ def test_per_document_samples_differ_between_documents():
     assert not torch.equal(weights[0] > 0, weights[1] > 0)
 
 
-def test_label_weights_multiply_sampling_weights():
-    label_weights = np.random.default_rng(0).random(L)
-    label_weights[7] = 0
-    options = {"num_negatives": 13, "per_document": True}
-    columns, unscaled = UnitSampler(L, **options)(GOLD, 3)
-    weighted_columns, weights = UnitSampler(L, label_weights=label_weights, **options)(GOLD, 3)
-    assert torch.equal(weighted_columns, columns)
-    assert weights.dtype == unscaled.dtype
-    torch.testing.assert_close(weights, unscaled * torch.tensor(label_weights[columns]).float())
-
-
 def test_without_sampling_weights_columns_have_the_label_weights():
     label_weights = np.arange(1, L + 1)
     for options in ({}, {"num_negatives": 0}, {"num_negatives": 13, "weighted": False}):
