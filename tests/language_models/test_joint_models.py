@@ -38,7 +38,6 @@ ARCHITECTURES = [
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
     "T5ForConditionalGeneration",
-    "BartForConditionalGeneration",
     "MarianMTModel",
     "NmtForConditionalGeneration",
 ]

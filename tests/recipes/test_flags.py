@@ -78,17 +78,6 @@ def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, mo
     assert all(len(line) <= min(columns, 120) for line in lines)
 
 
-def test_help_goes_to_standard_output_and_full_help_is_separate(parse, capsys):
-    for flag, has_all in (("--help", False), ("-h", False), ("--help-all", True), ("--help_all", True)):
-        with pytest.raises(SystemExit) as ended:
-            parse(flag)
-        assert not ended.value.code
-        printed = capsys.readouterr()
-        assert printed.err == ""
-        assert "--label_file" in printed.out
-        assert ("--adam_beta1" in printed.out) == has_all
-
-
 def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
     declared = train_units.Recipe.__dataclass_fields__
     assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)

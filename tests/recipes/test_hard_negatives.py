@@ -96,6 +96,16 @@ def test_only_trainable_columns_are_mined():
     assert hard != negatives(model, processor, 2)
 
 
+def test_gold_labels_in_any_form_give_the_same_columns():
+    model, processor = make_model(HardNegatives(2))
+    gold = torch.tensor([[4], [3], [8]])
+    one_hot = torch.zeros(3, L).scatter_(1, gold, 1.0)
+    sampled = torch.tensor([3, 4, 8])
+    mined = [mine(model, processor, sampled, labels=labels)[0] for labels in (gold, gold[:, 0], one_hot)]
+    assert torch.equal(mined[0], mined[1])
+    assert torch.equal(mined[0], mined[2])
+
+
 @pytest.mark.parametrize("shape", [(6,), (3, 6)], ids=str)
 def test_hard_columns_count_once_and_others_keep_their_weights(shape):
     model, processor = make_model(HardNegatives(1))

@@ -261,11 +261,8 @@ def broken_matrices():
     return {
         "a sparse matrix by rows, .*got .*csc.*tocsr": saved(valid.tocsc()),
         "a sparse matrix by rows, .*not a zip": saved(valid)[:-100],
-        "6 labels, but 5 label texts": saved(matrix(TRAIN, 6)),
         r"the arrays of the sparse matrix do not match": saved(valid, indptr=np.array([0, 2, 1, 4, 5, 6])),
         r"arrays of the sparse matrix do not match": saved(valid, indices=np.array([0, 1, 2, 3, 4, 5])),
-        r"do not match: not all are lists": saved(valid, shape=np.array([4])),
-        r"expected a sparse matrix by rows, .*Object arrays": saved(valid, shape=np.array([5, 5], object)),
         " has labels for only 4 documents": saved(matrix(TRAIN[:4])),
         " has labels for more": saved(matrix([*TRAIN, TRAIN[0]])),
     }

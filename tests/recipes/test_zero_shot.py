@@ -60,6 +60,14 @@ def test_held_out_labels_are_the_same_on_every_machine():
     assert [pmid for pmid in range(20) if split_of(str(pmid)) == "validation"] == [6, 7, 13]
 
 
+def test_labels_out_of_range_are_never_held_out():
+    counts = {f"D{count}": count for count in range(1, 1001)}
+    for label in held_out_labels(counts, share=1.0, min_count=7, max_count=11):
+        assert 7 <= counts[label] <= 11
+    assert len(held_out_labels(counts, share=1.0, min_count=7, max_count=11)) == 5
+    assert held_out_labels(counts, share=0.0) == []
+
+
 def test_shares_are_met_and_a_salt_selects_other_labels():
     counts = dict.fromkeys(map(str, range(10_007)), 7)
     held_out = held_out_labels(counts, share=0.2)
