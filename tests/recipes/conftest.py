@@ -37,16 +37,13 @@ def no_encoder(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _short_fits(monkeypatch):
-    """Shortens convex fits to one candidate of each choice, two folds and few steps; tests of the fits do not."""
+    """Reduces convex fits to two folds and one L2 each; tests of the fits use all candidates."""
     for name, few in {
         "head.L2_OF_ROWS": (0.1,),
         "head.L2_OF_BILINEAR": (0.1,),
         "head.L2_OF_WORDS": (0.5,),
-        "head.PULLS": (1.0,),
         "head.FOLDS": 2,
         "folds.FOLDS": 2,
-        "head._ROW_STEPS": 20,
-        "label_side._JOINT_STEPS": 10,
     }.items():
         monkeypatch.setattr(f"hf_gile.training.convex.{name}", few)
 

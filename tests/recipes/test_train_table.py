@@ -161,3 +161,11 @@ def test_invalid_arguments_are_named(tmp_path, run, arguments, message):
     done, _ = run(*arguments)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_documents_that_all_have_the_same_label_are_refused(tmp_path, run):
+    rows = "".join(f"text {row},milk\n" for row in range(60))
+    (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
+    done, _ = run("--train_files", "a.csv")
+    assert done.returncode == 1
+    assert "all documents have the same label, 'milk', so there is nothing to learn: add documents with" in done.stderr
