@@ -93,7 +93,7 @@ def test_the_order_of_rows_changes_neither_choices_nor_weights(tmp_path, run):
 def test_a_dataset_with_a_single_class_each_is_trained_on_with_softmax(tmp_path, run):
     draw = random.Random(0)
     names = list(WORDS)
-    gold = [draw.randrange(len(names)) for _ in range(100)]
+    gold = [draw.randrange(len(names)) for _ in range(120)]
     texts = [" ".join(draw.choices(WORDS[names[label]][1].split(), k=9)) for label in gold]
     features = Features({"text": Value("string"), "label": ClassLabel(names=names)})
     (tmp_path / "mine").mkdir()
