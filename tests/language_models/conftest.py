@@ -24,7 +24,6 @@ SMALL = {
         "eos_token_id": 2,
     },
     "T5ForConditionalGeneration": {"d_model": 6, "d_kv": 4, "d_ff": 5, "num_layers": 1, "num_heads": 2},
-    "BartForConditionalGeneration": {"forced_eos_token_id": None},
     "MarianMTModel": {"forced_eos_token_id": None},
     "NmtForConditionalGeneration": {"embedding_size": 6, "hidden_size": 5},
 }
@@ -55,10 +54,8 @@ def make_language_model():
         config = {"vocab_size": WORDS, "pad_token_id": 0} | SMALL[architecture]
         if architecture not in ("GPT2LMHeadModel", "LlamaForCausalLM"):
             config |= {"decoder_start_token_id": 0, "eos_token_id": 2, "bos_token_id": 1}
-        if architecture in ("BartForConditionalGeneration", "MarianMTModel"):
-            config |= BOTH_SIDES
         if architecture == "MarianMTModel":
-            config |= {"decoder_vocab_size": WORDS}
+            config |= BOTH_SIDES | {"decoder_vocab_size": WORDS}
         config = model_class.config_class(**config | settings)
         for name in DROPOUTS:
             if hasattr(config, name):

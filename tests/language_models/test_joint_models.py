@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import pickle
 import subprocess
 import sys
 
@@ -39,7 +38,6 @@ ARCHITECTURES = [
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
     "T5ForConditionalGeneration",
-    "BartForConditionalGeneration",
     "MarianMTModel",
     "NmtForConditionalGeneration",
 ]
@@ -66,7 +64,7 @@ def auto_class(model):
     return AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModelForCausalLM
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "T5ForConditionalGeneration"])
 def test_the_layer_shares_the_input_embeddings(make_language_model, batch, architecture):
     model = joint_model(make_language_model, architecture)
     head = model.get_output_embeddings()
@@ -74,8 +72,6 @@ def test_the_layer_shares_the_input_embeddings(make_language_model, batch, archi
     assert head.weight is model.get_input_embeddings().weight
     before = logits_of(model, batch)
     assert before.shape == (2, 4, WORDS)
-    model.post_init()
-    assert torch.equal(logits_of(model, batch), before)
     other = copy.deepcopy(model)
     assert other.get_output_embeddings().weight is other.get_input_embeddings().weight
     assert torch.equal(logits_of(other, batch), before)
@@ -130,7 +126,7 @@ def test_saved_models_load(make_language_model, batch, tmp_path, architecture):
         assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel", "NmtForConditionalGeneration"])
 def test_resizing_adds_only_embedding_rows_and_mean_biases(make_language_model, batch, tmp_path, architecture):
     model = joint_model(make_language_model, architecture)
     head = model.get_output_embeddings()
@@ -198,33 +194,11 @@ def test_a_sampled_loss_over_the_whole_vocabulary_is_exact(make_language_model, 
     assert model(**batch).loss < full
 
 
-def test_a_plain_checkpoint_gets_an_untrained_layer(make_language_model, batch, tmp_path):
-    plain = make_language_model()
-    plain.save_pretrained(tmp_path)
-    config = joint_model(make_language_model).config
-    model, info = joint_class("GPT2LMHeadModel").from_pretrained(tmp_path, config=config, output_loading_info=True)
-    assert info["missing_keys"] == {
-        f"lm_head.{name}" for name in model.get_output_embeddings().state_dict() if name != "weight"
-    }
-    assert torch.equal(model.get_input_embeddings().weight, plain.get_input_embeddings().weight)
-    head = model.get_output_embeddings()
-    assert not head.bias.any()
-    assert head.g_inp.weight.std().item() == pytest.approx((2 / 13) ** 0.5, rel=0.3)
-    assert logits_of(model, batch).isfinite().all()
-
-
 def test_a_bilinear_layer_starts_as_weight_tying(make_language_model, batch):
     plain = make_language_model()
     expected = logits_of(plain, batch)
     model = replace_output_embeddings(plain, form="bilinear")
     torch.testing.assert_close(logits_of(model, batch), expected)
-
-
-def test_classes_can_be_pickled(make_language_model, batch):
-    model = joint_model(make_language_model)
-    again = pickle.loads(pickle.dumps(model))
-    assert type(again) is type(model) is joint_class("GPT2LMHeadModel")
-    torch.testing.assert_close(logits_of(again, batch), logits_of(model, batch))
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft asks for it
@@ -256,24 +230,19 @@ def test_lora_trains_adapters_and_the_layer(make_language_model, batch, tmp_path
     torch.testing.assert_close(logits_of(merged, batch), logits_of(model, batch))
 
 
-@pytest.mark.parametrize("loss", ["full", "chunked"])
 @pytest.mark.parametrize(
-    "architecture", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "NmtForConditionalGeneration"]
+    ("architecture", "loss"),
+    [
+        ("GPT2LMHeadModel", "chunked"),
+        ("T5ForConditionalGeneration", "full"),
+        ("NmtForConditionalGeneration", "chunked"),
+    ],
 )
 def test_the_trainer_trains_a_model_with_the_joint_layer(make_language_model, batch, tmp_path, architecture, loss):
     model = joint_model(make_language_model, architecture, loss=loss)
     rows = [{name: values[row] for name, values in batch.items()} for row in (0, 1)]
-    options = {
-        "output_dir": tmp_path,
-        "max_steps": 3,
-        "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": 2,
-        "learning_rate": 0.05,
-        "use_cpu": True,
-        "report_to": [],
-        "save_strategy": "no",
-        "disable_tqdm": True,
-    }
+    options = {"output_dir": tmp_path, "max_steps": 3, "learning_rate": 0.05, "per_device_train_batch_size": 1}
+    options |= {"gradient_accumulation_steps": 2, "use_cpu": True, "report_to": [], "save_strategy": "no"}
     if model.config.is_encoder_decoder:
         arguments = Seq2SeqTrainingArguments(**options, predict_with_generate=True)
         trainer = Seq2SeqTrainer(model, arguments, train_dataset=rows, eval_dataset=rows)
@@ -293,7 +262,6 @@ def test_the_trainer_trains_a_model_with_the_joint_layer(make_language_model, ba
     [
         ({"loss": "quick"}, "loss must be one of"),
         ({"loss": "sampled"}, "sample must be a fraction"),
-        ({"sample": 0.5}, "sample must be a fraction"),
         ({"form": "tied", "depth": 3}, "depth and residual"),
     ],
 )
@@ -312,16 +280,12 @@ def test_models_without_a_language_model_head_are_refused(make_language_model):
                 BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
             )
         )
-    with pytest.raises(ValueError, match="language model of Transformers"):
-        replace_output_embeddings(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="already"):
         replace_output_embeddings(joint_model(make_language_model))
     model = make_language_model()
     model.config.final_logit_softcapping = 30.0
     with pytest.raises(ValueError, match="loss='full'"):
         replace_output_embeddings(model, loss="chunked")
-    with pytest.raises(ValueError, match="joint_output"):
-        joint_class("GPT2LMHeadModel")(make_language_model().config)
 
 
 CLEAN_ROOM = """
@@ -347,7 +311,8 @@ for folder in sys.argv[1:]:
 
 @pytest.mark.slow
 def test_saved_models_load_without_hf_gile_installed(make_language_model, batch, tmp_path):
-    models = {architecture: joint_model(make_language_model, architecture) for architecture in ARCHITECTURES}
+    kinds = ("GPT2LMHeadModel", "T5ForConditionalGeneration", "NmtForConditionalGeneration")
+    models = {architecture: joint_model(make_language_model, architecture) for architecture in kinds}
     for architecture, model in models.items():
         model.save_pretrained(tmp_path / architecture)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -4,16 +4,15 @@ import pytest
 import torch
 from papers.translation import build_piece_tokenizer
 from torch.nn import functional
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from hf_gile.language_models import (
-    JointNmtForConditionalGeneration,
     NmtConfig,
     NmtForConditionalGeneration,
     replace_output_embeddings,
 )
 
-FORMS = ["nmt", "tied", "bilinear", "joint"]
+FORMS = ["nmt", "joint"]
 SOURCE = torch.tensor([[5, 7, 9, 2], [4, 6, 2, 0]])
 MASK = (SOURCE > 0).long()
 
@@ -49,9 +48,7 @@ def test_the_decoder_follows_luong_attention_with_input_feeding():
 
 
 # Table 5: millions of parameters of NMT-tied by the number of layers, and of NMT.
-@pytest.mark.parametrize(
-    ("layers", "tied", "plain"), [(1, 42.5, 60.8), (2, 46.7, 65.0), (3, 50.9, 69.2), (4, 55.1, 73.4)]
-)
+@pytest.mark.parametrize(("layers", "tied", "plain"), [(1, 42.5, 60.8), (4, 55.1, 73.4)])
 def test_parameter_counts_equal_table_5(layers, tied, plain):
     words = round((plain - tied) * 1e6 / 512)
     with torch.device("meta"):
@@ -83,28 +80,6 @@ def test_padding_does_not_change_logits():
     torch.testing.assert_close(both.loss, functional.cross_entropy(both.logits[counts], labels[counts]))
     summed = model(input_ids=SOURCE, attention_mask=MASK, labels=labels, num_items_in_batch=10).loss
     torch.testing.assert_close(summed, both.loss / 2)
-
-
-def test_both_classes_load_in_one_process(tmp_path):
-    for form, kind in (("nmt", "NmtFor"), ("tied", "JointNmtFor"), ("nmt", "NmtFor")):
-        model = translator(form)
-        model.save_pretrained(tmp_path / form)
-        for auto in (AutoModelForSeq2SeqLM, AutoModel):
-            loaded = auto.from_pretrained(tmp_path / form, trust_remote_code=True)
-            assert type(loaded).__name__ == f"{kind}ConditionalGeneration"
-            torch.testing.assert_close(loaded(SOURCE, MASK, SOURCE).logits, model(SOURCE, MASK, SOURCE).logits)
-    with pytest.raises(ValueError, match="joint_output"):
-        JointNmtForConditionalGeneration(model.config)
-
-
-@pytest.mark.parametrize("form", ["nmt", "joint"])
-def test_a_new_word_is_read_and_written(form):
-    model = translator(form)
-    before = model(SOURCE, MASK, SOURCE).logits
-    model.resize_token_embeddings(33)
-    assert model.encoder.embed_tokens.num_embeddings == model.config.vocab_size == 33
-    torch.testing.assert_close(model(SOURCE, MASK, SOURCE).logits[..., :31], before)
-    assert model(input_ids=torch.tensor([[32, 2]]), labels=torch.tensor([[32, 2]])).loss.isfinite()
 
 
 def test_invalid_inputs_are_refused():

@@ -9,17 +9,9 @@ import pytest
 import hf_gile
 
 ROOT = Path(hf_gile.__file__).parent
-sys.path.insert(0, str(ROOT.parent / "benchmarks"))
-
-from house import count  # noqa: E402
-
+KNOWN = {"torch", "transformers", "huggingface_hub", *sys.stdlib_module_names}
 ROOM = ROOT / "language_models"
 TRAVELLING = [path for path in ROOM.glob("*.py") if path.name != "__init__.py"]
-
-
-def test_few_files_travel():
-    assert len(TRAVELLING) <= 3
-    assert count(TRAVELLING).statements <= 437
 
 
 @pytest.mark.parametrize("path", TRAVELLING, ids=lambda path: path.name)
@@ -31,19 +23,7 @@ def test_files_import_only_siblings_torch_and_transformers(path):
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
             for name in names:
-                known = {
-                    "torch",
-                    "transformers",
-                    "collections",
-                    "contextlib",
-                    "dataclasses",
-                    "functools",
-                    "huggingface_hub",
-                    "inspect",
-                    "itertools",
-                    "typing",
-                }
-                assert name.split(".")[0] in known, f"{path.name}: {name}"
+                assert name.split(".")[0] in KNOWN, f"{path.name}: {name}"
 
 
 def test_no_other_package_imports_language_models():

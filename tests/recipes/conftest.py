@@ -36,10 +36,16 @@ def no_encoder(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _few_numbers_to_choose_from(monkeypatch):
-    """Reduces the L2 candidates of convex fits; tests of the fits use all candidates."""
-    for grid, few in {"L2_OF_ROWS": (0.1,), "L2_OF_BILINEAR": (0.1,), "L2_OF_WORDS": (0.5,)}.items():
-        monkeypatch.setattr(f"hf_gile.training.convex.head.{grid}", few)
+def _short_fits(monkeypatch):
+    """Reduces convex fits to two folds and one L2 each; tests of the fits use all candidates."""
+    for name, few in {
+        "head.L2_OF_ROWS": (0.1,),
+        "head.L2_OF_BILINEAR": (0.1,),
+        "head.L2_OF_WORDS": (0.5,),
+        "head.FOLDS": 2,
+        "folds.FOLDS": 2,
+    }.items():
+        monkeypatch.setattr(f"hf_gile.training.convex.{name}", few)
 
 
 @pytest.fixture

@@ -1,18 +1,8 @@
-import json
 from html.parser import HTMLParser
 
 import pytest
 import torch
 from papers.attention import explain, heat_map
-
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelSet,
-    build_tokenizer,
-)
 
 TEXTS = [
     "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!",
@@ -42,16 +32,6 @@ def test_words_are_shown_as_the_model_reads_them(make_model):
     assert third["text"] == [["blood", "was", "drawn"], ["rats", "were", "fed"]]
 
 
-def test_weights_of_existing_words_sum_to_one(make_model):
-    for record in explain(*make_model("han"), TEXTS):
-        assert [len(words) for words in record["text"]] == [len(weights) for weights in record["watts"]]
-        assert [sum(weights) for weights in record["watts"]] == [one(1)] * len(record["text"])
-        assert sum(record["satts"]) == one(1)
-    for record in explain(*make_model("wan"), TEXTS[:2]):
-        assert sum(record["watts"][0]) == one(1)
-        assert record["satts"] == [1.0]
-
-
 def test_weights_equal_the_attention_of_the_model(make_model):
     model, processor = make_model("han")
     with torch.no_grad():
@@ -78,12 +58,11 @@ def test_a_document_without_words_gets_a_record(make_model, kind):
     assert len(record["tags"]) == 5
 
 
-@pytest.mark.parametrize("problem_type", ["multi_label_classification", "single_label_classification"])
-def test_predictions_are_the_most_probable_labels(make_model, problem_type):
-    model, processor = make_model("han", problem_type=problem_type)
+def test_predictions_are_the_most_probable_labels(make_model):
+    model, processor = make_model("han", problem_type="single_label_classification")
     with torch.no_grad():
         logits = model(**processor(TEXTS, return_tensors="pt")).logits
-    scores = logits.softmax(-1) if problem_type.startswith("single") else logits.sigmoid()
+    scores = logits.softmax(-1)
     records = explain(model, processor, TEXTS, gold=[["Iron", "Blood"], [], ["Infant"]], top_k=3)
     for row, record in zip(scores, records, strict=True):
         expected = sorted(zip(row.tolist(), model.label_set.names, strict=True), reverse=True)[:3]
@@ -94,32 +73,6 @@ def test_predictions_are_the_most_probable_labels(make_model, problem_type):
     assert all(score >= threshold for _, score in explain(model, processor, TEXTS, threshold=threshold)[0]["tags"])
 
 
-def test_a_multilingual_model_shows_words_and_labels_of_the_language():
-    words = {"english": ["milk", "iron", "the"], "german": ["milch", "eisen", "iron"]}
-    labels = LabelSet(
-        Label(f"{language}:{name}", name, language=language) for language, names in words.items() for name in names[:2]
-    )
-    tokenizer = build_tokenizer(vocabulary=words)
-    config = GileConfig(
-        vocab_size=len(tokenizer), text_encoder_type="han", languages=list(words), num_labels=len(labels)
-    )
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config)
-    model.set_labels(labels, processor)
-    record = explain(model, processor, ["Eisen in der Milch."], language="german")[0]
-    assert record["text"] == [["eisen", "in", "der", "milch"]]
-    assert {name for name, _ in record["tags"]} == {"milch", "eisen"}
-
-
-def test_probabilities_are_calibrated(make_model):
-    model, processor = make_model("han", problem_type="multi_label_classification")
-    (before,) = explain(model, processor, TEXTS[:1])
-    model.config.calibration = {"unseen": {"method": "platt", "scale": 2.0, "offset": -1.0}}
-    (after,) = explain(model, processor, TEXTS[:1])
-    logits = torch.tensor([score for _, score in before["tags"]]).logit() * 2 - 1
-    assert [score for _, score in after["tags"]] == pytest.approx(logits.sigmoid().tolist(), rel=1e-4)
-
-
 def test_models_without_attention_and_mismatched_gold_are_refused(make_model):
     with pytest.raises(ValueError, match=r"the text encoder 'nn' with pooling .* has no attention to words"):
         explain(*make_model("nn"), TEXTS[:1])
@@ -128,20 +81,9 @@ def test_models_without_attention_and_mismatched_gold_are_refused(make_model):
         explain(model, processor, TEXTS[:2], gold=[[]])
     with pytest.raises(ValueError, match="no label has the id 'iron'"):
         explain(model, processor, ["Iron."], gold=[["iron"]])
-    with pytest.raises(ValueError, match="pass the text column"):
-        explain(model, processor, {"text": TEXTS[0]})
-    with pytest.raises(ValueError, match="top_k must be a whole number, at least 1, got -1"):
-        explain(model, processor, TEXTS[:2], top_k=-1)
     model.label_set = None
     with pytest.raises(ValueError, match="the model has no label set"):
         explain(model, processor, ["Iron."])
-
-
-def test_records_survive_json(make_model):
-    records = explain(*make_model("han"), TEXTS, gold=[["Iron"], [], []])
-    again = json.loads(json.dumps(records))
-    assert again == records
-    assert heat_map(again) == heat_map(records)
 
 
 class Page(HTMLParser):

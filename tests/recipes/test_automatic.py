@@ -15,20 +15,19 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from sklearn.linear_model import Ridge
 from sklearn.metrics import label_ranking_average_precision_score
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.models.text_encoders_gile import TransformerEncoder
 from hf_gile.publishing.report import REPORT_FILE
 from hf_gile.training import automatic, distill, fit_labels, teach
-from hf_gile.training.automatic import choose_encoder, choose_start, encode, leave_one_out
+from hf_gile.training.automatic import choose_encoder, leave_one_out
 from hf_gile.training.encoders import FoundEncoder
 from hf_gile.training.task import TextTask, in_hash_order
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
 
-from train_table import Recipe as TableRecipe  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("short_search")
 
@@ -111,6 +110,8 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert figures["test"]["test_unseen_documents"] > 0
     assert [entry["step"] for entry in figures["history"]] == [0]
     assert figures["losses"] == []
+    assert figures["fitted_again_on"] == 0
+    assert "fitted again" not in done.stdout
     assert figures["seconds"] > 0
     assert f"\nauto: {figures['parameters']:,} parameters\n" in done.stdout
     assert "so they use the calibration and the threshold of seen labels\n" in done.stdout
@@ -149,34 +150,9 @@ def read_dataset(path):
     return Dataset.from_list(rows)
 
 
-def test_a_static_encoder_is_trained_as_by_training_and_distillation(run, available_encoder, tmp_path):
-    run("--make_cards", "false")
-    teacher = GileForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
-    processor = GileProcessor.from_pretrained(tmp_path / "out/auto/model")
-    rows = {name: read_dataset(tmp_path / f"{name}.jsonl") for name in ("train", "dev", "test")}
-    parts = in_hash_order(TextTask({"train": rows["train"], "validation": rows["dev"]}, teacher.label_set)).parts
-    texts = list(parts["train"]["text"])
-    expected = distill(teacher, processor, texts, teach(teacher, processor, texts))
-    fit_labels(expected, parts)
-
-    done, results = run("--text_encoder", "static", "--overwrite_output_dir")
-    assert "text encoder: a table that learns from intfloat/multilingual-e5-small; the head is fitted" in done.stdout
-    assert f"have a cosine of {expected.cosine:.2f}, for texts left out of the table" in done.stdout
-    folder = tmp_path / "out/auto/model"
-    model = AutoModelForSequenceClassification.from_pretrained(folder)
-    processor = AutoProcessor.from_pretrained(folder)
-    assert model.config.text_config.text_encoder_type == "static"
-    assert torch.equal(model.gile.text_encoder.bits, expected.model.gile.text_encoder.bits)
-    inputs = processor(list(rows["test"]["text"]), return_tensors="pt")
-    torch.testing.assert_close(model(**inputs).logits, expected.model(**inputs).logits, rtol=1e-3, atol=1e-3)
-    report = json.loads((folder / REPORT_FILE).read_text())
-    assert results["auto"]["test"]["test_micro_f1"] == report["metrics"]["micro_f1"]
-    assert "It contains vectors of words and labels that come from outputs of" in (folder / "README.md").read_text()
-
-
 @pytest.fixture
 def rows_read(monkeypatch):
-    """Counts the texts that a pretrained encoder reads; measuring its speed, and evidence, read some again."""
+    """Counts the texts that a pretrained encoder reads; measuring its speed reads some again."""
     numbers = []
     read = TransformerEncoder._pool_rows
 
@@ -189,16 +165,30 @@ def rows_read(monkeypatch):
     return numbers
 
 
-def test_the_encoder_reads_each_document_and_each_label_once(run, rows_read, available_encoder):
+def test_a_static_encoder_is_trained_as_by_training_and_distillation(run, available_encoder, rows_read, tmp_path):
     run("--make_cards", "false")
     assert sum(rows_read) == 60 + 100 + 30 + len(WORDS)
+    teacher = GileForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
+    processor = GileProcessor.from_pretrained(tmp_path / "out/auto/model")
+    tokens = len(processor.tokenizer) - len(set(processor.tokenizer.all_special_ids))
+    rows = {name: read_dataset(tmp_path / f"{name}.jsonl") for name in ("train", "dev", "test")}
+    parts = in_hash_order(TextTask({"train": rows["train"], "validation": rows["dev"]}, teacher.label_set)).parts
+    texts = list(parts["train"]["text"])
+    expected = distill(teacher, processor, texts, teach(teacher, processor, texts))
+    fit_labels(expected, parts)
 
-
-def test_the_teacher_of_a_static_encoder_reads_training_documents_only(run, rows_read, available_encoder, encoder):
-    run("--make_cards", "false", "--text_encoder", "static")
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    tokens = len(tokenizer) - len(set(tokenizer.all_special_ids))
-    assert sum(rows_read) == 60 + len(WORDS) + tokens
+    rows_read.clear()
+    done, _ = run("--text_encoder", "static", "--overwrite_output_dir", "--make_cards", "false")
+    assert sum(rows_read) == 60 + len(WORDS) + tokens  # the teacher reads training documents only
+    assert "text encoder: a table that learns from intfloat/multilingual-e5-small; the head is fitted" in done.stdout
+    assert f"have a cosine of {expected.cosine:.2f}, for texts left out of the table" in done.stdout
+    folder = tmp_path / "out/auto/model"
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    processor = AutoProcessor.from_pretrained(folder)
+    assert model.config.text_config.text_encoder_type == "static"
+    assert torch.equal(model.gile.text_encoder.bits, expected.model.gile.text_encoder.bits)
+    inputs = processor(list(rows["test"]["text"]), return_tensors="pt")
+    torch.testing.assert_close(model(**inputs).logits, expected.model(**inputs).logits, rtol=1e-3, atol=1e-3)
 
 
 WITHOUT_PACKAGE = """
@@ -212,9 +202,13 @@ print([answer["label"] for answer in pipe(["milk breast human feeding", "kidney 
 
 @pytest.mark.slow
 def test_a_model_with_a_static_encoder_scores_without_the_package(run, available_encoder, tmp_path):
-    done, _ = run("--text_encoder", "static")
+    _, results = run("--text_encoder", "static")
+    folder = tmp_path / "out/auto/model"
+    report = json.loads((folder / REPORT_FILE).read_text())
+    assert results["auto"]["test"]["test_micro_f1"] == report["metrics"]["micro_f1"]
+    assert "It contains vectors of words and labels that come from outputs of" in (folder / "README.md").read_text()
     environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", WITHOUT_PACKAGE, str(tmp_path / "out/auto/model")]
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, str(folder)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['human milk', 'kidney']\n"
@@ -254,12 +248,6 @@ def test_encoders_in_doubt_are_ranked_by_language_if_no_two_documents_share_a_la
     assert choose_encoder(task_of(["a", "b", "c"], ["iron", "milk", "rats"])) == NOISE
 
 
-def test_few_documents_of_many_are_measured(in_doubt, monkeypatch):
-    monkeypatch.setattr(automatic, "_MEASURED", 7)
-    names = ["iron", "milk"] * 500
-    assert choose_encoder(task_of(["a", "b"] * 500, names)).reason.startswith("of 7 training documents")
-
-
 def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):
     draw = np.random.default_rng(3)
     vectors, gold = draw.normal(size=(11, 5)), np.eye(3, dtype=bool)[np.arange(11) % 3]
@@ -273,28 +261,6 @@ def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):
         scores.append(fit.predict(vectors[row : row + 1])[0])
     expected = label_ranking_average_precision_score(gold, scores)
     assert leave_one_out(vectors, gold) == pytest.approx(expected)
-
-
-def test_an_encoder_is_measured_by_vectors_of_length_one(encoder):
-    vectors = encode(FoundEncoder("ada/milk", encoder), ["iron milk", "", "rats " * 99] * 7)
-    assert vectors.shape == (21, 12)
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(21))
-
-
-@pytest.mark.parametrize("changed", [[], ["num_train_epochs", "optim"]])
-def test_flags_of_training_steps_are_called_ignored_if_they_were_set(available_encoder, changed):
-    settings, lines = TableRecipe(train_files=["train.jsonl"]), []
-    settings.changed_steps = changed
-    choose_start(task_of(["a"] * 60, ["iron"] * 60), 5, settings, lines.append)
-    ignored = [line for line in lines if "ignored" in line]
-    assert ignored == ["  ignored, as nothing is trained in steps: --num_train_epochs, --optim"] * bool(changed)
-
-
-def test_a_model_over_an_encoder_of_unknown_origin_says_so(run, quick, available_encoder, tmp_path):
-    run()
-    card = ModelCard.load(tmp_path / "out/auto/model/README.md")
-    assert (card.data.base_model, card.data.license, card.data.language) == (None, "unknown", None)
-    assert "weights of a pretrained encoder of unknown name; their licence is unknown." in card.text
 
 
 def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(run, tmp_path):
@@ -312,15 +278,11 @@ def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(ru
     assert vectors.any(1).sum() > 10
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "is_convex"),
-    [(["--text_encoder", "words"], "nn", True), (["--text_encoder", "words", "--lexical", "false"], "wan", False)],
-)
-def test_the_encoder_may_be_declined(run, available_encoder, tmp_path, arguments, kind, is_convex):
-    _, results = run("--make_cards", "false", *arguments)
-    assert ("chosen" in results["auto"]) == is_convex
+def test_the_encoder_may_be_declined(run, available_encoder, tmp_path):
+    _, results = run("--make_cards", "false", "--text_encoder", "words", "--lexical", "false")
+    assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
-    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", kind)
+    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "wan")
 
 
 @pytest.mark.parametrize(("most", "stored"), [(60, 60), (59, 0)])
@@ -358,36 +320,13 @@ def test_a_chosen_encoder_is_used_with_the_chosen_prompts(run, quick, encoder, t
     assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
 
 
-def test_neighbours_are_stored_on_request_and_mentioned_on_the_card(run, encoder, tmp_path):
+def test_the_card_mentions_stored_neighbours_and_an_encoder_of_unknown_origin(run, encoder, tmp_path):
     run("--text_encoder", encoder, "--neighbours")
     assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == 60
-    card = (tmp_path / "out/auto/model/README.md").read_text()
-    assert "It stores the vectors of 60 training documents with their labels" in card
-
-
-def test_units_that_store_no_neighbours_refuse_them(run):
-    done, _ = run(*["--units", "gile", "--neighbours", "--make_cards", "false"], recipe="train_units", succeeds=False)
-    assert "leave out --neighbours" in done.stderr
-
-
-@pytest.mark.slow
-def test_named_units_beside_auto_are_trained_over_words(run, quick, available_encoder, tmp_path):
-    flags = ["--units", "gile", "auto", "--text_encoder", "auto", "--make_cards", "false"]
-    _, results = run(*flags, recipe="train_units")
-    assert set(results) == {"gile", "auto"}
-    kinds = {unit: AutoConfig.from_pretrained(tmp_path / f"out/{unit}/model").text_config for unit in results}
-    assert {unit: text.text_encoder_type for unit, text in kinds.items()} == {"gile": "wan", "auto": "transformer"}
-
-
-@pytest.mark.slow
-def test_single_label_documents_are_trained_with_softmax(run, available_encoder, tmp_path):
-    for name, number in (("train", 60), ("dev", 20), ("test", 20)):
-        write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number, most=1)
-    _, results = run()
-    assert results["auto"]["test"]["test_accuracy"] > 0.5
-    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
-    assert config.problem_type == "single_label_classification"
-    assert config.calibration["seen"]["method"] == "platt"
+    card = ModelCard.load(tmp_path / "out/auto/model/README.md")
+    assert "It stores the vectors of 60 training documents with their labels" in card.text
+    assert "weights of a pretrained encoder of unknown name; their licence is unknown." in card.text
+    assert (card.data.base_model, card.data.license, card.data.language) == (None, "unknown", None)
 
 
 @pytest.mark.slow
@@ -405,10 +344,12 @@ def test_held_out_labels_are_measured_and_have_no_rows(run, available_encoder, t
 
 
 @pytest.mark.slow
-def test_a_fitted_model_can_be_trained_further(run, quick, available_encoder, tmp_path):
+def test_a_fitted_model_can_be_trained_further_with_its_encoder_or_without(run, quick, available_encoder, tmp_path):
     run("--make_cards", "false")
     more = ["--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false"]
-    run(*more, "--learning_rate", "1e-3", "--freeze_text_encoder", "false")
+    run(*more)
+    assert AutoConfig.from_pretrained(tmp_path / "tuned/auto/model").text_config.freeze_text_encoder
+    run(*more, "--overwrite_output_dir", "--learning_rate", "1e-3", "--freeze_text_encoder", "false")
     results = json.loads((tmp_path / "tuned/results.json").read_text())
     assert "chosen" not in results["auto"]
     before, after = (
@@ -437,23 +378,15 @@ def test_further_training_does_not_add_lexical_terms(run, make_model, tmp_path):
     [
         ("table", "--text_encoder absent", "text_encoder: cannot load absent"),
         ("table", "--bag_size 8", "--bag_size: unknown flag"),
-        ("table", "--text_prompt query:", "text_prompt needs a pretrained encoder: set --text_encoder"),
-        ("table", "--label_texts names", "got 'names'; did you mean name?"),
         ("table", "--text_encoder static --lexical false", "static supports neither start_from nor lexical false"),
         ("table", "--text_encoder static", "text_encoder static learns from a pretrained encoder, and no pretrained"),
         ("units", "--units auto --bag_size 8", "unit auto does not support bag_size: choose a unit, such as"),
         ("units", "--text_encoder static", "unit linear does not support text_encoder static: train the unit auto"),
+        ("units", "--units gile --neighbours", "leave out --neighbours"),
         ("units", "--hierarchical", "hierarchical needs a pretrained encoder: set --text_encoder"),
-        ("units", "--units automatic", "got 'automatic'; did you mean auto?"),
     ],
 )
 def test_incompatible_options_are_named(run, recipe, arguments, message):
     done, results = run(*arguments.split(), recipe=f"train_{recipe}", succeeds=False)
     assert results is None
     assert message in done.stderr
-
-
-def test_a_saved_encoder_stays_frozen_unless_it_is_released(run, encoder, tmp_path):
-    run("--text_encoder", encoder, "--make_cards", "false")
-    run("--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false")
-    assert AutoConfig.from_pretrained(tmp_path / "tuned/auto/model").text_config.freeze_text_encoder

@@ -1,6 +1,5 @@
 import gzip
 import json
-import tracemalloc
 
 import pytest
 from papers.bioasq import read_bioasq
@@ -54,18 +53,14 @@ def test_ids_come_from_the_record_then_the_mapping_then_the_name(records_of):
     assert second["meshUI"] == ["D3", "D5"]
 
 
-@pytest.mark.parametrize("options", [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
-@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7, 11, 13, 101, 1 << 20])
+@pytest.mark.parametrize("options", [{"indent": 2}, {"separators": (",", ":"), "ensure_ascii": False}])
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_any_json_layout_gives_the_same_records_at_any_buffer_size(records_of, monkeypatch, options, chunk):
     monkeypatch.setattr(json_text, "_CHUNK", chunk)
     content = json.dumps({"version": 12, "articles": ARTICLES, "notes": {"a": [None]}}, **options)
-    assert [record["pmid"] for record in records_of(content)] == ["3", "5", "7", "11", "13"]
-    assert records_of(content)[-1]["abstractText"] == RECORD["abstractText"]
-
-
-def test_the_bioasq_layout_with_a_record_per_line_is_read(records_of):
-    lines = ",\n".join(json.dumps(record) for record in ARTICLES)
-    assert len(records_of(f'{{"articles":[\n{lines}\n]}}\n')) == 5
+    records = records_of(content)
+    assert [record["pmid"] for record in records] == ["3", "5", "7", "11", "13"]
+    assert records[-1]["abstractText"] == RECORD["abstractText"]
 
 
 def test_json_lines_give_the_same_records_as_json(records_of):
@@ -78,29 +73,15 @@ def test_json_lines_give_the_same_records_as_json(records_of):
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-@pytest.mark.parametrize(
-    ("encoding", "requested"),
-    [
-        ("utf-8", "utf-8"),
-        ("utf-8-sig", "utf-8"),
-        ("utf-8-sig", "utf-8-sig"),
-        ("utf-8", "UTF8"),
-        ("cp1252", "windows-1252"),
-        ("latin-1", "windows-1252"),
-        ("latin-1", "latin-1"),
-    ],
-)
-def test_utf_8_and_windows_1252_are_read(records_of, name, encoding, requested):
-    record = RECORD | {"abstractText": "naïve"}
-    text = json.dumps(record, ensure_ascii=False)
-    content = (text if name == "a.jsonl" else f'{{"articles": [{text}]}}').encode(encoding)
-    (read,) = records_of(content, name=name, encoding=requested)
-    assert (read["title"], read["abstractText"]) == ("Über Mäuse.", "naïve")
+def test_another_encoding_can_be_named(records_of, name):
+    text = json.dumps(RECORD, ensure_ascii=False).replace("β, 😀", "")
+    content = text if name == "a.jsonl" else f'{{"articles": [{text}]}}'
+    (read,) = records_of(content.encode("cp1252"), name=name, encoding="windows-1252")
+    assert read["title"] == "Über Mäuse."
 
 
-@pytest.mark.parametrize("chunk", [7, 1 << 20])
-def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch, chunk):
-    monkeypatch.setattr(json_text, "_CHUNK", chunk)
+def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch):
+    monkeypatch.setattr(json_text, "_CHUNK", 7)
     content = document(ensure_ascii=False).encode().replace(b'"pmid": "11"', b'"pmid": "11\xdf"')
     report = ReadReport(on_error="skip")
     assert [record["pmid"] for record in records_of(content, report)] == ["3", "5", "7"]
@@ -111,18 +92,13 @@ def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch,
 
 MALFORMED = {
     "no pmid": ({key: RECORD[key] for key in RECORD if key != "pmid"}, "a record needs pmid, got the keys"),
-    "no headings": ({"pmid": "5", "title": "", "abstractText": ""}, "a record needs meshMajor"),
     "null pmid": (RECORD | {"pmid": None}, "pmid must not be empty, got None"),
-    "empty pmid": (RECORD | {"pmid": " "}, "pmid must not be empty"),
-    "true pmid": (RECORD | {"pmid": True}, "pmid must be text, got True"),
     "number for a title": (RECORD | {"title": 5}, "title must be text, got 5"),
-    "list for an abstract": (RECORD | {"abstractText": ["a"]}, "abstractText must be text, got"),
     "text for headings": (RECORD | {"meshMajor": "Mice"}, "meshMajor must be a list of text, got 'Mice'"),
     "number for a heading": (RECORD | {"meshMajor": [5]}, "a heading in meshMajor must be text, got 5"),
     "empty heading": (RECORD | {"meshMajor": ["Mice", ""]}, "a heading in meshMajor must not be empty"),
     "fewer ids than names": (RECORD | {"meshUI": ["D1"]}, "1 meshUI for 2 meshMajor"),
     "word for a year": (RECORD | {"year": "recent"}, "year must be a year or null, got 'recent'"),
-    "long year": (RECORD | {"year": 10**9}, "year must be a year or null"),
     "fraction of a year": (RECORD | {"year": 1976.5}, "year must be a year or null"),
     "NUL": (RECORD | {"title": "a\0b"}, "title contains a NUL character"),
     "half a pair": (RECORD | {"abstractText": "\ud83d"}, "abstractText contains a lone surrogate"),
@@ -147,28 +123,16 @@ def test_null_fields_are_read_as_empty(records_of):
     assert record == {"pmid": "5", "title": "", "abstractText": "", "year": None, "meshUI": [], "meshMajor": []}
 
 
-def test_a_list_of_records_is_read(records_of):
-    assert [record["pmid"] for record in records_of(json.dumps([RECORD, RECORD | {"pmid": "7"}]))] == [
-        RECORD["pmid"],
-        "7",
-    ]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "empty file"),
-        (" \n", "expected a list of objects, or an object per line, got 'the end of the file'"),
         ("5", "expected a list of objects, or an object per line, got '5'"),
-        ("[] 5", "expected the end of the file after the last bracket, got '5'"),
         ('{"articles": {}}', r"expected a list of objects.*, got an object with the keys \['articles'\]"),
-        (document()[:-1], r"damaged after 5 records: expected ',', got 'the end of the file'"),
-        (document()[:-2], r"damaged after 5 records: expected ',', got 'the end of the file'"),
         (document()[:-9], "damaged after 4 records"),
         (document() + document(), "damaged after 5 records: expected the end of the file"),
         (document().replace('"pmid": "7"', '"pmid" "7"'), "damaged after 2 records: Expecting ':' delimiter"),
         (document().replace("}, {", "} {"), "damaged after 1 records: expected ','"),
-        (document().replace("Journal", "Jour\0nal"), "damaged after 0 records: Invalid control character"),
         ('{"articles": [' + "[" * 100_003, "damaged after 0 records: nested too deeply"),
         ('{"articles": [{"year": ' + "1" * 5003 + "}]}", "damaged after 0 records: Exceeds the limit"),
     ],
@@ -178,72 +142,12 @@ def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, con
         records_of(content)
 
 
-def test_a_malformed_line_affects_no_other_line(records_of):
-    lines = [json.dumps(record) for record in ARTICLES]
-    for bad in (lines[1][:-7], lines[1] + "}", "[" * 100_003, "\0"):
-        content = "\n".join([lines[0], bad, *lines[2:]])
-        with pytest.raises(ValueError, match=r"a\.jsonl: line 2: "):
-            records_of(content, name="a.jsonl")
-        report = ReadReport(on_error="skip")
-        assert len(records_of(content, report, "a.jsonl")) == 4
-    with pytest.raises(ValueError, match="empty file"):
-        records_of("", name="a.jsonl")
-
-
-@pytest.mark.parametrize("name", ["a.json.gz", "a.jsonl.gz"])
-def test_skip_mode_keeps_records_before_damage_in_a_compressed_file(records_of, name):
-    records = [RECORD | {"pmid": str(pmid)} for pmid in range(1, 1010)]
-    content = document(records) if name == "a.json.gz" else "\n".join(map(json.dumps, records))
-    packed = gzip.compress(content.encode(), compresslevel=0)
-    report = ReadReport(on_error="skip")
-    readable = records_of(packed[: len(packed) // 2], report, name)
-    assert 400 < len(readable) < 600
-    assert report.left_out["damaged file"] == 1
-    with pytest.raises(ValueError, match=r"damaged after .* records: Compressed file ended"):
-        records_of(packed[: len(packed) // 2], name=name)
-
-
-@pytest.mark.parametrize(
-    "name", ["a.json.gz", "a.jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a.json", "a.jsonl.gz"))]
-)
-def test_memory_does_not_grow_with_the_file(tmp_path, name):
-    line = json.dumps(RECORD | {"abstractText": "mice " * 600})
-    count = 16_000_000 // len(line)
-    path = tmp_path / name
-    with gzip.open(path, "wt", compresslevel=1) if name.endswith(".gz") else path.open("w") as file:
-        file.write("" if "jsonl" in name else '{"articles": [\n')
-        file.writelines(line + ("\n" if "jsonl" in name or i == count - 1 else ",\n") for i in range(count))
-        file.write("" if "jsonl" in name else "]}")
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in read_bioasq(path)) == count
-        assert tracemalloc.get_traced_memory()[1] < 8_000_000
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_syntax_error_does_not_load_the_rest_of_the_file(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text('{"articles": [{"pmid" "5"}' + ', {"pmid": "5"}' * 2_000_003 + "]}")
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match="Expecting ':' delimiter"):
-            list(read_bioasq(path))
-        assert tracemalloc.get_traced_memory()[1] < 8_000_000
-    finally:
-        tracemalloc.stop()
-
-
 def test_records_may_exceed_the_buffer_but_not_the_limit(records_of, monkeypatch):
-    huge = RECORD | {"abstractText": "mice " * 1_000_003}
+    huge = RECORD | {"abstractText": "mice " * 100_003}
     content = document([huge])
+    monkeypatch.setattr(json_text, "_CHUNK", 1 << 13)
     (record,) = records_of(content)
     assert record["abstractText"] == huge["abstractText"]
-    monkeypatch.setattr(json_text, "MAX_RECORD", 1 << 20)
-    with pytest.raises(ValueError, match="longer than 1,048,576"):
+    monkeypatch.setattr(json_text, "MAX_RECORD", 1 << 17)
+    with pytest.raises(ValueError, match="longer than 131,072"):
         records_of(content)
-
-
-def test_parsing_a_record_twice_gives_separate_lists(records_of):
-    (record,) = records_of(document([RECORD]))
-    assert record["meshUI"] is not record["meshMajor"]

@@ -61,20 +61,6 @@ def test_requested_languages_and_splits_come_in_the_requested_order(write):
     assert list(corpus.joint().label_offsets.items()) == [("german", 0), ("english", 2)]
 
 
-def test_without_word_vectors_only_word_ids_are_read(write):
-    corpus = load_dw(write())
-    assert corpus.label_sets == {}
-    assert corpus.label_words["german"] == [[3], [4]]
-    with pytest.raises(ValueError, match="pass word_vectors to load_dw"):
-        corpus.joint()
-
-
-def test_word_vectors_are_read_from_a_folder(write, tmp_path):
-    for language, table in VECTORS.items():
-        np.savez(tmp_path / f"{language}.npz", words=table.words, vectors=table.vectors)
-    assert load_dw(write(), word_vectors=tmp_path).label_sets["german"].names == ["sport", "internet"]
-
-
 def test_joint_word_ids_stand_for_the_same_words(write):
     corpus = load_dw(write(), word_vectors=VECTORS)
     joint = corpus.joint()
@@ -110,18 +96,6 @@ def test_joint_labels_are_grouped_by_language(write):
     assert joint.label_input_ids.tolist() == [[2, 3], [4, 0], [8, 0], [12, 0], [13, 0]]
 
 
-def test_words_of_a_single_language_have_no_language_prefix(write):
-    joint = load_dw(write(), languages=["german"], word_vectors=VECTORS).joint()
-    assert joint.words == ["[PAD]", "[UNK]", *WORDS["german"]]
-    assert joint.documents["german"]["train"].column_names == ["input_ids", "labels"]
-
-
-def test_word_vectors_of_different_sizes_cannot_be_joined(write):
-    tables = VECTORS | {"german": WordVectors(WORDS["german"], np.zeros((5, 2), np.float32))}
-    with pytest.raises(ValueError, match=r"must have the same size, got \{'english': 3, 'german': 2\}"):
-        load_dw(write(), word_vectors=tables).joint()
-
-
 def test_labels_nested_by_the_published_script_are_read(write):
     corpus = load_dw(write(Y_ids=[[[2]], [[0, 1], [6]]]), word_vectors=VECTORS)
     assert corpus.documents["english"]["train"]["labels"] == [[1], [0, 2]]
@@ -132,24 +106,15 @@ def test_empty_sentences_and_repeated_labels_are_left_out(write):
     assert rows(documents) == [[[[3]], [2, 0]], [[[4]], []]]
 
 
-def test_long_documents_are_cut_on_request(write):
-    corpus = load_dw(write(), max_sentences=1, max_sentence_words=2)
-    assert corpus.documents["english"]["train"]["input_ids"] == [[[3, 4]], [[0, 1]]]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"X_ids": [[[0]], [[1, 7]]]}, "document 2: word ids must be whole numbers from 0 to 6, got 7"),
-        ({"X_ids": [[[0]], [[-1]]]}, "document 2: word ids must be .* got -1"),
         ({"X_ids": [[["the"]], [[0]]]}, "document 1: word ids must be .* got 'the'"),
-        ({"X_ids": [[[True]], [[0]]]}, "document 1: word ids must be .* got True"),
         ({"X_ids": [[0, 1], [[0]]]}, "document 1: expected sentences of word ids"),
         ({"X_ids": [[[0]], [[], []]]}, "document 2: no words"),
-        ({"X_ids": [[], [[0]]]}, "document 1: no words"),
         ({"Y_ids": [[0], [1, 3]]}, "document 2: labels must be whole numbers from 0 to 2, got 3"),
         ({"Y_ids": [[0], [[2, 2]]]}, "document 2: labels must be .* got '2_2'"),
-        ({"Y_ids": [[0], 1]}, "document 2: expected a list of labels, got 1"),
     ],
 )
 def test_malformed_documents_are_refused_by_number_or_skipped(write, changes, message):
@@ -167,7 +132,6 @@ def test_malformed_documents_are_refused_by_number_or_skipped(write, changes, me
     ("changes", "message"),
     [
         ({"X_ids": [[[0]]]}, "1 X_ids, but 2 Y_ids"),
-        ({"X_ids": {}}, "expected an object with the lists X_ids, Y_ids, label_ids"),
         ({"label_ids": ["0_1", "2"]}, "label_ids differ from those of .*train.english.json"),
     ],
 )
@@ -181,8 +145,6 @@ def test_malformed_files_are_refused(write, changes, message):
     [
         (["0_x"], r"label_ids\[0\] must be word ids joined by \"_\", got '0_x'"),
         (["0", "1_7"], r"label_ids\[1\] must be .* got '1_7': word ids must be whole numbers from 0 to 6, got 7"),
-        (["0", ""], r"label_ids\[1\] must be"),
-        (["0", 1], r"label_ids\[1\] must be"),
         (["0", "1", "0"], r"label_ids\[2\] repeats label_ids\[0\], '0'"),
         ([], "label_ids is empty"),
     ],
@@ -200,8 +162,6 @@ def test_missing_and_damaged_files_are_named(write, tmp_path):
         load_dw(folder, languages=["french"])
     with pytest.raises(FileNotFoundError, match=r"no word vectors for 'english': expected one of .*english\.npz"):
         load_dw(folder, word_vectors=tmp_path)
-    with pytest.raises(ValueError, match="word_vectors has no 'english', only german"):
-        load_dw(folder, word_vectors={"german": VECTORS["german"]})
     for damage in (b'{"X_ids": [[[0]', b"\xff\xfe"):
         (folder / "dev" / "german.json").write_bytes(damage)
         with pytest.raises(ValueError, match=r"dev/german\.json: not JSON"):

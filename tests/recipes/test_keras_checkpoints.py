@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from itertools import product
 
 import numpy as np
 import pytest
@@ -188,11 +187,6 @@ class Checkpoint:
         return logits, vector, np.array(word_weights), sentence_weights
 
 
-@pytest.fixture(params=["float64", "float32"])
-def dtype(request):
-    return getattr(torch, request.param)
-
-
 def scores(model, words, mask, labels, language, **options):
     if model.config.output_layer != "linear":
         options["label_embeds"] = labels
@@ -201,29 +195,27 @@ def scores(model, words, mask, labels, language, **options):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_published_checkpoint_reproduces_its_published_figures(shared_data, name, dtype):
+def test_a_published_checkpoint_reproduces_its_published_figures(shared_data, name):
     folder = shared_data / "published_checkpoints" / name
     golden = np.load(folder / "golden.npz")
     model = from_keras(folder / "weights.h5", folder / "args.json")
-    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert not model.training
-    model.to(dtype)
-    words, labels = (torch.tensor(golden[key]).to(dtype) for key in ("word_vectors", "label_vectors"))
+    model.double()
+    words, labels = (torch.tensor(golden[key]).double() for key in ("word_vectors", "label_vectors"))
     mask = torch.arange(words.shape[2]) < torch.tensor(golden["lengths"])[..., None]
     assert {key.partition(".")[0] for key in golden if "." in key} == set(model.config.languages)
     for language in model.config.languages:
         out = scores(model, words, mask, labels, language)
-        # Rounding the words of the bigru's documents to float32, and nothing else, moves its document vectors by 1e-4.
-        loose = 1e-12 if dtype == torch.float64 else 1e-3
-        for key, tensor, tolerance in (
-            ("logits", out.logits, min(loose, 1e-4)),
-            ("document", out.text_embeds, loose),
-            ("word_attention", out.attentions[0], loose),
-            ("sentence_attention", out.attentions[1], loose),
-        ):
+        for key, tensor in {
+            "logits": out.logits,
+            "document": out.text_embeds,
+            "word_attention": out.attentions[0],
+            "sentence_attention": out.attentions[1],
+        }.items():
             expected = golden[f"{language}.{key}"]
             assert tensor.shape == expected.shape
-            assert np.abs(tensor.numpy() - expected).max() <= tolerance * np.abs(expected).max(), (language, key)
+            assert np.abs(tensor.numpy() - expected).max() <= 1e-12 * np.abs(expected).max(), (language, key)
 
 
 @pytest.fixture
@@ -235,33 +227,24 @@ def texts():
     return [torch.tensor(array) for array in (words, mask, rng.normal(size=(L, D)))]
 
 
-SHARES, ENCODERS = ["none", "enc", "att", "both"], ["attdense", "attgru", "attbigru"]
-
-
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "every"])
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("enc", ENCODERS)
-@pytest.mark.parametrize("version", [1, 2])
-def test_every_kind_of_checkpoint_is_converted(tmp_path, texts, version, enc, share, every):
+@pytest.mark.parametrize("share", ["none", "enc", "att", "both"])
+@pytest.mark.parametrize("head", HEADS)
+def test_every_kind_of_checkpoint_is_converted(tmp_path, texts, share, head):
+    step = list(HEADS).index(head) + len(share)
+    enc = ["attdense", "attgru", "attbigru"][step % 3]
+    languages = 1 + step // 2 % 3
+    checkpoint = Checkpoint(1 + step % 2, enc, share, languages, head)
+    model = from_keras(*checkpoint.save(tmp_path)).double()
     words, _, labels = (tensor.numpy() for tensor in texts)
-    kinds = [*product((1, 2, 3), HEADS)]
-    if not every:  # each kind twice or three times, with other encoders
-        first = SHARES.index(share) + 4 * ENCODERS.index(enc) + 12 * (version - 1)
-        kinds = [kinds[(first + step) % len(kinds)] for step in (0, 8)]
-    for languages, head in kinds:
-        checkpoint = Checkpoint(version, enc, share, languages, head)
-        model = from_keras(*checkpoint.save(tmp_path)).double()
-        for language in LANGUAGES[:languages]:
-            out = scores(model, *texts, language)
-            expected = zip(*(checkpoint.forward(document, labels, language) for document in words), strict=True)
-            for tensor, arrays in zip((out.logits, out.text_embeds, *out.attentions), expected, strict=True):
-                assert tensor.shape == np.shape(arrays)
-                np.testing.assert_allclose(tensor, arrays, rtol=1e-9, atol=1e-12, err_msg=f"{languages}, {head}")
+    for language in LANGUAGES[:languages]:
+        out = scores(model, *texts, language)
+        expected = zip(*(checkpoint.forward(document, labels, language) for document in words), strict=True)
+        for tensor, arrays in zip((out.logits, out.text_embeds, *out.attentions), expected, strict=True):
+            np.testing.assert_allclose(tensor, arrays, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("enc", ["attdense", "attgru", "attbigru"])
-def test_neither_batch_mates_nor_trailing_padding_change_scores(tmp_path, texts, enc):
-    model = from_keras(*Checkpoint(enc=enc).save(tmp_path)).double()
+def test_neither_batch_mates_nor_trailing_padding_change_scores(tmp_path, texts):
+    model = from_keras(*Checkpoint(enc="attbigru").save(tmp_path)).double()
     words, mask, labels = texts
     together = scores(model, words, mask, labels, "english").logits
     # The first document has two sentences, of four and two words.
@@ -277,8 +260,6 @@ def test_too_long_documents_are_refused(tmp_path, texts):
     words, mask, labels = texts
     with pytest.raises(ValueError, match=r"reads 3 sentences of 4 words .*got documents of 6 sentences of 4 words"):
         scores(model, words.repeat(1, 2, 1, 1), mask.repeat(1, 2, 1), labels, "english")
-    with pytest.raises(ValueError, match=r"got documents of 3 sentences of 8 words"):
-        scores(model, words.repeat(1, 1, 2, 1), mask.repeat(1, 1, 2), labels, "english")
 
 
 CLEAN_ROOM = """
@@ -318,29 +299,6 @@ def test_converted_models_give_the_same_logits_without_hf_gile_installed(tmp_pat
     assert result.returncode == 0, result.stderr
     for kind, logits in expected.items():
         assert torch.equal(load_file(tmp_path / f"{kind}.safetensors")["logits"], logits)
-
-
-@pytest.mark.parametrize("enc", ["attdense", pytest.param("attbigru", marks=pytest.mark.slow)])
-def test_a_converted_model_can_be_trained_further(tmp_path, texts, enc):
-    model = from_keras(*Checkpoint(enc=enc, share="both", languages=2, head="joint, shared").save(tmp_path)).train()
-    words, mask, labels = texts
-    targets = torch.tensor([[1.0, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 1]])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    losses = []
-    for _ in range(50):
-        loss = torch.zeros(())
-        for language in ("english", "german"):
-            out = model(
-                inputs_embeds=words.float(), attention_mask=mask, label_embeds=labels.float(), language=language
-            )
-            loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(out.logits, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-    for name, parameter in model.named_parameters():
-        assert name == "text_encoder.word_embeddings.weight" or parameter.grad.abs().max() > 0, name
 
 
 def test_words_can_be_added(tmp_path, texts):
@@ -392,11 +350,9 @@ def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_mod
     ("fields", "message"),
     [
         ({"text_encoder_type": "wan"}, "text_encoder_type"),
-        ({"pooling": "mean"}, "pooling 'attention', got 'han' and 'mean'"),
         ({"bag_size": 3}, "the published graph has neither bag_size nor lexical"),
         ({"max_sentences": 2000, "max_sentence_words": 2000}, "max_sentences times max_sentence_words is 4000000"),
         ({"label_encoder_type": "text_encoder"}, "max_label_words must be at most 30, the max_sentence_words of the"),
-        ({"recurrent_act": "no"}, "recurrent_act must be one of transformers' activations .*, got 'no'"),
     ],
 )
 def test_fields_without_effect_on_the_published_graph_are_refused(fields, message):
@@ -429,14 +385,9 @@ def flags(**changes):
     ("change", "message"),
     [
         (remove("gru_2"), r"weights.h5: no gru layer for text_encoder.sentence_encoder.english.directions.0"),
-        (remove("dense_5"), r"no dense layer for output_layer.label_projection.english; check that .*args.json"),
         (
             lambda checkpoint: checkpoint.make("time_distributed", 2, 3),
             r"weights.h5: unexpected layer time_distributed_6; check that .*args.json belongs to it",
-        ),
-        (
-            lambda checkpoint: checkpoint.layers.update(embedding_1={"embedding_1/table": np.zeros(3)}),
-            r"unexpected layer embedding_1",
         ),
         (
             edit("time_distributed_4", "time_distributed_4/kernel", lambda kernel: kernel.T),
@@ -444,27 +395,15 @@ def flags(**changes):
             r"{'kernel': \(5, 1\), 'bias': \(1,\)}, got {'kernel': \(1, 5\), 'bias': \(1,\)}",
         ),
         (
-            edit("gru_1", "gru_1/recurrent_kernel", lambda kernel: kernel[:, :-1]),
-            r"layer gru_1, .*'recurrent_kernel': \(5, 15\).* got .*'recurrent_kernel': \(5, 14\)",
-        ),
-        (remove("gru_1", "gru_1/bias"), r"layer gru_1, .* should have .*'bias': \(15,\)}, got"),
-        (
             edit("dense_5", "dense_5/bias", lambda bias: bias * np.nan),
             r"layer dense_5: dense_5/bias contains NaN or infinity",
         ),
         (flags(enc="attdense"), r"no timedistributed layer for .*; check that .*args.json belongs to it"),
-        (flags(la=False), r"unexpected layer dense_6"),
-        (flags(wdim=D + 1), r"layer gru_1, .* should have {'kernel': \(4, 15\)"),
-        (flags(ladim=J + 1), r"layer dense_5, output_layer.input_projection.english, should have {'kernel': \(5, 8\)"),
-        (flags(languages=LANGUAGES[:2]), r"no .* layer for text_encoder.*german"),
         (flags(languages=["pt-br"]), r"args.json: .*'pt-br'"),
         (flags(languages="english"), r"args.json: languages must be a list of names, got 'english'"),
         (flags(sdim=H + 1), r"args.json: ddim must be equal to sdim, 6, got 5"),
         (flags(swpad="30"), r"args.json: swpad must be a number, got '30'"),
-        (flags(spad=-1), r"args.json: .*max_sentences must be at least 1, got -1"),
-        (flags(ladim=[7]), r"args.json: ladim must be a number, or null, got \[7\]"),
         (flags(enc="attlstm"), r"args.json: enc must be one of attdense, attgru, attbigru, got 'attlstm'"),
-        (flags(act=["relu"]), r"args.json: act must be one of relu, .*, got \['relu'\]"),
         (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput must be false where onlylabel is true"),
     ],
 )
@@ -475,28 +414,11 @@ def test_weights_that_contradict_the_arguments_are_refused(tmp_path, change, mes
         from_keras(*checkpoint.save(tmp_path))
 
 
-def test_the_three_gates_of_keras_1_must_have_the_same_shape(tmp_path):
-    checkpoint = Checkpoint(1, "attgru")
-    del checkpoint.layers["gru_2"]["gru_2_U_r"]
-    with pytest.raises(
-        ValueError, match="layer gru_2: recurrent_kernel must be one array, or arrays of the same shape for z, r"
-    ):
-        from_keras(*checkpoint.save(tmp_path))
-    checkpoint = Checkpoint(1, "attgru")
-    for gate, columns in {"z": H - 1, "r": H + 1}.items():
-        edit("gru_1", f"gru_1_W_{gate}", lambda kernel, columns=columns: np.ones((D, columns)))(checkpoint)
-    with pytest.raises(ValueError, match=r"layer gru_1: kernel must be .*'z': \(3, 4\), 'r': \(3, 6\)"):
-        from_keras(*checkpoint.save(tmp_path))
-
-
 def test_broken_files_are_refused(tmp_path):
     weights, args = Checkpoint().save(tmp_path)
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"weights.h5: not a complete HDF5 file of Keras weights: .*truncated"):
-        from_keras(weights, args)
-    weights.write_bytes(b"not a checkpoint")
-    with pytest.raises(ValueError, match=r"weights.h5: not a complete HDF5 file of Keras weights"):
         from_keras(weights, args)
     with h5py.File(weights, "w") as file:  # a whole model by model.save
         file.create_group("model_weights/dense_1")
@@ -510,19 +432,6 @@ def test_broken_files_are_refused(tmp_path):
     args.unlink()
     with pytest.raises(FileNotFoundError, match=r"args.json"):
         from_keras(weights, args)
-
-
-def test_missing_weights_raise_file_not_found(tmp_path):
-    _, args = Checkpoint().save(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"absent.h5"):
-        from_keras(tmp_path / "absent.h5", args)
-
-
-def test_without_h5py_the_error_names_the_extra(tmp_path, monkeypatch):
-    files = Checkpoint().save(tmp_path)
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
-        from_keras(*files)
 
 
 def test_a_converted_model_loads_as_a_classifier_without_a_warning(tmp_path, capsys):

@@ -1,6 +1,5 @@
 """Low-rank adapters in the pretrained encoder: trained, saved, resumed, merged."""
 
-import subprocess
 import sys
 
 import pytest
@@ -25,12 +24,12 @@ GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], ["Milk, Human", "
 def make(save_text_encoder, label_set, tmp_path):
     pytest.importorskip("peft")
 
-    def make_trainer(folder="run", label_encoder_type="text_encoder", **options):
+    def make_trainer(**options):
         encoder = save_text_encoder()
         torch.manual_seed(0)
         model = model_from_text_encoder(
             encoder,
-            label_encoder_type=label_encoder_type,
+            label_encoder_type="text_encoder",
             joint_size=13,
             num_labels=len(label_set),
             problem_type="multi_label_classification",
@@ -40,7 +39,7 @@ def make(save_text_encoder, label_set, tmp_path):
         dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
         add_lora(model, rank=2)
         arguments = TrainingArguments(
-            str(tmp_path / folder),
+            str(tmp_path / "run"),
             per_device_train_batch_size=2,
             learning_rate=2e-2,
             use_cpu=True,
@@ -54,19 +53,13 @@ def make(save_text_encoder, label_set, tmp_path):
     return make_trainer
 
 
-def test_adapters_and_head_are_trained_and_the_encoder_is_not(make):
+def test_adapters_are_trained_and_merged_into_an_ordinary_model_with_the_same_scores(make, tmp_path):
     trainer = make(max_steps=3)
     before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
     trainer.train()
     changed = {name for name, weight in trainer.model.named_parameters() if not torch.equal(weight, before[name])}
     assert any(name.startswith("gile.text_encoder.") and "lora_B" in name for name in changed)
     assert not [name for name in changed if ".transformer." in name and "lora_" not in name]
-    assert "gile.output_layer.text_projection.weight" in changed or any("output_layer" in name for name in changed)
-
-
-def test_a_merged_model_is_an_ordinary_model_with_the_same_scores(make, tmp_path):
-    trainer = make(max_steps=3)
-    trainer.train()
     model, processor = trainer.model.eval(), trainer.data_collator.processor
     batch = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
@@ -79,40 +72,6 @@ def test_a_merged_model_is_an_ordinary_model_with_the_same_scores(make, tmp_path
     assert not [name for name in load_file(tmp_path / "merged" / "model.safetensors") if "lora" in name]
     merged = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
     assert torch.allclose(merged(**batch).logits, adapted, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_a_merged_model_needs_neither_peft_nor_hf_gile(make, tmp_path):
-    trainer = make(max_steps=3)
-    trainer.train()
-    model, processor = trainer.model.eval(), trainer.data_collator.processor
-    with torch.no_grad():
-        adapted = model(**processor(TEXTS, return_tensors="pt")).logits
-    merge_lora(model)
-    model.save_pretrained(tmp_path / "merged")
-    processor.save_pretrained(tmp_path / "merged")
-    script = (
-        "import sys; sys.modules['peft'] = sys.modules['hf_gile'] = None\n"
-        "from transformers import AutoModelForSequenceClassification, AutoProcessor\n"
-        "model = AutoModelForSequenceClassification.from_pretrained('merged', trust_remote_code=True).eval()\n"
-        "processor = AutoProcessor.from_pretrained('merged', trust_remote_code=True)\n"
-        f"print(*model(**processor({TEXTS!r}, return_tensors='pt')).logits.flatten().tolist())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    logits = torch.tensor([float(word) for word in done.stdout.split()]).view(adapted.shape)
-    assert torch.allclose(logits, adapted, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_training_with_adapters_resumes_where_it_stopped(make, tmp_path):
-    uninterrupted = make(folder="whole", max_steps=6)
-    uninterrupted.train()
-    make(folder="part", max_steps=6, save_strategy="steps", save_steps=4).train()
-    part = make(folder="part", max_steps=6)
-    part.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-4"))
-    for name, weight in uninterrupted.model.state_dict().items():
-        assert torch.allclose(part.model.state_dict()[name], weight, atol=1e-6), name
 
 
 def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
@@ -129,14 +88,6 @@ def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
     frozen = model_from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
     with pytest.raises(ValueError, match="freeze_text_encoder freezes the whole encoder"):
         add_lora(frozen)
-
-
-def test_only_chosen_layers_have_adapters(make):
-    model = make().model
-    merge_lora(model)
-    add_lora(model, rank=3, target_modules=["query"])
-    adapted = {name.split(".lora_")[0].rsplit(".", 1)[1] for name, _ in model.named_parameters() if ".lora_" in name}
-    assert adapted == {"query"}
 
 
 def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):

@@ -1,26 +1,6 @@
 """Training rows with a document of each language."""
 
-import pytest
-import torch
-from datasets import Dataset
 from papers.multilingual import MultilingualDataset
-from transformers import Trainer, TrainingArguments
-
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.metrics import LabelMetrics
-from hf_gile.settings import only_read
-from hf_gile.training import (
-    EpochCallback,
-    GileDataCollator,
-    GileLoss,
-    LabelSampler,
-    encode_dataset,
-)
-
-WORDS = {"english": ["milk", "iron", "heart"], "german": ["milch", "eisen", "herz"]}
-LABELS = LabelSet(
-    Label(f"{language}:{word}", word, language=language) for language, words in WORDS.items() for word in words
-)
 
 
 def numbered(size):
@@ -45,78 +25,3 @@ def test_rows_depend_only_on_seed_and_epoch():
     assert draw(0, 3) == draw(0, 3)
     assert len({tuple(draw(*each)) for each in ((0, 3), (0, 4), (1, 3))}) == 3
     assert len(set(draw(0, 3))) == 20
-
-
-@pytest.mark.parametrize(
-    ("datasets", "rounds", "message"),
-    [
-        ({}, None, "datasets is empty"),
-        ({"english": []}, None, "the dataset of english is empty"),
-        ({"english": numbered(2)}, 0, "rounds must be at least 1, got 0"),
-    ],
-    ids=["none", "empty", "rounds"],
-)
-def test_empty_datasets_are_refused(datasets, rounds, message):
-    with pytest.raises(ValueError, match=message):
-        MultilingualDataset(datasets, rounds)
-
-
-@pytest.mark.parametrize("unit", ["gile", pytest.param("linear", marks=pytest.mark.slow)])
-def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
-    torch.manual_seed(0)
-    tokenizer = build_tokenizer(vocabulary=WORDS)
-    fields = only_read(
-        vocab_size=len(tokenizer),
-        embedding_size=17,
-        hidden_size=19,
-        attention_size=11,
-        joint_size=23,
-        output_layer=unit,
-        languages=list(WORDS),
-        language_labels=LABELS.language_labels,
-        num_labels=len(LABELS),
-        problem_type="multi_label_classification",
-    )
-    config = GileConfig(**fields)
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config)
-    model.set_labels(LABELS, processor)
-    model.loss_function = GileLoss()
-    parts = {}
-    for language, words in WORDS.items():
-        ids = [f"{language}:{words[row % 3]}" for row in range(12)]
-        rows = Dataset.from_dict(
-            {"text": [label_id.partition(":")[2] for label_id in ids], "labels": [[label_id] for label_id in ids]}
-        )
-        parts[language] = encode_dataset(rows, processor, LABELS, language=language)
-    train, sampler = MultilingualDataset(parts), LabelSampler(len(LABELS), num_negatives=3)
-    trainer = Trainer(
-        model,
-        TrainingArguments(
-            str(tmp_path),
-            num_train_epochs=25,
-            learning_rate=2e-2,
-            per_device_train_batch_size=4,
-            batch_eval_metrics=True,
-            report_to="none",
-            disable_tqdm=True,
-            use_cpu=True,
-            save_strategy="no",
-        ),
-        data_collator=GileDataCollator(processor, sampler),
-        train_dataset=train,
-        eval_dataset=parts,
-        compute_metrics=LabelMetrics(len(LABELS)),
-        callbacks=[EpochCallback(train, sampler)],
-    )
-    trainer.train()
-    metrics = trainer.evaluate()
-    for language in WORDS:
-        assert metrics[f"eval_{language}_one_error"] == 0
-        assert metrics[f"eval_{language}_ranking_loss"] == 0
-
-
-def test_a_language_unknown_to_the_processor_is_named(make_model):
-    _, processor = make_model()
-    with pytest.raises(ValueError, match=r"one of \(the processor has none\), got 'french'"):
-        GileDataCollator(processor)([{"input_ids": [2], "language": "french"}])

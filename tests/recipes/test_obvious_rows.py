@@ -89,28 +89,6 @@ def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_pat
     assert notes[0] == "test documents: 2; labels: 3 seen, 2 unseen"
 
 
-def test_without_unseen_labels_in_the_test_the_table_has_a_single_group(tmp_path):
-    gold = [[*row, "rat"] if "rats" in text else row for text, row in zip(TEXTS, GOLD, strict=True)]
-    rat, lines = Label("rat", "Rats", seen=True, count=9), []
-    study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold, [rat], lines, held_out_labels=1)
-    obvious_rows.measure_obvious_rows(study)
-    study.show()
-    _, _, svm, _, *notes = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
-    assert svm.split()[1] == "100.00"
-    assert notes[0] == "test documents: 1; labels: 3 seen, 0 unseen"
-
-
-def test_the_cosine_adds_the_name_and_the_best_text(tmp_path):
-    unseen = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
-    study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=unseen)
-    words = obvious_rows.Words(study)
-    assert words.name_rows.tolist() == [0, 1, 2, 3]  # then two synonyms and the description of the last label
-    cosines = words.documents["test"].toarray() @ words.label_texts.toarray()[3:].T
-    assert cosines.shape == (2, 4)
-    expected = cosines[:, 0] + cosines.max(axis=1)
-    np.testing.assert_allclose(obvious_rows.cosine(words, study.described)(words.documents["test"])[:, 3], expected)
-
-
 def test_excluded_labels_do_not_count(tmp_path):
     texts = ["ventricle pumped ferritin", "milk of infant"]
     alone = documents(texts, [["iron"], ["milk"]])
@@ -146,18 +124,6 @@ def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
     assert figures["test_average_precision"] == pytest.approx((1 / 4 + 1 + 1) / 3)
 
 
-def test_a_baseline_that_scores_no_label_of_the_test_has_no_figures(tmp_path):
-    lines, gold = [], [[row[0]] if row else ["milk"] for row in GOLD]
-    test = documents(["a zebra", "zebras"], [["zebra"], ["zebra"]])
-    study = study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")], lines=lines)
-    obvious_rows.measure_obvious_rows(study)
-    study.show()
-    _, headings, svm, cosine, *_ = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
-    assert headings.split()[0] == "Acc"
-    assert set(svm.split()[1:-1]) == {"-"}
-    assert cosine.split()[1] == "50.00"
-
-
 def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr(obvious_rows, "MAX_PRODUCTS", 10)
@@ -178,7 +144,6 @@ def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch
     ("limits", "names", "message"),
     [
         ({"MAX_DOCUMENTS": 11}, [], "TF-IDF baselines left out: 12 documents take more than a minute"),
-        ({"MAX_CELLS": 1}, ["tfidf_linear_svm"], "scikit-learn baselines, in the table below: tfidf_linear_svm 0 s"),
         ({"MAX_CELLS": 1, "MAX_PRODUCTS": 1}, [], "scikit-learn baselines, in the table below: none within a minute"),
     ],
 )
@@ -190,10 +155,3 @@ def test_skipped_slow_baselines_are_reported(tmp_path, monkeypatch, limits, name
     study = study_of(tmp_path, test, labels=[Label("zebra", "Zebra")], lines=lines)
     assert list(obvious_rows.obvious_rows(study, ())) == names
     assert lines[-1] == message
-
-
-def test_a_label_of_all_documents_is_always_predicted(tmp_path):
-    gold = [[*row, "iron"] if "iron" not in row else row for row in GOLD]
-    study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold)
-    words = obvious_rows.Words(study)
-    assert obvious_rows.linear_svm(words, study.described)(words.documents["test"])[0, 2] == 1

@@ -29,12 +29,10 @@ def write(tmp_path):
     [
         (WORDS, list(VECTORS), "english.pkl.gz"),
         (WORDS, VECTORS.tolist(), "english.PKL"),
-        (tuple(WORDS), VECTORS.astype(np.float64), "english.pkl"),
         (np.array(WORDS), VECTORS, "english.pkl.gz"),
-        (np.array(WORDS, object), VECTORS, "english.pkl.gz"),
         ([word.encode() for word in WORDS], VECTORS, "python2.pkl.gz"),
     ],
-    ids=["a list of arrays", "lists", "float64", "an array of words", "objects", "bytes"],
+    ids=["a list of arrays", "lists", "an array of words", "bytes"],
 )
 def test_words_and_vectors_are_read(write, words, vectors, name):
     got = load_pickled_vectors(write(words, vectors, name))
@@ -48,7 +46,6 @@ def test_words_and_vectors_are_read(write, words, vectors, name):
         (WORDS, [[1.0, 2.0], [3.0, 4.0], [5.0]], "vector 2 has 1 numbers, previous vectors have 2"),
         (["the", "a", 5], VECTORS, "word 2 must be a text, got 5"),
         (["the", "a", b"\xff"], VECTORS, "word 2 is not UTF-8"),
-        ([], [], "no words"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -63,11 +60,6 @@ def test_a_pickle_without_words_and_vectors_is_refused(tmp_path):
         path.write_bytes(pickle.dumps(content))
         with pytest.raises(ValueError, match=r"english\.pkl: expected a pair \(words, vectors\)"):
             load_pickled_vectors(path)
-
-
-def test_a_missing_pickle_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"english\.pkl"):
-        load_pickled_vectors(tmp_path / "english.pkl")
 
 
 def test_a_pickle_is_converted_for_other_readers(write, run_recipe):
@@ -86,10 +78,3 @@ def test_word_vectors_of_a_language_are_a_pickle_or_another_format(write, tmp_pa
     assert read_language(tmp_path, "german").words == ["wort"]
     with pytest.raises(FileNotFoundError, match="no word vectors for 'french': expected one of "):
         read_language(tmp_path, "french")
-
-
-@pytest.mark.slow
-def test_published_word_vectors_are_read(shared_data):
-    got = load_pickled_vectors(shared_data / "dw_format" / "word_vectors" / "arabic.pkl.gz")
-    assert got.vectors.shape == (20_882, 50)
-    assert "العلوم" in got.words

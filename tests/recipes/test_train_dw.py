@@ -2,24 +2,16 @@
 
 import gzip
 import json
-import os
 import pickle
 import random
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Dataset
-from papers.news import count_labels, low_resource
 from papers.units import UNITS
 from train_dw import Recipe, model_fields
 
-from hf_gile import GileForSequenceClassification, Label, LabelSet
+from hf_gile import GileForSequenceClassification, GileProcessor
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = {
     "english": ["milk", "breast", "iron", "anemia", "heart", "valve", "kidney", "urine", "the", "of", "and"],
     "german": ["milch", "brust", "eisen", "blut", "herz", "klappe", "niere", "harn", "der", "und"],
@@ -52,7 +44,7 @@ def data(tmp_path):
 
 def settings(data, *arguments):
     options = ["--data", str(data), "--output_dir", str(data.parents[1] / "out"), "--use_cpu", "--hidden_size", "17"]
-    steps = ["--num_train_epochs", "12", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
+    steps = ["--num_train_epochs", "8", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
     return [*options, *steps, "--hidden_act", "tanh", *arguments]
 
 
@@ -81,8 +73,6 @@ def test_two_languages_are_trained_together_and_reported_separately(run):
     config = json.loads((output / "gile" / "model" / "config.json").read_text())
     assert config["languages"] == ["english", "german"]
     assert config["language_labels"] == {"english": 4, "german": 4}
-    from hf_gile import GileForSequenceClassification, GileProcessor
-
     folder = output / "gile" / "model"
     model, processor = GileForSequenceClassification.from_pretrained(folder), GileProcessor.from_pretrained(folder)
     inputs = processor([["niere harn"]], language="german", return_tensors="pt")
@@ -132,11 +122,9 @@ def test_single_label_documents_are_trained_with_softmax(run, data):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--units", "nosuch"], "units must be one of"),
         (["--sharing", "all"], "sharing must be one of none, encoders, attention, both, got 'all'"),
         (["--languages", "germn"], "languages must be one of english, german, got 'germn'; did you mean german?"),
         (["--data", "absent"], "data: no file absent/train"),
-        (["--problem_type", "single"], "problem_type must be one of"),
     ],
 )
 def test_invalid_settings_are_refused_before_training(run, arguments, message):
@@ -146,15 +134,7 @@ def test_invalid_settings_are_refused_before_training(run, arguments, message):
     assert not output.exists()
 
 
-def test_the_error_for_the_folder_above_suggests_the_folder_inside(run, data):
-    done, _ = run("--data", str(data.parent))
-    assert done.returncode == 2
-    assert f"data: no file {data.parent / 'train'}" in done.stderr
-    assert f"; did you mean {data}?" in done.stderr
-    assert "did you mean" not in run("--data", "absent")[0].stderr
-
-
-@pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("gru", 138_000), ("bigru", 377_000)])
+@pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("bigru", 377_000)])
 def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
     config = UNITS["linear"].config(
         **model_fields(Recipe(data="", encoder_cell=cell)),
@@ -165,26 +145,3 @@ def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
     model = GileForSequenceClassification(config)
     model.get_input_embeddings().requires_grad_(False)
     assert model.num_parameters(only_trainable=True) == pytest.approx(parameters, rel=0.01)
-
-
-def test_label_counts_are_counts_of_training_documents():
-    labels = LabelSet([Label("a", "milk", count=9), Label("b", "iron", count=9), Label("c", "heart", count=9)])
-    rows = Dataset.from_dict({"labels": [[0], [0, 2], [1], [2]] * 25})
-    few, other = low_resource(rows, 1.0), Dataset.from_dict({"labels": [[0, 2], [2]]})
-    (column,) = few[0]["labels"]
-    expected = Counter({column: 1, 0: 1, 2: 2}) if column else Counter({0: 2, 2: 2})
-    counted = count_labels(labels, [few, other])
-    assert [label.count for label in counted] == [expected[column] for column in range(3)]
-    assert counted.seen == [expected[column] > 0 for column in range(3)]
-
-
-@pytest.mark.slow
-def test_two_processes_train_two_languages(data):
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
-    command = [*launcher, str(RECIPES / "train_dw.py"), *settings(data, "--units", "gile", "--sharing", "none")]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, cwd=data, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = json.loads((data.parents[1] / "out" / "results.json").read_text())["gile"]
-    assert all(results[language]["tuned_f1"] > 0.9 for language in WORDS)
-    assert done.stdout.count("test, micro-F1") == 1

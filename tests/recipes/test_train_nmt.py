@@ -7,7 +7,6 @@ import pytest
 import torch
 import train_nmt
 from datasets import Dataset
-from papers.continuous import ContinuousEmbedding
 from papers.translation import build_piece_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
 
@@ -69,9 +68,7 @@ def test_models_are_trained_compared_and_saved(folder, run_recipe):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ([], "data"),
         (["--data", ".", "--layers", "jiont512"], "did you mean joint"),
-        (["--data", ".", "--layers", "joint0"], "joint0"),
         (["--data", ".", "--layers", "tiedx2"], "only joint and output support it"),
         (["--data", ".", "--loss", "chunked"], "remove it from --layers"),
         (["--data", "."], "no file train.de"),
@@ -95,14 +92,6 @@ def test_translations_follow_the_order_of_the_sentences(tmp_path):
     trainer = train_nmt.make_trainer(model, args, tokenizer, dict.fromkeys(("train", "validation"), rows))
     predicted = train_nmt.predict_in_order(trainer, rows, num_beams=1)
     assert train_nmt.decode(tokenizer, predicted.label_ids) == lines
-
-
-def test_a_continuous_map_gives_each_word_a_vector_without_a_table():
-    words = ContinuousEmbedding(1000, 4)
-    vectors = words(torch.arange(1000))
-    assert vectors.shape == (1000, 4)
-    assert len(vectors.unique(dim=0)) == 1000
-    assert sum(parameter.numel() for parameter in words.parameters()) < 1000
 
 
 def test_layer_names_select_form_size_and_depth():

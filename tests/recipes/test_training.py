@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from hf_gile.training.reporting import curves_of, saved_settings, write_results
+from hf_gile.training.reporting import saved_settings, write_results
 from hf_gile_cli.flags import parse_settings
 
 
@@ -49,10 +48,6 @@ def test_flags_override_the_file_and_the_file_overrides_defaults(parse):
     assert args.learning_rate == 0.25
 
 
-def test_a_single_value_may_replace_a_list(parse):
-    assert parse(config="data: there\nunits: gile\n")[0].units == ["gile"]
-
-
 def test_saved_settings_restore_the_same_settings(parse, tmp_path):
     first, args = parse("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
     with saved_settings(first, args):
@@ -67,7 +62,7 @@ def test_saved_settings_restore_the_same_settings(parse, tmp_path):
     assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(saved)
 
 
-@pytest.mark.parametrize("name", ["settings.yaml", "results.json", "auto/model/config.json", "auto/checkpoint-7/x"])
+@pytest.mark.parametrize("name", ["results.json", "auto/checkpoint-7/x"])
 def test_an_output_dir_with_a_run_is_refused(parse, tmp_path, capsys, name):
     file = tmp_path / "out" / name
     file.parent.mkdir(parents=True)
@@ -98,17 +93,6 @@ def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
     assert "hub_token" not in saved
 
 
-def test_texts_of_training_arguments_keep_no_secret(parse, tmp_path):
-    secret = "ghp_" + 4 * "aB3dE6gH9"
-    recipe, args = parse("--data", "there", "--run_name", f"runs/{secret}", "--optim_args", f"api_key={secret}")
-    torch.save(args, tmp_path / "training_args.bin")  # as the Trainer does for every checkpoint
-    assert secret.encode() not in (tmp_path / "training_args.bin").read_bytes()
-    assert args.run_name == "runs/<secret>"
-    with saved_settings(recipe, args):
-        pass
-    assert secret not in (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
-
-
 def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
     for flags in (["--hub-token-x", "hf_" + 30 * "x"], ["--hub-token-x=hf_" + 30 * "x"]):
         with pytest.raises(SystemExit):
@@ -124,9 +108,7 @@ def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
         ("data: there\nlerning_rate: 1\n", "unknown setting 'lerning_rate'; did you mean --learning_rate"),
         ("data: there\nshare: much\n", "share: could not convert string to float: 'much'"),
         ("- data\n", "must contain settings as `name: value`, got ['data']"),
-        ("data: {", "is not YAML"),
         ("- hub_token: engine\n", "got [{'hub_token': <secret>}]"),
-        ("hub_token: engine: x\n", "hub_token: <secret>"),
         ("units: gile", "the following arguments are required: --data"),
     ],
 )
@@ -134,19 +116,6 @@ def test_an_invalid_settings_file_is_named(parse, capsys, config, message):
     with pytest.raises(SystemExit):
         parse(config=config)
     assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_missing_settings_file_is_named(parse, capsys):
-    for flags in (["--config", "absent.yaml"], ["--config=absent.yaml"], ["--config"]):
-        with pytest.raises(SystemExit):
-            parse(*flags)
-    assert "cannot read absent.yaml: No such file" in capsys.readouterr().err
-
-
-def test_curves_are_the_losses_and_the_metric_that_chooses():
-    history = [{"step": 5, "eval_average_precision": 0.25}, {"step": 10, "eval_average_precision": None}]
-    curves = curves_of({"losses": [[5, 3.0], [10, 2.0]], "history": history}, "eval_average_precision")
-    assert curves == {"training loss": [[5, 3.0], [10, 2.0]], "validation AvgPr": [(5, 0.25)]}
 
 
 def test_results_are_valid_json_with_null_for_nan(tmp_path):

@@ -21,10 +21,6 @@ def test_bleu_equals_sacrebleu_and_p_values_separate_chance_from_difference():
     assert figures["right"]["interval"] < 1e-6 < figures["near"]["interval"]
 
 
-def test_identical_translations_do_not_differ():
-    assert compare_translations({"first": RIGHT[::-1], "second": RIGHT[::-1]}, RIGHT)["second"]["p_value"] == 1
-
-
 def test_each_system_needs_a_translation_of_each_reference():
     with pytest.raises(ValueError, match="short has 2 translations, but there are 8"):
         compare_translations({"all": RIGHT, "short": RIGHT[:2]}, RIGHT)
@@ -35,8 +31,3 @@ def test_word_f1_is_computed_for_each_third_of_frequency():
     results = word_f1_by_frequency(["A b e x", "a a d"], ["a b e", "f c"], training)
     # (correct, predicted, gold) are (1, 1, 2) for low, (1, 2, 1) for medium, and (1, 3, 2) for high frequencies.
     assert results == pytest.approx({"low": 2 / 3, "medium": 2 / 3, "high": 2 / 5})
-
-
-def test_f1_needs_as_many_references_as_translations():
-    with pytest.raises(ValueError, match="zip"):
-        word_f1_by_frequency(["a"], [], ["a"])

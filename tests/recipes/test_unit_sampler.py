@@ -22,10 +22,11 @@ def loss(logits, labels, columns=None, weights=None):
     return binary_cross_entropy(logits, targets, weights).item()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("weighted", [False, True], ids=["labels alike", "label weights"])
-@pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
-@pytest.mark.parametrize("frequencies", [None, COUNTS], ids=["uniform", "by frequency"])
+@pytest.mark.parametrize(
+    ("per_document", "frequencies", "weighted"),
+    [(False, COUNTS, True), (True, None, True), (True, COUNTS, False)],
+    ids=["shared", "per document", "per document by frequency"],
+)
 def test_the_sampled_loss_is_unbiased(per_document, frequencies, weighted):
     logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     label_weights = np.random.default_rng(0).random(L) * 2 if weighted else np.ones(L)
@@ -38,53 +39,16 @@ def test_the_sampled_loss_is_unbiased(per_document, frequencies, weighted):
     assert error < 0.035 * full
 
 
-SMALL = [[1], [4, 1]]
-SMALL_LABELS = torch.tensor([[1, -100], [4, 1]])
-
-
-def count_samples(sampler):
-    """Returns each distinct sample of a sampler with its frequency."""
-    samples = {}
-    for key in range(4000):
-        columns, weights = sampler(SMALL, key)
-        samples.setdefault(tuple(columns.tolist()), [columns, weights, 0])[2] += 1
-    return list(samples.values())
-
-
-def test_the_loss_of_all_samples_by_frequency_averages_to_the_full_loss():
-    logits = torch.randn(2, 7, generator=torch.Generator().manual_seed(1), dtype=torch.double)
-    samples = count_samples(UnitSampler(7, num_negatives=3, frequencies=[9, 9, 1, 5, 9, 2, 2]))
-    assert len(samples) == 32  # every subset of the 5 negatives
-    weight = {}
-    for columns, weights, _ in samples:
-        if weights is not None:  # only gold columns
-            weight |= dict(zip(columns.tolist(), weights.tolist(), strict=True))
-    assert weight.pop(1) == weight.pop(4) == 1.0
-    assert weight[0] < weight[3] < weight[5] == weight[6] < weight[2]
-    estimate = total = 0.0
-    for columns, weights, number in samples:
-        sampled = columns.tolist()
-        probability = np.prod([1 / w if column in sampled else 1 - 1 / w for column, w in weight.items()])
-        assert abs(number / 4000 - probability) < 0.03
-        total += probability
-        estimate += probability * loss(logits, SMALL_LABELS, columns, weights)
-    assert total == pytest.approx(1, rel=1e-6)
-    assert estimate == pytest.approx(loss(logits, SMALL_LABELS), rel=1e-6)
-
-
 def test_sampling_by_frequency_prefers_frequent_columns():
-    for labels, number in ((101, 30), (5000, 30)):
-        frequencies = 1 / np.arange(1, labels + 1)
-        sampler = UnitSampler(labels, num_negatives=number, frequencies=frequencies)
-        counts, sizes = np.zeros(labels), []
-        for key in range(1000):
-            columns, weights = sampler([[]], key)
-            counts[columns.numpy()] += 1
-            sizes.append(len(columns))
-            assert torch.equal(weights, weights.sort().values)
-        assert abs(np.mean(sizes) - number) < 4 * np.std(sizes) / 1000**0.5
-        assert counts[:5].min() > 3 * counts[-50:].max()
-    assert np.std(sizes) < number**0.5
+    sampler = UnitSampler(L, num_negatives=30, frequencies=1 / np.arange(1, L + 1))
+    counts, sizes = np.zeros(L), []
+    for key in range(1000):
+        columns, weights = sampler([[]], key)
+        counts[columns.numpy()] += 1
+        sizes.append(len(columns))
+        assert torch.equal(weights, weights.sort().values)
+    assert abs(np.mean(sizes) - 30) < 4 * np.std(sizes) / 1000**0.5
+    assert counts[:5].min() > 3 * counts[-50:].max()
 
 
 def test_per_document_samples_differ_between_documents():
@@ -95,18 +59,6 @@ def test_per_document_samples_differ_between_documents():
         assert len(sampled - gold) == 13
         assert set(row.tolist()) <= {0.0, 1.0}
     assert not torch.equal(weights[0] > 0, weights[1] > 0)
-
-
-@pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
-def test_label_weights_multiply_sampling_weights(per_document):
-    label_weights = np.random.default_rng(0).random(L)
-    label_weights[7] = 0
-    options = {"num_negatives": 13, "per_document": per_document}
-    columns, unscaled = UnitSampler(L, **options)(GOLD, 3)
-    weighted_columns, weights = UnitSampler(L, label_weights=label_weights, **options)(GOLD, 3)
-    assert torch.equal(weighted_columns, columns)
-    assert weights.dtype == unscaled.dtype
-    torch.testing.assert_close(weights, unscaled * torch.tensor(label_weights[columns]).float())
 
 
 def test_without_sampling_weights_columns_have_the_label_weights():
@@ -124,14 +76,10 @@ def test_without_sampling_weights_columns_have_the_label_weights():
             {"label_weights": [1.0] * 100 + [-2.0]},
             "label_weights must be finite and not negative, got -2.0",
         ),
-        ({"label_weights": [1.0, np.inf] + [1.0] * 99}, "label_weights must be finite and not negative, got inf for"),
-        ({"label_weights": [np.nan] * 101}, "label_weights must be finite and not negative, got nan for label 0"),
-        ({"frequencies": [1.0] * 5}, r"frequencies must have shape \(101,\).*got \(5,\)"),
         (
             {"frequencies": [1.0] * 70 + [0.0] * 31},
             "frequencies must be positive, got 0.0 for label 70: .*exclude",
         ),
-        ({"frequencies": [1.0, np.nan] + [1.0] * 99}, "frequencies must be positive, got nan for label 1"),
     ],
 )
 def test_invalid_weights_and_frequencies_are_refused(options, message):

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import zipfile
 from functools import lru_cache
 
 import numpy as np
@@ -80,12 +79,8 @@ def forms():
     uid, row = "B{}", "{}"
     return {
         "json": ({"trn.json": json_lines(TRAIN), "tst.json": json_lines(TEST), "lbl.json": labels} | FILTERS, uid),
-        "json, packed": (
-            {"trn.json.gz": json_lines(TRAIN), "tst.json.gz": json_lines(TEST), "lbl.json.gz": labels} | FILTERS,
-            uid,
-        ),
         "json and label texts": (
-            {"raw/trn.json": json_lines(TRAIN), "raw/tst.json": json_lines(TEST), "raw/Yf.txt": lines(LABELS)}
+            {"raw/trn.json.gz": json_lines(TRAIN), "raw/tst.json": json_lines(TEST), "raw/Yf.txt": lines(LABELS)}
             | FILTERS,
             uid,
         ),
@@ -101,10 +96,6 @@ def forms():
             {"X.trn.txt": texts["trn_X.txt"], "X.tst.txt": texts["tst_X.txt"], "output-items.txt": lines(LABELS)}
             | {"Y.trn.npz": matrix(TRAIN), "Y.tst.npz": matrix(TEST)}
             | FILTERS,
-            row,
-        ),
-        "texts and matrices": (
-            texts | {"trn_X_Y.npz": matrix(TRAIN), "tst_X_Y.npz": matrix(TEST), "Y.txt": lines(LABELS)} | FILTERS,
             row,
         ),
     }
@@ -191,21 +182,13 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
     ("form", "changes", "message"),
     [
         ("json", {"trn.json": "{\n"}, r"trn\.json: line 1: not JSON"),
-        ("json", {"trn.json": "7\n"}, r"trn\.json: line 1: expected an object, got 7"),
         ("json", {"trn.json": '{"title": "x"}'}, "line 1: target_ind must be a list of label numbers, got None"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: no label 5, only 0 to 4"),
-        ("json", {"trn.json": '{"title": "x", "target_ind": [-1]}'}, "line 1: no label -1"),
-        ("json", {"trn.json": '{"title": "x", "target_ind": ["0"]}'}, "line 1: no label '0'"),
-        ("json", {"trn.json": '{"title": [7], "target_ind": [0]}'}, "line 1: title must be text, got .7"),
-        ("json", {"trn.json": '{"uid": [], "title": "x", "target_ind": [0]}'}, "line 1: uid must be text"),
-        ("json", {"lbl.json": "{\n" * 5}, r"lbl\.json: line 1: not JSON"),
-        ("json", {"lbl.json": '{"title": [7]}\n' * 5}, r"lbl\.json: line 1: title must be text, got .7"),
         (
             "json",
             {"filter_labels_train.txt": "0\n"},
             r"filter_labels_train\.txt: line 1: expected the numbers of a doc",
         ),
-        ("json", {"filter_labels_train.txt": "0 x\n"}, r"filter_labels_train\.txt: line 1: expected a whole number"),
         ("json", {"filter_labels_train.txt": "\n0 5\n"}, "line 2: no label 5, only 0 to 4"),
         ("json", {"filter_labels_train.txt": "5 0\n"}, r"refers to document 5, but .*trn\.json has 5, counted from 0"),
         (
@@ -213,8 +196,6 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
             {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"},
             r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole",
         ),
-        ("texts", {"trn_X_Y.txt": "5 5\n0:1 9:1\n1\n\n\n\n"}, r"trn_X_Y\.txt: line 2: no label 9"),
-        ("texts", {"trn_X_Y.txt": "5 5\n0:one\n1\n\n\n\n"}, "expected labels as 7:1.0, got '0:one'"),
         ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 5 documents, but 4 follow"),
         (
             "texts",
@@ -226,7 +207,6 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
             {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"},
             r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more",
         ),
-        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 6 documents, but 5 follow"),
     ],
 )
 def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message):
@@ -255,71 +235,34 @@ def test_the_first_hundred_lines_decide_whether_lines_have_uids(write, load):
     ("changes", "message"),
     [
         ({"trn_X_Y.txt": "0:1 1:1\n"}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got '0:1"),
-        ({"trn_X_Y.txt": ""}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got ''"),
         ({"trn_X_Y.txt": "5 6\n"}, r"trn_X_Y\.txt: 6 labels, but 5 label texts"),
-        ({"Y.txt": ""}, r"Y\.txt: no labels"),
-        ({"Y.txt": "Mice\n", "filter_labels_train.txt": ""}, r"trn_X_Y\.txt: 5 labels, but 1 label texts"),
     ],
 )
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_labels_that_do_not_match_the_matrix_are_refused(write, load, changes, message, on_error):
+def test_labels_that_do_not_match_the_matrix_are_refused(write, load, changes, message):
     with pytest.raises(ValueError, match=message):
-        load(write(forms()["texts"][0] | changes), report=ReadReport(on_error))
+        load(write(forms()["texts"][0] | changes), report=ReadReport("skip"))
 
 
-def claiming(data, name, size):
-    """Returns an .npz file in which the header of an array has a wrong size."""
-    source, sink = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        for entry in source.namelist():
-            content = source.read(entry)
-            if entry == f"{name}.npy":
-                header = io.BytesIO()
-                np.lib.format.write_array_header_1_0(header, {"descr": "<i4", "fortran_order": False, "shape": (size,)})
-                content = header.getvalue()
-            archive.writestr(entry, content)
-    return sink.getvalue()
+def saved(array, **changes):
+    """Returns the bytes of a matrix, with changes to its arrays."""
+    from scipy import sparse
 
-
-def bomb(name):
-    """Returns an .npz file of a few kilobytes with an array of 32 MiB."""
     sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry in ("format", "shape", "indptr", "indices", "data"):
-            array = np.array("csr") if entry == "format" else np.zeros(1 << 22 if entry == name else 2, np.int64)
-            content = io.BytesIO()
-            np.save(content, array)
-            archive.writestr(f"{entry}.npy", content.getvalue())
+    sparse.save_npz(sink, array)
+    arrays = dict(np.load(io.BytesIO(sink.getvalue()))) | changes
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)
     return sink.getvalue()
 
 
 @lru_cache
 def broken_matrices():
-    from scipy import sparse
-
-    def saved(array, **changes):
-        sink = io.BytesIO()
-        sparse.save_npz(sink, array)
-        arrays = dict(np.load(io.BytesIO(sink.getvalue()))) | changes
-        sink = io.BytesIO()
-        np.savez(sink, **arrays)
-        return sink.getvalue()
-
     valid = matrix(TRAIN)
     return {
         "a sparse matrix by rows, .*got .*csc.*tocsr": saved(valid.tocsc()),
-        "a sparse matrix by rows, .*: ": b"no matrix",
         "a sparse matrix by rows, .*not a zip": saved(valid)[:-100],
-        "6 labels, but 5 label texts": saved(matrix(TRAIN, 6)),
         r"the arrays of the sparse matrix do not match": saved(valid, indptr=np.array([0, 2, 1, 4, 5, 6])),
         r"arrays of the sparse matrix do not match": saved(valid, indices=np.array([0, 1, 2, 3, 4, 5])),
-        r"of the sparse matrix do not match": saved(valid, shape=np.array([4, 5])),
-        r"do not match: not all are lists": saved(valid, shape=np.array([4])),
-        r"arrays of the sparse matrix do not match: ": saved(valid, indptr=np.array([[0, 1]])),
-        r"the arrays of the sparse matrix do not": saved(valid, data=np.array(["a"] * 6)),
-        r"expected a sparse matrix by rows, .*Object arrays": saved(valid, shape=np.array([5, 5], object)),
-        r"expected a sparse matrix by rows, .*(Unable to allocate|EOF)": claiming(saved(valid), "indices", 1 << 40),
-        r"expands to more than 200 times its size.*numpy.savez": bomb("indices"),
         " has labels for only 4 documents": saved(matrix(TRAIN[:4])),
         " has labels for more": saved(matrix([*TRAIN, TRAIN[0]])),
     }
@@ -330,16 +273,6 @@ def test_broken_matrices_are_named(write, load, message):
     contents = forms()["matrices"][0] | {"Y.trn.npz": broken_matrices()[message]}
     with pytest.raises(ValueError, match=rf"Y\.trn\.npz.*{message}|{message}.*Y\.trn\.npz"):
         load(write(contents))
-
-
-def test_filtered_pairs_are_not_labels(write, load):
-    texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
-    report = ReadReport()
-    train = load(write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"}), ["train"], report=report).documents[
-        "train"
-    ]
-    assert (train["id"], train["labels"], train["excluded"]) == (["0", "2"], [["0"], ["0"]], [["1"], []])
-    assert report.left_out == {"without labels": 1}
 
 
 def test_filtered_pairs_reach_the_model_as_excluded_columns(write, load, make_model):
@@ -358,14 +291,10 @@ def test_explicit_zeros_of_a_matrix_are_not_labels(write, load):
 
 def test_missing_files_and_bags_of_words_are_refused(write, load):
     contents = forms()["texts"][0]
-    for gone, message in (
-        ("trn_X.txt", r"no trn\.json or trn_X\.txt or .* in .*set, with or without \.gz"),
-        ("tst_X_Y.txt", r"no tst_X_Y\.txt or tst_X_Y\.npz or Y\.tst\.npz in .*set"),
-    ):
-        folder = write(contents)
-        (folder / gone).unlink()
-        with pytest.raises(FileNotFoundError, match=message):
-            load(folder)
+    folder = write(contents)
+    (folder / "tst_X_Y.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no tst_X_Y\.txt or tst_X_Y\.npz or Y\.tst\.npz in .*set"):
+        load(folder)
     folder = write(contents)
     for name in ("Y.txt", "Yf.txt"):
         (folder / name).unlink()
@@ -374,9 +303,8 @@ def test_missing_files_and_bags_of_words_are_refused(write, load):
     (write({"train.txt": "2 5 2\n0,1 0:1.0 1:0.5\n"}) / "trn_X.txt").unlink()
     with pytest.raises(ValueError, match=r"train\.txt: bags of words without text; use the raw text .*trn\.json"):
         load(folder)
-    for splits in ([], ["dev"]):
-        with pytest.raises(ValueError, match=r"splits are 'train' and 'test', got \["):
-            load(folder, splits)
+    with pytest.raises(ValueError, match=r"splits are 'train' and 'test', got \["):
+        load(folder, ["dev"])
 
 
 def test_the_cache_notices_changed_labels_and_filters(write, load):
@@ -386,13 +314,3 @@ def test_the_cache_notices_changed_labels_and_filters(write, load):
     assert load(write({"filter_labels_test.txt": "0 1\n1 3\n"})).documents["test"]["excluded"] == [["1"], ["3"]]
     (write({}) / "filter_labels_test.txt").unlink()
     assert load(write({})).documents["test"]["excluded"] == [[], []]
-
-
-def test_damaged_compressed_files_are_named_or_cut_short(write, load):
-    packed = gzip.compress(json_lines(TRAIN * 200).encode())[:-9]
-    folder = write(forms()["json"][0] | {"trn.json": packed})
-    with pytest.raises(ValueError, match=r"trn\.json: damaged after [0-9,]+ records"):
-        load(folder)
-    report = ReadReport("skip")
-    assert len(load(folder, report=report).documents["train"]) > 100
-    assert report.left_out["damaged file"] == 1
