@@ -2,12 +2,10 @@
 
 import bz2
 import gzip
-import json
 import lzma
 
 import pyarrow as pa
 import pytest
-from papers.bioasq import read_bioasq
 from papers.records import read_records
 from pyarrow import parquet
 
@@ -70,12 +68,6 @@ def test_a_damaged_compressed_table_is_named(tmp_path, pack, kind):
         rows(tmp_path / "a.csv")
 
 
-def test_a_compressed_record_that_expands_too_much_is_refused(packed):
-    path = packed("a.json.gz", b'{"articles": [' + b"[]," * (GROWN // 3))
-    with pytest.raises(ValueError, match=r"a\.json\.gz: .*malformed|a\.json\.gz: .*record|a\.json\.gz: .*200 times"):
-        list(read_bioasq(path))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -94,12 +86,6 @@ def test_invalid_yaml_gets_a_short_message(tmp_path, content, message):
     with pytest.raises(ValueError, match=rf"settings\.yaml.*{message}") as error:
         read_yaml(path)
     assert len(str(error.value)) < 1000
-
-
-def test_yaml_values_are_read_unchanged(tmp_path):
-    path = tmp_path / "settings.yaml"
-    path.write_bytes(b"\xef\xbb\xbfa: [1, b]\n")
-    assert json.dumps(read_yaml(path)) == '{"a": [1, "b"]}'
 
 
 @pytest.fixture
@@ -155,13 +141,6 @@ def test_a_parquet_text_that_a_thousand_rows_share_is_unpacked_once(written, nes
     if nested:
         text, labels = ["a"], pa.ListArray.from_arrays(pa.array([0, 1000], pa.int32()), shared)
     path = written(text, labels, dictionary_pagesize_limit=1 << 30)
-    with pytest.raises(ValueError, match="expands to more than 200 times its size"):
-        rows(path)
-
-
-def test_a_parquet_list_of_millions_of_equal_numbers_is_refused(written):
-    numbers = pa.nulls(3_000_000, pa.int32())
-    path = written(["a"], pa.ListArray.from_arrays(pa.array([0, len(numbers)], pa.int32()), numbers))
     with pytest.raises(ValueError, match="expands to more than 200 times its size"):
         rows(path)
 

@@ -1,7 +1,6 @@
 import pytest
 
 from hf_gile import Label
-from hf_gile.data import ReadReport
 from hf_gile.data.homonyms import distinguish
 
 
@@ -34,10 +33,3 @@ def test_hints_follow_the_description_and_ids_follow_hints_of_another_label():
 def test_the_same_text_in_two_languages_is_no_homonym():
     labels = [Label("3", "Mercury", language="english"), Label("5", "Mercury", language="french")]
     assert list(distinguish(labels, {"3": ["metals"], "5": ["planets"]})) == labels
-
-
-def test_each_homonym_is_counted_once():
-    report = ReadReport()
-    hints = {"3": ["a", "c"], "5": ["a", "d"]}
-    distinguish([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
-    assert str(report).endswith("; left out: none; labels with the same text, distinguished by their descriptions: 2")

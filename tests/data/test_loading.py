@@ -112,11 +112,3 @@ def test_a_stream_resumes_from_its_state(write, load):
     fresh, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
     fresh.load_state_dict(state)
     assert [row["text"] for row in fresh] == ["4"]
-
-
-def test_a_file_without_usable_rows_is_refused_with_the_reasons(write, load):
-    pieces = write(a="\n\n", b="\n")
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"no record can be used: .*; left out: empty line \(3\)"):
-            load(pieces, num_proc=2)
-    assert load([*pieces, *write(c="1\n")])[0]["text"] == ["1"]

@@ -46,13 +46,6 @@ def test_every_label_keeps_a_training_document():
     assert [len(cut[part]) for part in PARTS] == [320, 40, 40]
 
 
-def test_labels_with_a_single_document_are_mostly_trained_on():
-    cut = fill_parts({"train": rows([[f"{row}"] for row in range(60)])})
-    assert [len(cut[part]) for part in PARTS] == [55, 2, 3]
-    single = rows([[f"label {row}"] for row in range(150)])
-    assert len(fill_parts({"train": single, "test": single})["validation"]) == 2
-
-
 @pytest.mark.parametrize(
     ("texts", "parts", "message"),
     [

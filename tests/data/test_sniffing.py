@@ -51,44 +51,6 @@ def test_encodings_are_seen(encoding):
     assert (form.encoding, form.delimiter) == (encoding.removesuffix("-sig"), ";")
 
 
-def test_names_of_rows_without_a_name_of_their_column_are_seen():
-    assert sniff_bytes(b"text\ttag\n1\tOn mice\ta\n2\tOn rats\tb\n", ".tsv").columns == ("row", "text", "tag")
-    words = "".join(f"doc_{row}\tOn mice, no. {row}\t{'ab'[row % 2]}\n" for row in range(9))
-    assert sniff_bytes(f"text\ttag\n{words}".encode(), ".tsv").columns == ("row", "text", "tag")
-    alike = b"mice,rats,a\nmice,dogs,b\n"
-    for rows in (b"a,b,\nc,d,\n", b"Mice, rats,a\nCats, dogs,b\n", b"1,On mice,a\n2,b\n", alike):
-        assert sniff_bytes(b"text,tag\n" + rows, ".csv").columns == ()
-    assert sniff_bytes(b"text\n1, mice\n2, rats\n3, cats\n", ".csv").columns == ()
-
-
-@pytest.mark.parametrize(
-    "header", ["text,topic,,\n,rude,threat,spam\n", "text,topic,topic,topic\ntext,rude,threat,spam\n"]
-)
-def test_names_of_columns_in_two_lines_are_read(header):
-    form = sniff_bytes(f"{header}x,0,1,0\ny,1,0,0\n".encode(), ".csv", names=["text", "labels"])
-    assert (form.columns, form.skip) == (("text", "rude", "threat", "spam"), 2)
-    assert sniff_bytes(b"text,labels,,\nx,a,b,c\n", ".csv", names=["text", "labels"]).columns == ()
-
-
-def test_tabs_are_delimiters_even_if_each_row_has_a_comma():
-    data = b"ham\tgo, until\nspam\tfree, entry\n"
-    assert sniff_bytes(data, "", Requested(columns=("tag", "text")), kind="csv").delimiter == "\t"
-    assert sniff_bytes(b"name\nmice\nrats\n", ".csv").note == ""
-
-
-def test_a_damaged_byte_does_not_turn_utf_8_into_another_encoding():
-    data = "text,tags\nÜber Mäuse,mäuse\n".encode() + b"\xff,x\n"
-    assert sniff_bytes(data, ".csv").encoding == "utf-8"
-
-
-def test_a_table_without_a_header_is_seen_by_its_first_row():
-    data = b"3,Wall St. Bears Claw Back\n4,Oil prices soar\n3,Carlyle looks up\n"
-    assert sniff_bytes(data, ".csv").columns == ("1", "2")
-    assert sniff_bytes(b"ham\tgo until\nspam\tfree entry\nham\tok\n", ".tsv").columns == ("1", "2")
-    assert sniff_bytes(b"text,0,1\na,1,0\nb,0,1\n", ".csv", names=["text"]).columns == ()
-    assert sniff_bytes(data, ".csv", Requested(columns=("labels,text",)).check()).columns == ("labels", "text")
-
-
 @pytest.mark.parametrize(
     ("content", "suffix", "kind"),
     [

@@ -93,18 +93,11 @@ def test_texts_are_read(load, name, data):
     assert np.array_equal(first.vectors, VECTORS[:2])
 
 
-def test_compressed_arrays_are_read(write, tmp_path):
-    path = write()
-    (tmp_path / "english.npz.gz").write_bytes(gzip.compress(path.read_bytes()))
-    assert load_word_vectors(tmp_path / "english.npz.gz").words == WORDS
-
-
-def test_max_words_limits_the_rows_of_arrays(write):
-    got = load_word_vectors(write(), max_words=2)
-    assert got.words == WORDS[:2]
-    assert np.array_equal(got.vectors, VECTORS[:2])
+def test_max_words_limits_the_rows_of_packed_arrays(write, load):
+    packed = gzip.compress(write().read_bytes())
+    assert load(packed, "english.npz.gz", max_words=2).words == WORDS[:2]
     with pytest.raises(ValueError, match="max_words must be a positive number or None, got 0"):
-        load_word_vectors(write(), max_words=0)
+        load(packed, "english.npz.gz", max_words=0)
 
 
 def test_nothing_is_read_after_the_requested_rows(load):
@@ -154,13 +147,10 @@ GOOD = "a 1 2 3\nb 1 2 3\n"
     ("line", "reason", "message"),
     [
         ("c 1 2", "malformed line", "line 3: expected a word and 3 finite numbers, got 'c 1 2'"),
-        ("c 1 2 3 4", "malformed line", "line 3: expected a word and 3 finite numbers"),
         ("c 1 1,5 3", "malformed line", "line 3: expected a word and 3 finite numbers"),
-        ("c 1 nan 3", "malformed line", "line 3: expected a word and 3 finite numbers"),
         ("c 1 2 1e39", "malformed line", "line 3: expected a word and 3 finite numbers"),
         ("c \t \t \t", "malformed line", "line 3: expected a word and 3 finite numbers"),
         (" 1 2 3", "malformed word", "line 3 must not be empty"),
-        ("c\0 1 2 3", "malformed word", "line 3 must not be empty or contain a NUL"),
         ("\udcfc 1 2 3", "malformed line", "line 3: byte 1 of the line is not utf-8"),
         ("a 1 2 4", "repeated word", "'a' is line 1 and line 3; words must be unique"),
     ],
@@ -199,12 +189,6 @@ def test_headers_must_match_the_content(load, declared):
 def test_text_files_of_another_format_are_refused(load, data, message):
     with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
         load(data)
-
-
-def test_skip_mode_keeps_vectors_before_the_damage(load):
-    report = ReadReport("skip")
-    assert load(gzip.compress(b"2 3\n" + GOOD.encode())[:-9], report=report).words == ["a", "b"]
-    assert report.left_out == {"damaged file": 1}
 
 
 def test_skip_mode_skips_invalid_rows_of_arrays(write):
