@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, is_mesh, load_labels, save_labels
+from hf_gile.data import ReadReport, load_labels, save_labels
 from hf_gile.data.table_source import TableSource
 from hf_gile.publishing.card_sections import write_label_table
 
@@ -21,15 +21,6 @@ def test_a_vocabulary_is_read_in_the_requested_language_whatever_its_name(tmp_pa
     assert [(label.id, label.name) for label in labels] == [("http://a.org/1", "Eisen")]
     assert report.records == 1
     assert load_labels(tmp_path / "terms.csv").names == ["Iron"]
-
-
-def test_json_lines_with_a_ui_field_are_read_as_mesh(tmp_path):
-    mesh, table, broken = (tmp_path / f"{name}.jsonl" for name in ("mesh", "table", "broken"))
-    mesh.write_text(json.dumps({"ui": "D1", "name": "Iron"}) + "\n")
-    table.write_text(json.dumps({"id": "D1", "name": "Iron"}) + "\n")
-    broken.write_text("D1\n")
-    assert [is_mesh(path) for path in (mesh, table, broken)] == [True, False, False]
-    assert load_labels(table).names == ["Iron"]
 
 
 def test_flags_of_columns_win_over_mesh(tmp_path):

@@ -1,6 +1,5 @@
 """Tables of labels: every format gives the same result, and errors name file and line."""
 
-
 import pytest
 
 from hf_gile import Label, LabelSet

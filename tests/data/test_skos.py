@@ -50,26 +50,15 @@ def in_format(turtle, kind):
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(write):
     """Writes a file with these statements."""
-
-    def write(content, name="a.ttl"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
+    return lambda content, name="a.ttl": write(name, content)
 
 
 @pytest.fixture
 def labels_of(written):
     """Reads the labels of statements in Turtle."""
-
-    def load(turtle, *arguments, **options):
-        return load_skos(written(HEAD + turtle), *arguments, **options)
-
-    return load
+    return lambda turtle, *arguments, **options: load_skos(written(HEAD + turtle), *arguments, **options)
 
 
 @pytest.fixture
@@ -384,16 +373,13 @@ RDF = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
 DAMAGED = {
     "empty": ("a.ttl", "", "expected RDF .*, got empty"),
     "Turtle cut off": ("a.ttl", HEAD + CONCEPT + "<http://example.org/2> a [", r"at line 8 of <>: Bad syntax \(EOF"),
-    "unknown prefix": ("a.ttl", CONCEPT, r"at line 1 of <>: Bad syntax \(Prefix \"skos:\" not bound\)"),
     "Turtle with Latin-1": ("a.ttl", (HEAD + CONCEPT + "# ü").encode("latin-1"), "can't decode byte 0xfc"),
     "nested deeply": ("a.ttl", HEAD + CONCEPT + "ex:1 ex:2 " + "[ ex:3 " * 5003, "recursion"),
     "triples cut off": ("a.nt", TRIPLES + '<http://example.org/1> <http://example.org/2> "a', 'Invalid line .*"a'),
-    "triples with Latin-1": ("a.nt", (TRIPLES + "# ü\n").encode("latin-1"), "can't decode byte 0xfc"),
     "XML cut off": ("a.rdf", RDF + "<rdf:Description>", ":2:17: no element found"),
     "a table": ("a.csv", "id,name\n1,heart\n", "expected RDF .*, got csv"),
     "a web page": ("a.ttl", "<!DOCTYPE html><html><body>Sign in</body></html>", "is a web page"),
     "a pointer": ("a.nt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
-    "JSON cut off": ("a.jsonld", '[{"@id": ', "Expecting value: line 1 column 10"),
     "JSON nested deeply": ("a.json", "[" * 100_003, "recursion"),
     "JSON of something else": (
         "a.json",
@@ -401,7 +387,6 @@ DAMAGED = {
         "no statements: convert it to SKOS, or to a table",
     ),
     "packed and cut off": ("a.nt.gz", gzip.compress(TRIPLES.encode() * 9)[:-9], "Compressed file ended before the end"),
-    "packed and flipped": ("a.nt.gz", gzip.compress(TRIPLES.encode())[:-8] + b"\0" * 8, "CRC check failed"),
 }
 
 
@@ -474,18 +459,13 @@ GROWING = {
 
 @pytest.mark.parametrize(("entities", "text", "message"), GROWING.values(), ids=GROWING)
 def test_expanding_entities_are_refused(written, entities, text, message):
-    content = in_format(HEAD + CONCEPT.replace("'a'", "'NAME'"), "xml").replace("?>", f"?><!DOCTYPE r [{entities}]>", 1)
+    content = RDF.replace("<rdf", f"<!DOCTYPE r [{entities}]>\n<rdf", 1) + f"<a>{text}</a></rdf:RDF>"
     with pytest.raises(ValueError, match=rf"a\.rdf: .*{message}"):
-        load_skos(written(content.replace("NAME", text), "a.rdf"))
+        load_skos(written(content, "a.rdf"))
 
 
 LONG = {
     "a line": ("a.nt", TRIPLES + "x" * 300_000, "read as N-Triples: a line is longer than 262,144 bytes"),
-    "a prefix": (
-        "a.ttl",
-        f"{HEAD}@prefix long: <http://example.org/{'x' * 1_000_000}> .\n{CONCEPT}long:1 a skos:Concept .",
-        ".*a URI is longer than 8,192 characters",
-    ),
     "a packed file": (
         "a.ttl.gz",
         gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1),
