@@ -93,11 +93,11 @@ def test_without_a_column_of_labels_the_column_label_is_read(write, stream):
     assert "'label'" in report.notes[0]
 
 
-def test_a_column_without_any_label_is_refused(write, stream):
+def test_a_column_without_any_label_is_refused(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
-    assert [row["labels"] for row in stream(path)[0]] == [[], ["m"]]
+    assert [row["labels"] for row in load(path)[0]] == [[], ["m"]]
     with pytest.raises(ValueError, match=r"a\.jsonl: no row has a label in 'labels': .* all 2 rows; name the col"):
-        stream(write("a.jsonl", '{"text": "x", "labels": null}\n{"text": "y"}\n'))
+        load(write("a.jsonl", '{"text": "x", "labels": null}\n{"text": "y"}\n'))
 
 
 def test_a_run_stops_if_most_rows_have_no_text_unless_errors_are_skipped(write, load):
