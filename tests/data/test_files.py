@@ -159,13 +159,6 @@ def test_a_long_parquet_row_is_skipped_and_the_others_are_read(written, monkeypa
     assert [row["text"] for row in rows(path, on_error="skip")] == [texts[0], *texts[2:]]
 
 
-def test_parquet_rows_of_many_groups_are_read_as_written(written):
-    texts = [f"text {number % 13}" for number in range(503)]
-    labels = [[f"l{number % 3}", "é"][: number % 2 + 1] for number in range(503)]
-    path = written(texts, labels, row_group_size=7)
-    assert [(row["text"], row["labels"]) for row in rows(path)] == list(zip(texts, labels, strict=True))
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_json_of_a_million_lists_is_refused(packed, name):
     row = b'{"text": "a", "labels": [' + b"[]," * (1 << 20) + b"[]]}"

@@ -144,14 +144,6 @@ def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
 
 
-def test_names_that_hardly_recur_are_never_taken_for_joined_labels():
-    first, last = ("Ann", "Bea", "Carl", "Dan", "Eve", "Fay"), ("Abel", "Berg", "Cho", "Diaz", "Eco", "Fox", "Gray")
-    for sign in (", ", "/", " "):
-        labels, note = read(*(f"{b}{sign}{a}" for a in first for b in last))
-        assert labels[0] == [f"Abel{sign}Ann"]
-        assert "a label a cell, 42 labels in 42 rows" in note
-
-
 def test_a_text_a_label_is_read():
     assert read(*(f"intent_{number}" for number in range(20)))[0][7] == ["intent_7"]
 

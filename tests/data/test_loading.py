@@ -1,7 +1,6 @@
 """Behaviour of all loaders: cache, several processes, streams."""
 
 import os
-import pickle
 from functools import partial
 from pathlib import Path
 
@@ -102,13 +101,3 @@ def test_a_stream_reads_lazily_with_a_shard_per_piece(write, load):
 
     halves = [split_dataset_by_node(stream, rank, 2) for rank in (0, 1)]
     assert [[row["text"] for row in half] for half in halves] == [["1", "2"], ["3"]]
-
-
-def test_a_stream_resumes_from_its_state(write, load):
-    stream, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
-    rows = iter(stream)
-    assert [next(rows)["text"] for _ in range(3)] == ["1", "2", "3"]
-    state = pickle.loads(pickle.dumps(stream.state_dict()))
-    fresh, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
-    fresh.load_state_dict(state)
-    assert [row["text"] for row in fresh] == ["4"]

@@ -203,7 +203,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("bad", BROKEN)
+@pytest.mark.parametrize("bad", BROKEN, ids=range(len(BROKEN)))
 def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of, bad):
     content = document(citation("3"), bad, citation("13"))
     with pytest.raises(ValueError, match=rf'a\.xml: {BROKEN[bad]}.*on_error="skip"'):

@@ -317,13 +317,6 @@ def test_unknown_kinds_name_their_classes_and_texts(labels_of):
         labels_of(PREFIXES + statements)
 
 
-def test_a_name_in_another_property_does_not_replace_one_in_another_language(labels_of):
-    report = ReadReport()
-    statements = f"{PREFIXES} {CONCEPT_2} ex:1 a skos:Concept ; skos:prefLabel 'Herz'@de ; rdfs:label 'Herz' ."
-    assert labels_of(statements, report=report).names == ["b"]
-    assert report.ids_left_out == {"http://example.org/1": "without a name in en"}
-
-
 def test_cycles_of_broader_concepts_are_cut(texts_of):
     concepts = "".join(
         f"ex:{number} a skos:Concept ; skos:prefLabel '{name}'@en ." for number, name in enumerate("abc", 1)
