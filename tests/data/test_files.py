@@ -59,7 +59,7 @@ def test_compressed_tables_that_expand_too_much_are_refused(packed, name, start,
     ("pack", "kind"), [(gzip.compress, "changed"), (bz2.compress, "cut"), (lzma.compress, "changed")]
 )
 def test_a_damaged_compressed_table_is_named(tmp_path, pack, kind):
-    data = pack(b"text,labels\n" + b"".join(b"text %d,mice\n" % number for number in range(20_011)))
+    data = pack(b"text,labels\n" + b"".join(b"text %d,mice\n" % number for number in range(2_011)))
     half = len(data) // 2
     (tmp_path / "a.csv").write_bytes(data[:half] + (b"" if kind == "cut" else bytes(99) + data[half + 99 :]))
     with pytest.raises(ValueError, match=r"a\.csv: (damaged after [\d,]+ records|line [\d,]+): "):
