@@ -43,32 +43,20 @@ def forms():
         {"text": text, "subjects": [{"uri": uri} for uri in uris]} for text, uris in zip(TEXTS, SUBJECTS, strict=True)
     ]
     table = f'text,subject_uris\n"""Mice"" were seen.",<{MICE}> <{RATS}>\n"{TEXTS[1]}",<{RATS}>\n'
+    long = {
+        "a__txt__gz": TEXTS[0] + "\n",
+        "a__tsv": f"<{MICE}>\tMice\tmore\r\n{RATS}\n\n",
+        "b__txt": "\ufeff" + TEXTS[1],
+        "b__tsv__gz": f"<{RATS}>\tRats",
+        "b__key": "Rats",
+    }
     return {
         "short texts": ({"a__tsv": CORPUS}, ["a.tsv:1", "a.tsv:2"]),
-        "packed": ({"a__tsv__gz": CORPUS}, ["a.tsv.gz:1", "a.tsv.gz:2"]),
         "line ends of Windows": ({"a__tsv": "\ufeff" + CORPUS.replace("\n", "\r\n\r\n")}, ["a.tsv:1", "a.tsv:3"]),
         "bare URIs, repeated": ({"a__tsv": CORPUS.replace("<", "").replace(">", f" {RATS}")}, ["a.tsv:1", "a.tsv:2"]),
         "csv": ({"a__csv": table}, ["a.csv:2", "a.csv:3"]),
         "jsonl": ({"a__jsonl": "\n".join(map(json.dumps, rows))}, ["a.jsonl:1", "a.jsonl:2"]),
-        "long texts": (
-            {
-                "a__txt": TEXTS[0] + "\n",
-                "a__tsv": f"<{MICE}>\tMice\tmore\r\n<{RATS}>\tRats\n\n",
-                "b__txt": "\ufeff" + TEXTS[1],
-                "b__tsv": f"<{RATS}>\tRats",
-                "b__key": "Rats",
-            },
-            ["a", "b"],
-        ),
-        "long texts, packed": (
-            {
-                "a__txt__gz": TEXTS[0],
-                "a__tsv": f"<{MICE}>\n{RATS}",
-                "b__txt": TEXTS[1],
-                "b__tsv__gz": f"<{RATS}>\tRats",
-            },
-            ["a", "b"],
-        ),
+        "long texts": (long, ["a", "b"]),
     }
 
 
@@ -83,12 +71,8 @@ def test_every_corpus_format_gives_the_same_documents(write, load, form):
 
 
 def test_key_files_name_subjects_as_labels(write, load):
-    folder = write(a__txt="On mice.", a__key="Mice\n\nRats and others \nMice", b__txt="On stars.").parent
-    documents, report = load(folder)
-    assert documents == [
-        {"id": "a", "text": "On mice.", "labels": ["Mice", "Rats and others"]},
-        {"id": "b", "text": "On stars.", "labels": []},
-    ]
+    documents, report = load(write(a__txt="On mice.", a__key="Mice\n\nRats and others \nMice", b__txt="x").parent)
+    assert [row["labels"] for row in documents] == [["Mice", "Rats and others"], []]
     assert (report.files, report.records, report.without_labels) == (2, 2, 1)
 
 
@@ -104,22 +88,17 @@ def test_subject_ids_and_names_are_read_from_json_lines_and_csv(write, load):
     [
         ("a__tsv", "On mice.", "expected a text, a tab and URIs, got 'On mice.'"),
         ("a__tsv", "On mice.\tmice", "expected a URI as <http://example.org/mice>, got 'mice'"),
-        ("a__tsv", f"On mice.\t<{MICE}", "expected a URI as .*, got '<http"),
         ("a__tsv", f"On mice.\t<{MICE}><{RATS}>", "expected a URI as "),
-        ("a__tsv", "On mice.\t<a b>", "expected a URI as .*, got '<a'"),
         ("a__tsv", f"On\0mice.\t<{MICE}>", "text contains a NUL"),
-        ("a__tsv", b"On mice \xfc.\t<a:b>", "byte 9 of the line is not utf-8"),
-        ("a__jsonl", '{"text": "x", "subjects": "mice"}', "subjects must be a list of objects, got 'mice'"),
+        ("a__tsv", "On mice \udcfc.\t<a:b>", "byte 9 of the line is not utf-8"),
         ("a__jsonl", '{"text": "x", "subjects": ["mice"]}', r"subjects must be a list of objects, got \['mice'\]"),
-        ("a__jsonl", '{"text": "x", "subjects": [{}]}', "label must not be empty"),
-        ("a__jsonl", '{"text": "x", "subjects": [{"uri": 7}]}', "uri must be text, got 7"),
         ("a__jsonl", '{"text": 7, "subjects": [{"uri": "a:b"}]}', "text must be text, got 7"),
         ("a__jsonl", "7", "expected an object, got 7"),
     ],
 )
 def test_malformed_lines_are_named_or_left_out(write, load, name, line, message):
     good = "x\t<a:b>\n" if name == "a__tsv" else '{"text": "x", "subjects": [{"uri": "a:b"}]}\n'
-    path = write(**{name: good.encode() + (line if isinstance(line, bytes) else line.encode()) + b"\n" + good.encode()})
+    path = write(**{name: f"{good}{line}\n{good}".encode(errors="surrogateescape")})
     with pytest.raises(ValueError, match=rf"{path.name}: line 2: {message}"):
         load(path)
     documents, report = load(path, on_error="skip")
@@ -139,31 +118,18 @@ def test_lines_without_subjects_are_negatives_and_those_without_text_are_counted
     ("contents", "message"),
     [
         ({"b__tsv": "<a:b>\tA\nmice\n"}, r"b\.tsv: line 2: expected a URI"),
-        ({"b__txt": b"\xfc"}, r"b\.txt: byte 1 is not UTF-8"),
+        ({"b__txt": b"\xfc", "b__key": "B"}, r"b\.txt: byte 1 is not UTF-8"),
         ({"b__key": b"\xfc"}, r"b\.key: byte 1 is not UTF-8"),
-        ({"b__txt": gzip.compress(b"mice" * 100)[:-9]}, r"b\.txt: damaged compressed file: "),
-        ({"b__txt": "a\0b"}, "text contains a NUL"),
+        ({"b__txt": gzip.compress(b"mice" * 100)[:-9], "b__key": "B"}, r"b\.txt: damaged compressed file: "),
     ],
 )
 def test_malformed_long_texts_are_named_or_left_out(write, load, contents, message):
-    contents = (
-        {"a__txt": "x", "a__tsv": "<a:b>", "b__txt": "y"} | ({} if "b__tsv" in contents else {"b__key": "B"}) | contents
-    )
-    folder = write(**contents).parent
+    folder = write(**{"a__txt": "x", "a__tsv": "<a:b>", "b__txt": "y"} | contents).parent
     with pytest.raises(ValueError, match=rf"b\.txt: .*{message}"):
         load(folder)
     documents, report = load(folder, on_error="skip")
     assert [row["id"] for row in documents] == ["a"]
     assert report.left_out == {"malformed document": 1}
-
-
-def test_damaged_and_empty_files_are_named_or_left_out(write, load):
-    packed = gzip.compress(CORPUS.encode() * 100)[:-9]
-    for data, message in ((packed, "damaged after"), (b"", "empty file")):
-        path = write(a__tsv=data)
-        with pytest.raises(ValueError, match=rf"a\.tsv: {message}"):
-            load(path)
-        assert load(path, on_error="skip")[1].left_out == {"damaged file": 1}
 
 
 def test_a_subject_file_is_refused_as_a_corpus(write, load):
@@ -172,16 +138,14 @@ def test_a_subject_file_is_refused_as_a_corpus(write, load):
         load(path)
 
 
-@pytest.mark.parametrize("num_proc", [None, 3])
-def test_long_texts_and_large_files_are_split_among_processes(write, load, monkeypatch, num_proc):
+def test_long_texts_and_large_files_are_split_among_processes(write, load, monkeypatch):
     monkeypatch.setattr(annif, "_CHUNK", 2)
     monkeypatch.setattr(table_files, "_PIECE", 100)
-    texts = {f"d{number}__txt": f"text {number}" for number in range(5)} | {
-        f"d{number}__key": "A" for number in range(5)
-    }
+    texts = {f"d{number}__txt": f"text {number}" for number in range(5)}
+    keys = {f"d{number}__key": "A" for number in range(5)}
     lines = "".join(f"line {number}\t<a:b>\n" for number in range(30))
-    folder = write(**texts, corpus__tsv=lines).parent
-    documents, report = load(folder, streaming=False, num_proc=num_proc)
+    folder = write(**texts, **keys, corpus__tsv=lines).parent
+    documents, report = load(folder, streaming=False, num_proc=3)
     expected = [f"line {number}" for number in range(30)] + [f"text {number}" for number in range(5)]
     assert [row["text"] for row in documents] == expected
     assert (report.files, report.records) == (6, 35)
@@ -203,9 +167,7 @@ VOCABULARY = LabelSet([Label(MICE, "Mice"), Label(RATS, "Rats, Ratten")])
     [
         ("v__tsv", f"<{MICE}>\tMice\n<{RATS}>\tRats, Ratten\t599.35\n", None),
         ("v__tsv", f"\ufeff{MICE}\tMice\t\r\n\r\n<{RATS}>\tRats, Ratten\r\n", None),
-        ("v__tsv__gz", f"<{MICE}>\tMice\n<{RATS}>\tRats, Ratten\n", None),
         ("v__csv", f'uri,notation,label_en\n{MICE},,Mice\n{RATS},599,"Rats, Ratten"\n', None),
-        ("v__csv", f'uri,label_fi,label_en\n<{MICE}>,Hiiret,Mice\n{RATS},Rotat,"Rats, Ratten"\n', "en"),
         ("v__csv", f'uri,label_fi,label_en\n{MICE},,Mice\n{RATS},"Rats, Ratten",\n', ["fi", "en"]),
     ],
 )
@@ -220,22 +182,18 @@ def test_subjects_with_the_same_name_are_distinguished_by_notation_or_uri(write)
     assert load_annif_vocabulary(path).texts == ["Mercury: 523.41", "Mercury: 661", "Venus: a:3", "Venus: a:4"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("<a:2>", "expected a URI, a tab and a name, got '<a:2>'"),
-        ("mice\tMice", "expected a URI as .*, got 'mice'"),
-        ("<a:1>\tMice again", "the id 'a:1' is already used in line 1"),
-        ("<a:2>\tMi\0ce", "a cell contains a NUL"),
-    ],
-)
-def test_malformed_subjects_are_named_or_left_out(write, line, message):
-    path = write(v__tsv=f"<a:1>\tMice\n{line}\n")
-    with pytest.raises(ValueError, match=rf"v\.tsv: line 2: {message}"):
-        load_annif_vocabulary(path)
-    report = ReadReport("skip")
-    assert load_annif_vocabulary(path, report=report).ids == ["a:1"]
-    assert report.left_out == {"malformed label": 1}
+def test_malformed_subjects_are_named_or_left_out(write):
+    for line, message in {
+        "<a:2>": "expected a URI, a tab and a name, got '<a:2>'",
+        "mice\tMice": "expected a URI as .*, got 'mice'",
+        "<a:1>\tMice again": "the id 'a:1' is already used in line 1",
+    }.items():
+        path = write(v__tsv=f"<a:1>\tMice\n{line}\n")
+        with pytest.raises(ValueError, match=rf"v\.tsv: line 2: {message}"):
+            load_annif_vocabulary(path)
+        report = ReadReport("skip")
+        assert load_annif_vocabulary(path, report=report).ids == ["a:1"]
+        assert report.left_out == {"malformed label": 1}
 
 
 def test_subjects_without_a_name_are_skipped_and_available_languages_listed(write):
@@ -247,8 +205,6 @@ def test_subjects_without_a_name_are_skipped_and_available_languages_listed(writ
         load_annif_vocabulary(path)
     with pytest.raises(ValueError, match=r"v\.csv: no column 'label_de', only uri, label_en, label_fi"):
         load_annif_vocabulary(path, "de")
-    with pytest.raises(ValueError, match=r"v\.csv: choose a language from none"):
-        load_annif_vocabulary(write(v__csv="uri,name\na:1,Mice\n"))
     write(w__csv="uri\n")
     with pytest.raises(ValueError, match="expected a single file of subjects, got 2"):
         load_annif_vocabulary(path.parent)

@@ -15,10 +15,6 @@ def texts(source, *columns, **options):
     return [document.text for document in read_documents(stream, columns or ("text",), **options)]
 
 
-def test_lines_are_numbered_and_stripped_of_line_ends():
-    assert texts("one\r\n\n two \nthree") == ["one", "", "two", "three"]
-
-
 def test_a_stream_is_json_lines_if_its_first_line_is_an_object():
     assert texts('{"text": "one"}\n{"text": "two"}\n') == ["one", "two"]
     assert texts('["one"]\n{"text": "two"}\n') == ['["one"]', '{"text": "two"}']
@@ -51,18 +47,12 @@ def test_compressed_files_and_other_encodings_are_read(tmp_path):
     path.write_bytes(gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
     for requested in (Requested(encoding="windows-1252"), Requested()):
         assert list(read_documents(path, requested=requested)) == [Document("1", "Käse")]
-    (tmp_path / "wide.txt").write_bytes("Käse\n".encode("utf-16"))
-    assert [document.text for document in read_documents(tmp_path / "wide.txt")] == ["Käse"]
     wide = BytesIO("Käse\nMäuse\n".encode("utf-16"))
     assert [document.text for document in read_documents(wide)] == ["Käse", "Mäuse"]
 
 
-def test_excel_tables_are_read_from_files_and_streams(tmp_path):
+def test_excel_tables_are_read_from_streams():
     data = "\ufefftext;tags\r\nÜber den Zug, heute;a\r\n".encode()
-    (tmp_path / "a.csv").write_bytes(data)
-    report = ReadReport()
-    assert list(read_documents(tmp_path / "a.csv", report=report)) == [Document(None, "Über den Zug, heute")]
-    assert report.notes == ["a.csv: delimiter ';'"]
     assert list(read_documents(BytesIO(data), format="csv")) == [Document(None, "Über den Zug, heute")]
     with pytest.raises(ValueError, match=r"no column 'title', only text;tags; .* pass --delimiter"):
         list(read_documents(BytesIO(b"text;tags\na;b\n"), ["title"], format="csv", requested=Requested(delimiter=",")))
@@ -75,9 +65,7 @@ def test_excel_tables_are_read_from_files_and_streams(tmp_path):
         ('{"text": "a"}\n{"tex": "b"}', {}, "line 2: no column 'text', only tex; did you mean 'tex'"),
         ('{"text": "a"}\n{', {}, "line 2: not JSON"),
         ('{"text": "a"}\n[]', {}, r"line 2: expected an object, got \[\]"),
-        ('{"text": "a"}', {"id": "key"}, "line 1: no column 'key'"),
         ('{"text": "a", "key": null}', {"id": "key"}, "line 1: key must not be empty"),
-        ('{"text": "\\ud800"}', {}, "line 1: text contains a lone surrogate"),
         ("id,text\n1\n", {"format": "csv"}, "line 2: 1 cells, but the first line has 2"),
         ("text\ttext\na\tb\n", {"format": "csv"}, "line 2: no column .text., only text.1, text.2; did you mean"),
     ],
@@ -91,16 +79,13 @@ def test_a_malformed_line_is_reported_or_skipped(source, options, message):
 
 
 def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
-    packed = bytearray(gzip.compress(b"text,id\nOn mice.,1\n" * 99, mtime=0))
-    packed[14:20] = b"\xff" * 6
-    for number, data in ((0, packed), (50_000, gzip.compress(b"one\n" * 50_000)[:-20])):
-        path = tmp_path / "lines.txt.gz"
-        path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):
-            list(read_documents(path))
-        report = ReadReport("skip")
-        assert {document.text for document in read_documents(path, report=report)} == ({"one"} if number else set())
-        assert report.left_out == {"damaged file": 1}
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress(b"one\n" * 50_000)[:-20])
+    with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):
+        list(read_documents(path))
+    report = ReadReport("skip")
+    assert {document.text for document in read_documents(path, report=report)} == {"one"}
+    assert report.left_out == {"damaged file": 1}
 
 
 def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
@@ -117,7 +102,6 @@ def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
     [
         (gzip.compress(b"On mice.\n"), "standard input is compressed: decompress it, as in zcat FILE"),
         (b'[{"text": "On mice."}]', "standard input is a list in JSON: pass the file, .*--format text"),
-        (b'[\n{"text": "On mice."}]', "standard input is a list in JSON"),
         (b"%PDF-1.7\n", "standard input is a binary file"),
     ],
 )
@@ -132,8 +116,7 @@ def test_the_header_of_a_piped_table_is_noted():
     assert texts(b"label;text\n3;On mice.\n", report=report) == ["label;text", "3;On mice."]
     note = "the first line, 'label;text', was scored as a text: if it names columns, pass --format csv"
     assert report.notes == [note]
-    texts(b"label;text\n3;On mice.\n", format="csv", report=(report := ReadReport()))
-    texts(b"text of mice; rats\n", report=report)
+    texts(b"text of mice; rats\n", report=(report := ReadReport()))
     assert not report.notes
 
 
@@ -162,11 +145,6 @@ def test_a_text_whose_first_line_names_the_columns_is_a_table(tmp_path):
     path.write_text("ham\tOn, mice.\nspam\tOn, rats.\n")
     requested = Requested(columns=("tag,text",))
     assert [document.text for document in read_documents(path, requested=requested)] == ["On, mice.", "On, rats."]
-
-
-def test_lines_may_be_words_that_programs_write_without_a_text():
-    assert texts("NULL\nnan\n") == ["NULL", "nan"]
-    assert texts("text\nNULL\n", format="csv") == [""]
 
 
 @pytest.mark.parametrize(

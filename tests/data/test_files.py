@@ -2,20 +2,15 @@
 
 import bz2
 import gzip
-import json
 import lzma
 
 import pyarrow as pa
 import pytest
-from papers.bioasq import read_bioasq
 from papers.records import read_records
 from pyarrow import parquet
 
 from hf_gile.data import ReadReport, load_mesh, load_skos, load_table
 from hf_gile.data.files import open_binary, read_yaml
-from hf_gile.data.json_text import check_parts
-from hf_gile.data.sniffing import Format
-from hf_gile.data.table_files import parse_csv
 
 GROWN = 20 << 20
 HEAD = b'<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version="1">5</PMID>'
@@ -50,10 +45,9 @@ def test_highly_compressible_files_are_read(packed):
     ("name", "start", "row"),
     [
         ("a.json.gz", b'[{"text": "On mice.", "labels": ["mice"]},', b" " * 1_000_000),
-        ("a.jsonl.gz", b'{"text": "On mice.", "labels": ["mice"]}\n', b" " * 1_000_000 + b"\n"),
         ("a.csv.gz", b"text,labels\n", b"m" * 1_000_000 + b",mice\n"),
     ],
-    ids=["json", "jsonl", "csv"],
+    ids=["json", "csv"],
 )
 def test_compressed_tables_that_expand_too_much_are_refused(packed, name, start, row):
     path = packed(name, start + row * 20)
@@ -61,29 +55,15 @@ def test_compressed_tables_that_expand_too_much_are_refused(packed, name, start,
         rows(path)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize("kind", ["cut", "changed"])
+@pytest.mark.parametrize(
+    ("pack", "kind"), [(gzip.compress, "changed"), (bz2.compress, "cut"), (lzma.compress, "changed")]
+)
 def test_a_damaged_compressed_table_is_named(tmp_path, pack, kind):
-    data = pack(b"text,labels\n" + b"".join(b"text %d,mice\n" % number for number in range(20_011)))
+    data = pack(b"text,labels\n" + b"".join(b"text %d,mice\n" % number for number in range(2_011)))
     half = len(data) // 2
     (tmp_path / "a.csv").write_bytes(data[:half] + (b"" if kind == "cut" else bytes(99) + data[half + 99 :]))
     with pytest.raises(ValueError, match=r"a\.csv: (damaged after [\d,]+ records|line [\d,]+): "):
         rows(tmp_path / "a.csv")
-
-
-def test_a_compressed_record_that_expands_too_much_is_refused(packed):
-    path = packed("a.json.gz", b'{"articles": [' + b"[]," * (GROWN // 3))
-    with pytest.raises(ValueError, match=r"a\.json\.gz: .*malformed|a\.json\.gz: .*record|a\.json\.gz: .*200 times"):
-        list(read_bioasq(path))
-
-
-def test_yaml_aliases_are_refused_with_their_line(tmp_path):
-    path = tmp_path / "settings.yaml"
-    path.write_text("a: &a [lol]\nb: [*a, *a]\n")
-    with pytest.raises(
-        ValueError, match=r"settings\.yaml is not YAML: line 2: aliases are not allowed, replace \*a by"
-    ):
-        read_yaml(path)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +71,12 @@ def test_yaml_aliases_are_refused_with_their_line(tmp_path):
     [
         (b"[" * 10_000 + b"]" * 10_000, "nested too deeply"),
         (b"a: " + "ä".encode("cp1252"), "byte 4 is not UTF-8"),
-        (b"when: 2001-99-99", "is not YAML: month must be in 1..12"),
         (b"{[1]: 2}", "is not YAML: .*unhashable"),
         (b"!!python/object/apply:os.system [touch mark]", "is not YAML: could not determine a constructor"),
         (b"#" * (2 << 20), "longer than 1,048,576 bytes"),
-        (b"a: " + b"9" * 5000, "is not YAML"),
+        (b"a: &a [lol]\nb: [*a, *a]\n", r"is not YAML: line 2: aliases are not allowed, replace \*a by"),
     ],
+    ids=["nested", "bytes", "unhashable", "code", "long", "aliases"],
 )
 def test_invalid_yaml_gets_a_short_message(tmp_path, content, message):
     path = tmp_path / "settings.yaml"
@@ -104,12 +84,6 @@ def test_invalid_yaml_gets_a_short_message(tmp_path, content, message):
     with pytest.raises(ValueError, match=rf"settings\.yaml.*{message}") as error:
         read_yaml(path)
     assert len(str(error.value)) < 1000
-
-
-def test_yaml_values_are_read_unchanged(tmp_path):
-    path = tmp_path / "settings.yaml"
-    path.write_bytes(b"\xef\xbb\xbfa: [1, b]\n")
-    assert json.dumps(read_yaml(path)) == '{"a": [1, "b"]}'
 
 
 @pytest.fixture
@@ -134,20 +108,27 @@ def rows(path, **options):
         (b"<i/>" * (1 << 20) + b"<i/>", "more than 1,048,576 tags and attributes"),
         (b'<i a="" b="" c="" d="" e="" f="" g="" h="" i=""/>' * (1 << 18), "more than 1,048,576 tags and attributes"),
     ],
+    ids=["bytes", "tags", "attributes"],
 )
 def test_a_large_xml_record_is_refused(tmp_path, inside, problem):
     path = tmp_path / "a.xml"
-    for read, head in ((read_records, HEAD), (load_mesh, b"<DescriptorRecordSet><DescriptorRecord>")):
-        path.write_bytes(head + inside)
-        with pytest.raises(ValueError, match=rf"a\.xml: damaged after 0 records: .*{problem}"):
-            list(read(path))
+    path.write_bytes(HEAD + inside)
+    with pytest.raises(ValueError, match=rf"a\.xml: damaged after 0 records: .*{problem}"):
+        list(read_records(path))
+
+
+def test_a_large_xml_descriptor_is_refused(tmp_path):
+    path = tmp_path / "a.xml"
+    path.write_bytes(b"<DescriptorRecordSet><DescriptorRecord>" + b"<i/>" * (1 << 20) + b"<i/>")
+    with pytest.raises(ValueError, match=r"a\.xml: damaged after 0 records: .*more than 1,048,576 tags"):
+        load_mesh(path)
 
 
 def test_many_xml_records_are_larger_than_one_may_be(tmp_path):
-    record = HEAD.removeprefix(b"<PubmedArticleSet>") + b"x" * (1 << 20) + b"</MedlineCitation></PubmedArticle>"
+    record = HEAD.removeprefix(b"<PubmedArticleSet>") + b"x" * (6 << 20) + b"</MedlineCitation></PubmedArticle>"
     path = tmp_path / "a.xml"
-    path.write_bytes(b"<PubmedArticleSet>" + record * 17 + b"</PubmedArticleSet>")
-    with pytest.raises(ValueError, match=r"superseded \(16\), malformed record \(1\)"):
+    path.write_bytes(b"<PubmedArticleSet>" + record * 3 + b"</PubmedArticleSet>")
+    with pytest.raises(ValueError, match=r"superseded \(2\), malformed record \(1\)"):
         list(read_records(path, report=ReadReport("skip")))
 
 
@@ -169,13 +150,6 @@ def test_a_parquet_text_that_a_thousand_rows_share_is_unpacked_once(written, nes
         rows(path)
 
 
-def test_a_parquet_list_of_millions_of_equal_numbers_is_refused(written):
-    numbers = pa.nulls(3_000_000, pa.int32())
-    path = written(["a"], pa.ListArray.from_arrays(pa.array([0, len(numbers)], pa.int32()), numbers))
-    with pytest.raises(ValueError, match="expands to more than 200 times its size"):
-        rows(path)
-
-
 def test_a_long_parquet_row_is_skipped_and_the_others_are_read(written, monkeypatch):
     monkeypatch.setattr("hf_gile.data.parquet_files.MAX_RECORD", 100)
     texts = ["a", "b" * 101, "c" * 70, *"defg" * 20]
@@ -185,42 +159,12 @@ def test_a_long_parquet_row_is_skipped_and_the_others_are_read(written, monkeypa
     assert [row["text"] for row in rows(path, on_error="skip")] == [texts[0], *texts[2:]]
 
 
-@pytest.mark.parametrize("row_group_size", [7, 1000])
-def test_parquet_rows_of_all_types_are_read_as_written(written, row_group_size):
-    texts = [f"text {number % 13}" for number in range(2003)]
-    labels = [[f"l{number % 3}", "é"][: number % 2 + 1] for number in range(2003)]
-    path = written(texts, labels, row_group_size=row_group_size)
-    assert [(row["text"], row["labels"]) for row in rows(path)] == list(zip(texts, labels, strict=True))
-
-
-def test_a_quoted_cell_of_millions_of_lines_is_refused_and_the_next_rows_are_read():
-    lines = enumerate(["text,labels\n", '"\n', *["\n"] * 200_000, '",a\n', "b,c\n"], 1)
-    problem, *others = (row for _, row in parse_csv(lines, Format()))
-    assert "a row is longer than 16,777,216 characters (is a quote not closed" in str(problem)
-    assert any(other == {"text": "b", "labels": "c"} for other in others) or len(others) == 1
-
-
-def test_a_header_of_a_hundred_thousand_columns_is_quick():
-    names = [f"c{number}" for number in range(100_000)]
-    (row,) = parse_csv(iter([(1, ",".join(names) + "\n"), (2, "," * (len(names) - 1) + "\n")]), Format())
-    assert len(row[1]) == len(names)
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_json_of_a_million_lists_is_refused(packed, name):
     row = b'{"text": "a", "labels": [' + b"[]," * (1 << 20) + b"[]]}"
-    content = {"a.jsonl": row, "a.json": b"[" + row + b"]"}[name]
+    content = row if name == "a.jsonl" else b"[" + row + b"]"
     with pytest.raises(ValueError, match=r"a record has more than 1,048,576 lists and objects"):
         rows(packed(f"{name}.gz", content))
-    with pytest.raises(ValueError, match=r"a record has more than 1,048,576 lists and objects"):
-        list(read_bioasq(packed(f"{name}.gz", content if name == "a.jsonl" else b'{"articles":' + content)))
-
-
-def test_a_million_lists_and_objects_are_the_limit():
-    for text in ("[" * (1 << 20) + "x", b"{" * (1 << 20) + b"x"):
-        check_parts(text)
-        with pytest.raises(ValueError, match="more than 1,048,576 lists and objects"):
-            check_parts(text[:1] + text)
 
 
 def test_statements_of_a_few_bytes_are_limited_by_the_size_of_the_file(packed, monkeypatch):

@@ -1,21 +1,12 @@
 import pytest
 
 from hf_gile import Label
-from hf_gile.data import ReadReport
-from hf_gile.data.homonyms import check_choices, distinguish, join_descriptions
-
-
-def test_labels_with_different_texts_are_unchanged():
-    labels = [Label("3", "Mercury", "a metal"), Label("5", "Mercury"), Label("7", "Venus")]
-    report = ReadReport()
-    assert list(distinguish(labels, {"3": ["metals"], "5": ["planets"]}, report)) == labels
-    assert report.left_out == {}
+from hf_gile.data.homonyms import distinguish
 
 
 @pytest.mark.parametrize(
     ("hints", "texts"),
     [
-        ({"3": ["metals"], "5": ["planets"]}, ["Mercury: metals", "Mercury: planets"]),
         ({"3": ["nature", "", "Hg"], "5": ["nature", "", "a planet"]}, ["Mercury: Hg", "Mercury: a planet"]),
         ({"5": ["planets"]}, ["Mercury", "Mercury: planets"]),
         ({}, ["Mercury: 3", "Mercury: 5"]),
@@ -24,7 +15,6 @@ def test_labels_with_different_texts_are_unchanged():
             ["Mercury: planets", "Mercury: people. a singer", "Mercury: people. a god"],
         ),
     ],
-    ids=["a hint", "shared hints", "a missing hint", "no hints", "a second hint"],
 )
 def test_labels_of_the_same_text_are_distinguished_by_their_first_hint_that_differs(hints, texts):
     labels = [Label(label_id, "Mercury") for label_id in "357"[: len(texts)]]
@@ -43,42 +33,3 @@ def test_hints_follow_the_description_and_ids_follow_hints_of_another_label():
 def test_the_same_text_in_two_languages_is_no_homonym():
     labels = [Label("3", "Mercury", language="english"), Label("5", "Mercury", language="french")]
     assert list(distinguish(labels, {"3": ["metals"], "5": ["planets"]})) == labels
-
-
-def test_each_homonym_is_counted_once():
-    report = ReadReport()
-    hints = {"3": ["a", "c"], "5": ["a", "d"]}
-    distinguish([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
-    assert report.homonyms == 2
-    assert str(report).endswith("; left out: none; labels with the same text, distinguished by their descriptions: 2")
-    report.add(report)
-    assert report.homonyms == 4
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([], "a.ttl: no labels"),
-        ([Label("3", "Mercury"), Label("3", "Mercury")], "a.ttl, row 2: id '3' is already used in row 1"),
-    ],
-)
-def test_homonyms_that_hints_cannot_distinguish_are_refused(labels, message):
-    with pytest.raises(ValueError, match=message):
-        distinguish(labels, {}, source="a.ttl")
-
-
-def test_descriptions_end_without_a_full_stop():
-    assert join_descriptions(["one. ", "", "two", "three..."]) == "one. two. three"
-    assert join_descriptions([]) == join_descriptions(["", "."]) == ""
-
-
-@pytest.mark.parametrize("describe", ["definitions", ["broader", "broader"], [None], ["definition", 5]])
-def test_an_unknown_choice_is_refused_with_the_valid_choices(describe):
-    with pytest.raises(ValueError, match="describe must be distinct parts of definition, broader, in any order, got"):
-        check_choices(describe, ("definition", "broader"))
-
-
-def test_choices_keep_their_order_and_may_be_a_single_string():
-    assert check_choices(["broader", "definition"], ("definition", "broader")) == ("broader", "definition")
-    assert check_choices("broader", ("definition", "broader")) == ("broader",)
-    assert check_choices((), ("definition", "broader")) == ()

@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-from hf_gile.data.joined_labels import joined_by
-from hf_gile.data.label_cells import parse_list
 from hf_gile.data.label_columns import flag_columns, see
 
 TOPICS = ["copper hose", "outer valve", "rubber rotor", "spare shaft", "lower gasket", "steel pump", "worn seal"]
@@ -33,9 +31,7 @@ def rich_labels(number=60, each=5, seed=3):
 
 WRITERS = {
     "Python": str,
-    "a tuple": lambda labels: str(tuple(labels)),
     "a set": lambda labels: "{" + ", ".join(map(repr, labels)) + "}",
-    "NumPy": lambda labels: "[" + " ".join(map(repr, labels)) + "]",
     "NumPy with line breaks": lambda labels: "[" + "\n ".join(map(repr, labels)) + "]",
     "an array": lambda labels: f"array({labels}, dtype=object)",
     "JSON": json.dumps,
@@ -58,14 +54,10 @@ def test_lists_written_as_text_are_lists(writer):
     assert note.endswith("(--separator overrules)")
 
 
-def test_lists_with_quotes_numbers_and_nothing_are_parsed():
-    assert parse_list("[\"rats' tails\", 'a \"b\"', 'c\\'d']") == ["rats' tails", 'a "b"', "c'd"]
-    assert parse_list("[1 2 3]") == [1, 2, 3]
-    assert parse_list("['a', None]") == ["a", None]
-    assert parse_list("[]") == parse_list("set()") == parse_list("frozenset()") == []
-    for text in ("mice", "[a", "[[1], [2]] x", "['a'", "a [b]", "(" * 10_000, "[" * 10_000 + "]" * 10_000):
-        assert parse_list(text) is None or isinstance(parse_list(text), list)
-    assert read("['a']", "[]", "", None)[0] == [["a"], [], [], []]
+def test_lists_with_quotes_and_nothing_are_parsed():
+    assert read("[\"rats' tails\", 'a \"b\"', 'c\\'d']", "[]", "set()", "", None)[0] == [
+        ["rats' tails", 'a "b"', "c'd"], [], [], [], []
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -84,17 +76,11 @@ def test_a_list_with_a_lone_apostrophe_is_malformed(number):
         read(*["['mice']"] * number, *["['the rat's tail', 'mice']"] * 2)
 
 
-@pytest.mark.parametrize("cell", ["[None]", "[nan]", "{NULL}", "( )", "NaT", "#NA"])
+@pytest.mark.parametrize("cell", ["[None]", "{NULL}", "( )", "NaT"])
 def test_brackets_around_nothing_are_no_label(cell):
     labels, note = read("mice", cell, "rats")
     assert labels == [["mice"], [], ["rats"]]
     assert f"{cell!r} is no label" in note
-
-
-def test_a_cell_that_is_no_list_among_lists_is_malformed():
-    form = see(rows("['a']", "['b', 'a']", "c"), ["tags"])
-    with pytest.raises(ValueError, match="tags must be a list, as in other rows, got 'c'"):
-        form.read({"tags": "c"})
 
 
 @pytest.mark.parametrize("sign", [";", "|", ",", "/", "\t", "\n", " "])
@@ -108,82 +94,46 @@ def test_joined_labels_of_a_rich_vocabulary_are_refused_with_the_separator(sign)
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
 
 
-TAGS = [f"{facet}::{value}" for facet in ("role", "use", "made-of", "works-with") for value in "abcdefghijklmnopq"]
-
-
-@pytest.mark.parametrize("sign", [", ", ",\n", " ", "/"])
-@pytest.mark.parametrize("number", [50, 300, 1000])
-@pytest.mark.parametrize("order", [list, sorted])
-def test_many_labels_a_cell_of_a_large_vocabulary_are_seen(sign, number, order):
-    draw = random.Random(11)
-    weights = [1 / rank for rank in range(1, len(TAGS) + 1)]
-    gold = [order(dict.fromkeys(draw.choices(TAGS, weights, k=draw.choice([1, 4, 7, 11])))) for _ in range(number)]
-    expected = sign.strip() or "space"
-    with pytest.raises(ValueError, match=f"look like several labels, .*: pass --separator '{expected}'"):
-        read(*(sign.join(labels) for labels in gold))
-    assert read(*(sign.join(labels) for labels in gold), separator=expected)[0] == gold
-
-
-@pytest.mark.parametrize(
-    "cells", [["auto(l5)", "manual(m5)", "auto(av)"], ["-0.8", "6.1", "-7.13", "0.8", "-6.7", "7.5", "5.02"]]
-)
-def test_codes_with_brackets_and_decimal_numbers_are_labels(cells):
-    assert read(*cells * 9)[0][:2] == [[cell] for cell in cells[:2]]
-
-
 def test_joined_labels_of_other_vocabularies_are_refused():
     draw = random.Random(11)
     headings = [["Humans", *labels] if len(labels[0]) % 3 else labels for labels in rich_labels()]
     seldom = [draw.sample(SINGLE, 2 if number % 20 == 0 else 1) for number in range(400)]
     often = [["mice"], ["rats"], ["mice", "rats"], ["rats", "cats"], ["cats"], ["mice", "cats"]] * 5
-    for gold, signs in ((headings, [", "]), (seldom, [", "]), (often, [";", "|", ", "])):
-        for sign in signs:
-            with pytest.raises(ValueError, match=re.escape(f"pass --separator {sign.strip()!r}")):
-                read(*(sign.join(labels) for labels in gold))
+    for gold in (headings, seldom, often):
+        with pytest.raises(ValueError, match=re.escape("pass --separator ','")):
+            read(*(", ".join(labels) for labels in gold))
 
 
 @pytest.mark.parametrize(
     "names",
     [
+        ["auto(l5)", "manual(m5)", "auto(av)"],
         ["Milk, Human", "Infant, Newborn", "Infant, Premature", "Milk", "Human Milk"],
-        ["Trade/Commerce", "Health/Care", "Sports"],
-        ["red bike", "red car", "blue bike", "blue car", "green house"],
         ["card arrival", "card not working", "cash withdrawal", "lost card", "lost or stolen phone"],
-        ["Neoplasms, Breast", "Neoplasms, Lung", "Lung Diseases", "Breast Diseases, Benign"],
-        ["C; Sharp"],
         [f"{last}, {first}" for last in ("Abel", "Berg", "Cho", "Diaz") for first in ("Ann", "Bea", "Carl", "Dan")],
-        [f"{last} & {other}, Inc." for last in ("Abel", "Berg", "Cho") for other in ("Diaz", "Abel", "Sons")],
         ["Home", "Home/Kitchen", "Home/Kitchen/Pans", "Home/Garden", "Sports", "Sports/Outdoor", "Toys"],
-        ["Home/Kitchen", "Home/Garden", "Garden/Tools", "Kitchen/Tools", "Sports/Outdoor", "Outdoor/Garden"],
         ["Clothing, Shoes & Jewelry", "Shoes & Jewelry", "Clothing", "Movies, Music & Games", "Music", "Games"],
-        ["Congo", "Congo, Democratic Republic of the", "Korea, Republic of", "Moldova, Republic of", "Iran"],
         ["very positive", "positive", "neutral", "negative", "very negative", "mixed"],
-        ["positive", "negative", "positive/negative", "negative/positive", "neutral"],
         ["New York", "New Jersey", "North Carolina", "South Carolina", "North Dakota", "South Dakota"],
-        ["Health, Education and Welfare", "Sports/Leisure", "Arts, Culture and Media", "Food/Drink"],
         ["comp.graphics", "rec.autos", "sci.med", "talk.politics.misc", "comp.os.ms-windows.misc"],
-        ["Electronics > Phones", "Electronics > Laptops", "Books > Fiction", "Books > Science"],
-        ["en-de", "de-en", "fr-en", "en-fr"],
         [f"2024-{month:02}-{day:02}" for month in (1, 2, 3, 11) for day in (1, 2, 3, 11, 23)],
-        [f"{month}/{day}/2024" for month in range(1, 8) for day in range(1, 8)],
         [f"{home}-{away}" for home in range(5) for away in range(5)],
         ["data engineer", "engineer", "senior data engineer", "senior engineer", "lead analyst", "senior analyst"],
     ],
 )
-@pytest.mark.parametrize("number", [10, 13, 25, 61, 80, 401, 800])
+@pytest.mark.parametrize("number", [10, 61, 401])
 def test_names_with_signs_are_names(names, number):
     draw = random.Random(5)
     cells = [draw.choice(names) for _ in range(number)]
     assert read(*cells)[0] == [[cell] for cell in cells]
 
 
-SIGNS = [";", "|", ",", ", ", "/", " ", "+", " & ", "#", "::", " > ", "^", " - ", "__", "\t"]
+SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t"]
 SINGLE = ["hose", "valve", "rotor", "shaft", "gasket", "pump", "seal"]
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-@pytest.mark.parametrize("each", [2, 3])
-@pytest.mark.parametrize("order", [list, sorted])
+@pytest.mark.parametrize(("each", "order"), [(2, sorted), (3, list)])
 def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
     draw = random.Random(7)
     gold = [order(draw.sample(SINGLE, each)) for _ in range(97)]
@@ -194,31 +144,8 @@ def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
 
 
-def test_names_that_hardly_recur_are_never_taken_for_joined_labels():
-    first, last = ("Ann", "Bea", "Carl", "Dan", "Eve", "Fay"), ("Abel", "Berg", "Cho", "Diaz", "Eco", "Fox", "Gray")
-    for sign in (", ", "/", " "):
-        labels, note = read(*(f"{b}{sign}{a}" for a in first for b in last))
-        assert labels[0] == [f"Abel{sign}Ann"]
-        assert "a label a cell, 42 labels in 42 rows" in note
-
-
 def test_a_text_a_label_is_read():
-    intents = (
-        "card arrival|lost card|card not working|pin blocked|top up failed|refund request|request refund|apple pay"
-    )
-    intents += "|change pin|atm support|exchange rate|failed transfer|order card|direct debit|declined card|age limit"
-    intents += "|edit details|cash withdrawal|passcode forgotten|cancel transfer"
-    assert read(*intents.split("|"))[0] == [[intent] for intent in intents.split("|")]
     assert read(*(f"intent_{number}" for number in range(20)))[0][7] == ["intent_7"]
-
-
-def test_lists_of_joined_labels_are_refused():
-    draw = random.Random(7)
-    gold = [draw.sample(SINGLE, 2) for _ in range(53)]
-    cells = [[", ".join(labels)] for labels in gold]
-    with pytest.raises(ValueError, match="look like several labels"):
-        read(*cells)
-    assert read(*cells, separator=",")[0] == gold
 
 
 def test_a_sign_at_the_end_of_every_cell_is_a_separator():
@@ -233,22 +160,12 @@ def test_a_second_separator_is_mentioned_and_read():
     cells = [(";" if number % 2 else ", ").join(labels) for number, labels in enumerate(gold)]
     assert "is several labels, pass --separator ;,)" in read(*cells, separator=";")[1]
     assert read(*cells, separator=";,")[0] == gold
-    assert read("a;,b", "c;,d;e", separator=";,")[0] == [["a", "b"], ["c", "d;e"]]  # the sign itself occurs
-
-
-def test_known_labels_decide_what_is_joined():
-    assert joined_by(["Milk, Human", "Iron, Dietary"], {"Milk, Human", "mice", "rats"}) is None
-    assert joined_by(["mice, rats", "rats, mice"], {"mice", "rats"}) == ","
-    labels = [f"topic {number}" for number in range(25)]
-    assert read(*labels, known=set(labels))[0] == [[label] for label in labels]
 
 
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
-        ([f"{number:08x}" for number in range(40)], "ids"),
         ([f"http://example.org/{number}" for number in range(40)], "ids"),
-        ([f"2024-01-02 10:{number}" for number in range(40)], "ids"),
         ([f"We met for the {number}th time, and spoke about the budget." for number in range(40)], "sentences"),
     ],
 )
@@ -262,13 +179,10 @@ def test_ids_and_sentences_are_no_labels(cells, kind):
     "cells",
     [
         [[0, 1, 1], [1, 0, 0], [0, 0, 0]],
-        [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]],
         [[False, True, True], [False, False, False]],
-        ["[0, 1, 1]", "[1, 0, 0]"],
         ["[0. 1. 1.]", "[1. 0. 0.]"],
         [[0.1, 0.7, 0.9], [0.2, 0.6, 0.0]],
         ["tensor([0., 1., 1.], device='cuda:0')", "tensor([1., 0., 0.])"],
-        ["Array([0, 1, 1], dtype=int32)", "Array([1, 0, 0], dtype=int32)"],
     ],
 )
 def test_lists_of_zeros_and_ones_need_names(cells):
@@ -283,17 +197,11 @@ def test_lists_of_zeros_and_ones_need_names(cells):
 
 @pytest.mark.parametrize(
     ("cells", "separator"),
-    [
-        ([[1, -1, -1], [-1, 1, 1]], None),
-        (["[0, 100, 0]", "[100, 0, 0]"], None),
-        (["0 1 1", "1 0 0", "0 1 0"], " "),
-        (["0,1,1", "1,0,0", "0,1,0"], ","),
-    ],
+    [([[1, -1, -1], [-1, 1, 1]], None), (["[0, 100, 0]", "[100, 0, 0]"], None), (["0,1,1", "1,0,0", "0,1,0"], ",")],
 )
 def test_other_lists_of_two_numbers_need_names(cells, separator):
     with pytest.raises(ValueError, match="say which of 3 labels a document has"):
         read(*cells, separator=separator)
-    assert read([7, 8, 9], [8, 9, 10])[0] == [["7", "8", "9"], ["8", "9", "10"]]
     labels = ["mice", "rats", "cats"]
     assert separator is None or read(*cells, separator=separator, known=labels)[0][0] == ["rats", "cats"]
 
@@ -302,11 +210,8 @@ def test_other_lists_of_two_numbers_need_names(cells, separator):
     ("yes", "no"),
     [
         (1, 0),
-        ("1", "0"),
-        (1.0, 0.0),
         ("1.0", "0.0"),
         (True, False),
-        ("True", "False"),
         ("WAHR", "FALSCH"),
         ("sí", "no"),
         ("\u2713", ""),
@@ -321,7 +226,7 @@ def test_columns_of_zeros_and_ones_are_labels(yes, no):
         see(table, ["rude", "off topic"]).read({"rude": -1})
 
 
-@pytest.mark.parametrize(("yes", "no"), [(1, -1), (3, 0), (80, 10), ("on", "off"), ("ja", "no"), ("*", "")])
+@pytest.mark.parametrize(("yes", "no"), [(1, -1), (80, 10), ("ja", "no"), ("*", "")])
 def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": yes}, {"rude": no, "off topic": no}]
     with pytest.raises(ValueError, match="write 1 in the columns of a document's labels and 0 in others, or pass"):
@@ -357,11 +262,9 @@ def test_several_columns_have_shares_or_a_label_each():
 
 
 def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
-    table = [{"id": "0", "text": "x", "n": "7", "rude": "0", "threat": "1"}] * 3
-    assert flag_columns(table, {"id", "text"}) == ["rude", "threat"]
+    others = {"id": "0", "text": "x", "Unnamed: 0": "1", "post_id": "1", "split": "0", "agreement": "0.7"}
+    assert flag_columns([others | {"rude": "0", "threat": "1"}] * 3, {"id", "text"}) == ["rude", "threat"]
     assert flag_columns([{"text": "x", "rude": "0"}], {"text"}) == []
-    others = {"Unnamed: 0": "1", "idx": "0", "post_id": "1", "split": "0", "is_test": "0", "agreement": "0.7"}
-    assert flag_columns([others | row for row in table], {"id", "text"}) == ["rude", "threat"]
     pair = [{"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}]
     with pytest.raises(ValueError, match=r"zeros and ones, and so have other columns, .* --labels rude 'off topic'"):
         read(*pair, columns=["rude"])
@@ -372,25 +275,19 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
     ("cells", "expected"),
     [
         ([3.0, 7.0, float("nan")], [["3"], ["7"], []]),
-        (["3.0", "7.0", ""], [["3"], ["7"], []]),
         (["3.0", "3.5"], [["3.0"], ["3.5"]]),
         ([[3.0], [7]], [["3"], ["7"]]),
         ([True, False], [["true"], ["false"]]),
-        ([0, 1], [["0"], ["1"]]),
         (["mice", "nan", None, "None", "NULL"], [["mice"], [], [], [], []]),
-        ([["mice", None, "mice"], []], [["mice"], []]),
         (["mice", "N/A", "NA", "#N/A", "\\N", "-", "[]"], [["mice"], [], [], [], [], [], []]),
         (["mice", "undefined", "(null)", "<none>", "#REF!", ".", "''", "\u2014"], [["mice"], *([[]] * 7)]),
         (["none", "mice", "NONE"], [["none"], ["mice"], ["NONE"]]),
         (["[04, 02]", "[02]"], [["04", "02"], ["02"]]),
         (["'mice'", '"red rats"', "'mice'"], [["mice"], ["red rats"], ["mice"]]),
-        (["<mice><red rats>", "<rats>", "<NA>"], [["mice", "red rats"], ["rats"], []]),
         (["[broken item]", "[broken item, spam]", "{praise}"], [["broken item"], ["broken item", "spam"], ["praise"]]),
         (["mice", "rats", '["mice", "cats"]'], [["mice"], ["rats"], ["mice", "cats"]]),
-        (['{"choices": ["a", "c"]}', '{"choices": ["b", "c"]}', "a"], [["a", "c"], ["b", "c"], ["a"]]),
         (["[sic]", "mice", "rats"], [["[sic]"], ["mice"], ["rats"]]),
         ([{"rude": 1}, {}, {"off topic": True}], [["rude"], [], ["off topic"]]),
-        ([["x", "y"], ["y", "n"]], [["x", "y"], ["y", "n"]]),
         (["Café", "Cafe\u0301", "Caf\u00e9\u00a0", " Café\u200b"], [["Café"]] * 4),
     ],
 )
@@ -422,10 +319,8 @@ def test_a_column_of_ones_alone_is_no_label():
 
 def test_objects_are_read_by_their_name_or_known_id():
     cells = [[{"id": "Q1", "name": "mice"}], [{"id": "Q2", "name": "rats"}, {"id": "Q1", "name": "mice"}]]
-    assert read(*cells)[0] == [["mice"], ["rats", "mice"]]
     assert read(*cells, known={"Q1", "Q2"})[0] == [["Q1"], ["Q2", "Q1"]]
-    assert read(*map(json.dumps, cells))[0] == [["mice"], ["rats", "mice"]]
-    assert read(*map(str, cells))[0] == [["mice"], ["rats", "mice"]]
+    assert read(*map(json.dumps, cells))[0] == read(*cells)[0] == [["mice"], ["rats", "mice"]]
     assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
     assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
     with pytest.raises(ValueError, match=r"labels are objects with the keys .*, of which none is a name or id"):
@@ -433,7 +328,6 @@ def test_objects_are_read_by_their_name_or_known_id():
 
 
 def test_classes_get_their_names():
-    assert read(0, 1, None, classes={"tags": ["mice", "rats"]})[0] == [["mice"], ["rats"], []]
     with pytest.raises(ValueError, match="a class must be a whole number from 0 to 1, got 2"):
         see(rows(0, 1), ["tags"], classes={"tags": ["mice", "rats"]}).read({"tags": 2})
     table = [{"a": 0, "b": 1}, {"a": 2, "b": -1}]
@@ -446,13 +340,11 @@ def test_class_numbers_are_lines_of_the_label_file():
     for cells in ([0, 2, 1, -1], ["0", "2.0", "1", ""], [1, 3, 2, None]):
         assert read(*cells, known=known)[0] == [["mice"], ["cats"], ["rats"], []]
     assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
-    assert read("0,1", "1,0", "0,1", known=known, separator=",")[0][0] == ["mice", "rats"]
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
-    assert read(0, 3, known=known)[0] == [["0"], ["3"]]
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]
 
 
-@pytest.mark.parametrize("sign", [";", "; ", "|", ",", "/", " "])
+@pytest.mark.parametrize("sign", ["; ", "|", " "])
 def test_pieces_that_are_all_known_are_labels(sign):
     form = see([{"tags": f"mice{sign}rats"}, {"tags": "cats"}], ["tags"], known={"mice", "rats", "cats"})
     assert form.read({"tags": f"mice{sign}rats"}) == ["mice", "rats"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, is_mesh, load_labels, save_labels
+from hf_gile.data import ReadReport, load_labels, save_labels
 from hf_gile.data.table_source import TableSource
 from hf_gile.publishing.card_sections import write_label_table
 
@@ -21,15 +21,6 @@ def test_a_vocabulary_is_read_in_the_requested_language_whatever_its_name(tmp_pa
     assert [(label.id, label.name) for label in labels] == [("http://a.org/1", "Eisen")]
     assert report.records == 1
     assert load_labels(tmp_path / "terms.csv").names == ["Iron"]
-
-
-def test_json_lines_with_a_ui_field_are_read_as_mesh(tmp_path):
-    mesh, table, broken = (tmp_path / f"{name}.jsonl" for name in ("mesh", "table", "broken"))
-    mesh.write_text(json.dumps({"ui": "D1", "name": "Iron"}) + "\n")
-    table.write_text(json.dumps({"id": "D1", "name": "Iron"}) + "\n")
-    broken.write_text("D1\n")
-    assert [is_mesh(path) for path in (mesh, table, broken)] == [True, False, False]
-    assert load_labels(table).names == ["Iron"]
 
 
 def test_flags_of_columns_win_over_mesh(tmp_path):
@@ -59,19 +50,17 @@ def test_numbers_name_the_columns_of_a_file_without_a_header(tmp_path):
     (tmp_path / "terms.csv").write_text("1,Iron\n2,Tin\n")
     labels = load_labels(tmp_path / "terms.csv", id="1", name=["2"])
     assert (labels.ids, labels.names) == (["1", "2"], ["Iron", "Tin"])
-    (tmp_path / "terms.csv").write_text("0,1\nD1,Iron\nD2,Tin\n")
-    assert load_labels(tmp_path / "terms.csv", id="0", name=["1"]).names == ["Iron", "Tin"]
 
 
-def test_damaged_rdf_is_no_text_of_labels(tmp_path):
+@pytest.mark.parametrize("name", ["a.nt", "a.owl"])
+def test_damaged_rdf_is_no_text_of_labels(tmp_path, name):
     pytest.importorskip("rdflib")
-    for name in ("a.nt", "a.ttl.gz", "a.owl"):
-        (tmp_path / name).write_text("<http://a.org/b c> <http://a.org/1> 'Iron' .\n")
-        with pytest.raises(ValueError, match=rf"{name}: (read as|expected RDF|0 concepts)"):
-            load_labels(tmp_path / name)
+    (tmp_path / name).write_text("<http://a.org/b c> <http://a.org/1> 'Iron' .\n")
+    with pytest.raises(ValueError, match=rf"{name}: (read as|expected RDF|0 concepts)"):
+        load_labels(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.json", "a.xml", "a"])
+@pytest.mark.parametrize("name", ["a.txt", "a.xml"])
 def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
     pytest.importorskip("rdflib")
     path = tmp_path / name
@@ -97,15 +86,13 @@ def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
         ('<?xml version="1.0"?><PubmedArticleSet></PubmedArticleSet>', "has documents of MEDLINE, not labels"),
         ("", "empty file"),
         ("%PDF-1.4\n%\xe2\xe3", "is a binary file: write it as CSV"),
-        ("$HDT\1<http://a.org>\0", "is a binary file"),
         ("a.ttl" + 252 * "\0" + "ustar", "is an archive of an unknown kind: unpack it first"),
         ("00714cz  a2200205n\x1e\x1fafoo\x1d", "is a MARC file: convert it"),
         ("format-version: 1.2\n\n[Term]\nid: GO:1\n", "is an ontology in OBO, .* convert it to RDF"),
         ("Prefix: : <http://a.org/>\nClass: :Iron\n", "is an ontology in OBO, Manchester"),
-        ("Prefix(:=<http://a.org/>)\nOntology(<http://a.org>)\n", "is an ontology in OBO, Manchester or functional"),
     ],
 )
-@pytest.mark.parametrize("name", ["a.ttl", "a.xml", "a.jsonl", "a.txt"])
+@pytest.mark.parametrize("name", ["a.ttl", "a.txt"])
 def test_other_files_are_refused_with_what_they_are(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"{name}:? .*{message}"):
@@ -139,7 +126,6 @@ def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):
         [
             Label("D6", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
             Label("D8", "Milk, Human", synonyms=("Mother's Milk; human", "a\\b;", "\\", 'say "milk" now')),
-            Label("D7", "Eisen", "Fe; Metall", "de", count=1),
         ]
     )
     save_labels(labels, tmp_path / "labels.csv")
@@ -171,8 +157,7 @@ def test_the_label_table_of_a_card_disarms_formulas_and_loads_unchanged(tmp_path
     write_label_table(tmp_path / "labels.csv", labels, {}, {})
     loaded = load_labels(tmp_path / "labels.csv")
     assert [(label.name, label.description) for label in loaded] == [(label.name,) * 2 for label in labels]
-    with (tmp_path / "labels.csv").open(encoding="utf-8", newline="") as file:
-        assert [row["name"] for row in csv.DictReader(file)][: len(FORMULAS)] == ["'" + text for text in FORMULAS]
+    assert "\nL0,'=1+1," in (tmp_path / "labels.csv").read_text(encoding="utf-8")
 
 
 def test_an_apostrophe_in_a_table_of_others_is_kept(tmp_path):

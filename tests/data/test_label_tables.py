@@ -1,22 +1,14 @@
 """Tables of labels: every format gives the same result, and errors name file and line."""
 
-import gzip
-
 import pytest
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, save_labels
 from hf_gile.data.label_files import load_labels
-from hf_gile.data.tables import load_table
 
+SYNONYMS = ["Mouse", "House Mouse", "Mouse"]
 LABELS = [
-    {
-        "ui": "D3",
-        "name_en": "Mice",
-        "name_de": "Mäuse",
-        "synonyms": ["Mouse", "House Mouse", "Mouse"],
-        "note": "Small.",
-    },
+    {"ui": "D3", "name_en": "Mice", "name_de": "Mäuse", "synonyms": SYNONYMS, "note": "Small."},
     {"ui": "D5", "name_en": None, "name_de": "Ratten", "synonyms": [], "note": None},
 ]
 
@@ -33,9 +25,6 @@ def test_label_tables_may_have_any_format_and_columns(write, name):
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_synonyms_may_be_a_list_or_a_semicolon_separated_cell(write, name):
     path = write(name, rows=LABELS)
-    labels = load_labels(path, id="ui", name=["name_en", "name_de"], synonyms="synonyms")
-    assert [label.synonyms for label in labels] == [("Mouse", "House Mouse", "Mouse"), ()]
-    assert labels.texts == ["Mice", "Ratten"]
     labels = load_labels(path, id="ui", name="name_de", description="note", synonyms=["name_en", "synonyms"])
     assert [label.synonyms for label in labels] == [("Mice", "Mouse", "House Mouse", "Mouse"), ()]
     assert labels.texts == ["Mäuse: Small.", "Ratten"]
@@ -43,43 +32,16 @@ def test_synonyms_may_be_a_list_or_a_semicolon_separated_cell(write, name):
         load_labels(path, id="ui", name="name_de", synonyms="others")
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_table_with_label_fields_loads_as_the_saved_label_set(tmp_path, suffix):
-    labels = LabelSet(
-        [
-            Label(
-                "D3", "Mice", "mouse", "english", seen=True, count=7, threshold=0.5, synonyms=("House; Mouse", "b\\")
-            ),
-            Label("D5", "Rats"),
-            Label("D7", "Stars", count=3),
-        ]
-    )
-    path = tmp_path / f"labels.{suffix}"
-    if suffix == "csv":
-        save_labels(labels, path)
-    else:
-        labels.save(path)
-    assert load_labels(path) == labels
-    packed = tmp_path / f"packed.{suffix}.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert load_labels(packed) == labels
-
-
-def test_columns_of_an_unrelated_table_are_not_taken_for_label_fields(write):
-    path = write("a.csv", "id,name,count,source,synonyms\nD3,Mice,many,here,mouse\n")
-    assert load_labels(path) == LabelSet([Label("D3", "Mice")])
-
-
 FOREIGN = {
-    "count": ["many", -1, 0.5, True, [3]],
-    "seen": ["yes", 1, {"by": "me"}],
-    "threshold": ["low", 7, -0.5, True],
-    "language": [["en"], {"en": 1}],
-    "synonyms": [7, [{"name": "mouse"}], {"en": ["mouse"]}],
-    "broader": [{"name": "rodents"}, [{"name": "rodents"}], [["u:1"]], True],
-    "description": [{"en": "small"}, [{"en": "small"}], 7, True],
+    "count": ["many", -1, 0.5],
+    "seen": ["yes"],
+    "threshold": ["low", 7],
+    "language": [["en"]],
+    "synonyms": [7, [{"name": "mouse"}]],
+    "broader": [{"name": "rodents"}, True],
+    "description": [{"en": "small"}, 7],
     "definition": [{"en": "small"}],
-    "more": [{"a": 1}, [1, 2], None],
+    "more": [{"a": 1}],
 }
 
 
@@ -95,21 +57,18 @@ def test_a_column_of_another_type_is_left_out_with_a_note(write, column, value):
     assert report.notes == [f"columns not read: {column!r}" + (f" (with {value!r})" if column != "more" else "")]
 
 
-@pytest.mark.parametrize("key", ["id", "uri", "@id"])
-def test_parents_may_be_objects_with_an_id(write, key):
-    broader = [None, [{key: "u:1", "name": "stars"}], {key: "u:1"}, [7, "u:1"]]
+def test_parents_may_be_objects_with_an_id(write):
+    broader = [None, [{"id": "u:1", "name": "stars"}], {"uri": "u:1"}, {"@id": "u:1"}, [7, "u:1"]]
     rows = [{"id": f"u:{number}", "name": str(number), "broader": cell} for number, cell in enumerate(broader, 1)]
     labels = load_labels(write("a.json", rows=rows))
-    assert [label.broader for label in labels] == [(), ("u:1",), ("u:1",), ("7", "u:1")]
+    assert [label.broader for label in labels] == [(), ("u:1",), ("u:1",), ("u:1",), ("7", "u:1")]
 
 
+GERMAN, ENGLISH = {"@language": "de", "@value": "Mäuse"}, {"@language": "en", "@value": "Mice"}
 BY_LANGUAGE = {
     "texts": ({"en": "Mice", "de": "Mäuse"}, {"de": "Ratten"}),
-    "objects with a value": ({"en": {"language": "en", "value": "Mice"}, "de": "Mäuse"}, {"de": {"@value": "Ratten"}}),
-    "objects with their language": (
-        [{"@language": "de", "@value": "Mäuse"}, {"@language": "en", "@value": "Mice"}],
-        [{"language": "de", "value": "Ratten"}],
-    ),
+    "objects with a value": ({"en": ENGLISH, "de": "Mäuse"}, {"de": {"@value": "Ratten"}}),
+    "objects with their language": ([GERMAN, ENGLISH], [{"language": "de", "value": "Ratten"}]),
 }
 
 
@@ -130,7 +89,7 @@ def test_texts_by_language_are_read_where_they_are_asked_for(write, names):
     assert report.ids_left_out == {"u:1": "without a name in en"}
 
 
-@pytest.mark.parametrize("word", ["NULL", "nan", "\\N", "#N/A"])
+@pytest.mark.parametrize("word", ["NULL", "\\N"])
 def test_cells_that_programs_write_without_a_name_are_no_names(write, word):
     path = write("a.csv", f"id,name,description\n1,mice,{word}\n2,{word},rodents\n")
     with pytest.raises(ValueError, match="line 3: the label '2' has no name"):
@@ -144,19 +103,11 @@ def test_columns_of_the_same_name_may_be_left_unread(write):
         load_labels(write("b.csv", "id,name,name\n1,mice,Mäuse\n"))
 
 
-def test_definitions_are_descriptions_by_default(write):
-    path = write("a.jsonl", rows=[{"id": "D3", "name": "Mice", "definition": "Small."}])
-    assert load_labels(path).texts == ["Mice: Small."]
-    assert load_labels(path, description=()).texts == ["Mice"]
-
-
 @pytest.mark.parametrize("name", ["labels.txt", "labels"])
 def test_a_text_has_a_label_on_each_line(write, name):
     report = ReadReport()
     path = write(name, "delivery\n\n invoice, late\r\ncafe\u0301\ncaf\xe9\npass\u00a0word\ndelivery\nDelivery\n")
-    assert load_labels(path, report=report) == LabelSet.from_names(
-        ["delivery", "invoice, late", "caf\xe9", "pass word", "Delivery"]
-    )
+    assert load_labels(path, report=report).names == ["delivery", "invoice, late", "caf\xe9", "pass word", "Delivery"]
     assert report.left_out == {"repeated": 2}
     assert report.notes == [
         "2 labels differ from others in upper and lower case only, such as 'delivery' and 'Delivery'"
@@ -166,15 +117,12 @@ def test_a_text_has_a_label_on_each_line(write, name):
 @pytest.mark.parametrize(
     ("content", "names"),
     [
-        ("mice\rred rats\r", ["mice", "red rats"]),
         ("mice\u2028red rats", ["mice", "red rats"]),
         ("# small\nmice\n#\nred rats\n", ["mice", "red rats"]),
         ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
         ("0-17\n18-25\n", ["0-17", "18-25"]),
-        ("1984\n2001\n", ["1984", "2001"]),
         ("404: not found\nhello\n", ["404: not found", "hello"]),
         ("label\ntext\ncategory\n", ["label", "text", "category"]),
-        ("name", ["name"]),
     ],
 )
 def test_unusual_lines_are_names(write, content, names):
@@ -182,13 +130,7 @@ def test_unusual_lines_are_names(write, content, names):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        "id,name\n3,Mice\n",
-        "name\tid\tnote\nMice\t3\tsmall\n",
-        '"id";"name"\n3;Mice\n',
-        "| id | name |\n|----|:---|\n| 3 | Mice |\n",
-    ],
+    "content", ["id,name\n3,Mice\n", "name\tid\tnote\nMice\t3\tsmall\n", "| id | name |\n|----|:---|\n| 3 | Mice |\n"]
 )
 def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
     labels = load_labels(write("labels.txt", content))
@@ -197,55 +139,37 @@ def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
 
 LISTED = "(a|each) line has a number, a bullet or quotes, such as .*(mice|rats)"
 REFUSED = {
-    "no line has a label": ["\n\n", "# a comment\n"],
-    "line 1: a label has a tab; if it is a table, name its columns": ["D3\tMice\n"],
-    "is neither a text nor of another known format: line 1": ["PK\5\6\n"],
-    "each line has ';', such as '3;Mice'; if it is a table, name its": ["3;Mice\n5;Rats\n"],
-    ".*such as .*mice.*; (a text has a label|if it is a table)": [
-        "mice, rats, cats",
-        "['mice', 'rats']",
-        "mice,\nrats,\n",
-        "mice|rats|cats\n",
-    ],
-    LISTED: [
-        "- mice\n- rats\n",
-        "1. mice\n2. rats\n",
-        '"mice"\n"rats"\n',
-        "* mice\n* rats\n",
-        "1 - mice\n27 - mice > red\n",
-        "mice\n- red rats\n",
-        "1 mice\n1.1 rats\n2 cats\n",
-        "000 mice\n100 rats\n",
-        "A00 mice\nA01.1 rats\n",
-        "D3: mice\nD5: rats\n",
-        "0 = mice\n1 = rats\n",
-        "3,mice\n5,rats\n",
-        "Labels\n1. mice\n2. rats\n",
-    ],
+    "# a comment\n": "no line has a label",
+    "D3\tMice\n": "line 1: a label has a tab; if it is a table, name its columns",
+    "PK\5\6\n": "is neither a text nor of another known format: line 1",
+    "3;Mice\n5;Rats\n": "each line has ';', such as '3;Mice'; if it is a table, name its",
+    "mice, rats, cats": ".*such as .*mice.*; (a text has a label|if it is a table)",
+    "- mice\n- rats\n": LISTED,
+    "1. mice\n2. rats\n": LISTED,
+    '"mice"\n"rats"\n': LISTED,
+    "1 - mice\n27 - mice > red\n": LISTED,
+    "A00 mice\nA01.1 rats\n": LISTED,
+    "D3: mice\nD5: rats\n": LISTED,
+    "3,mice\n5,rats\n": LISTED,
 }
 
 
-@pytest.mark.parametrize(
-    ("message", "content"), [(message, content) for message, contents in REFUSED.items() for content in contents]
-)
-def test_lines_that_are_no_labels_are_refused(write, message, content):
-    with pytest.raises(ValueError, match=rf"labels\.txt:? {message}"):
+@pytest.mark.parametrize("content", REFUSED)
+def test_lines_that_are_no_labels_are_refused(write, content):
+    with pytest.raises(ValueError, match=rf"labels\.txt:? {REFUSED[content]}"):
         load_labels(write("labels.txt", content))
 
 
-@pytest.mark.parametrize("content", ["D3: mice\nD5: rats\n", "labels:\n  - id: D3\n    name: mice\n"])
-def test_yaml_is_no_text_of_labels(write, content):
+def test_yaml_is_no_text_of_labels(write):
     with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
-        load_labels(write("labels.yml", content))
+        load_labels(write("labels.yml", "D3: mice\nD5: rats\n"))
 
 
 def test_a_text_may_be_a_table_without_a_header(write):
     assert load_labels(write("labels.txt", "3;Mice\n5;Rats\n"), columns=["id", "name"]).names == ["Mice", "Rats"]
 
 
-@pytest.mark.parametrize(
-    "header", ["label", "Labels", "name", "NAME:", "Label name", "category", "topics", "id", "prefLabel", "Class_Names"]
-)
+@pytest.mark.parametrize("header", ["Labels", "NAME:", "Label name", "id", "Class_Names", "Schlagwort", "Категория"])
 @pytest.mark.parametrize("name", ["labels.txt", "labels.csv"])
 def test_the_name_of_the_only_column_is_no_label(write, name, header):
     report = ReadReport()
@@ -254,34 +178,22 @@ def test_the_name_of_the_only_column_is_no_label(write, name, header):
     assert report.notes == [f"the first line, {header!r}, names the only column: it is no label"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "notes"),
-    [
-        (
-            "labels.txt",
-            "rodents\n  mice\n\trats\n",
-            ["lines are indented, as of a tree: parents are read from a table with a column broader"],
-        ),
-        ("labels.txt", "404: Not Found", ["a single label, '404: Not Found': a text has a label on each line"]),
-        (
-            "a.csv",
-            'id,name,synonyms\n1E+05,mice,"mouse, house mouse"\n3,rats,\n',
-            [
-                "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text",
-                "'mouse, house mouse' is a single synonym: they are separated by semicolons",
-            ],
-        ),
-        (
-            "a.csv",
-            "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n",
-            ["1 of 2 parents are no ids of labels, such as 'Rodents'"],
-        ),
-    ],
-)
-def test_unusual_content_is_noted(write, name, content, notes):
+NOTED = {
+    "lines are indented, as of a tree: parents are read from a table with a column broader": "rodents\n  mice\n",
+    "a single label, '404: Not Found': a text has a label on each line": "404: Not Found",
+    "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text": "id,name\n1E+05,mice\n",
+    "'mouse, house mouse' is a single synonym: they are separated by semicolons": (
+        'id,name,synonyms\n1,mice,"mouse, house mouse"\n3,rats,\n'
+    ),
+    "1 of 2 parents are no ids of labels, such as 'Rodents'": "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n",
+}
+
+
+@pytest.mark.parametrize("note", NOTED)
+def test_unusual_content_is_noted(write, note):
     report = ReadReport()
-    load_labels(write(name, content), report=report)
-    assert report.notes == notes
+    load_labels(write("labels.txt", NOTED[note]), report=report)
+    assert report.notes == [note]
 
 
 def test_labels_within_labels_are_refused(write):
@@ -296,18 +208,16 @@ def test_markup_is_no_part_of_texts(write):
     assert labels.texts == ["Cats & mice: 10^3 a year, x < y", "<guide> R&D;"]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-def test_markup_of_saved_labels_remains(tmp_path, name):
+def test_markup_of_saved_labels_remains(tmp_path):
     labels = LabelSet([Label("3", "R &amp; D", "<p>small</p>", synonyms=("a &lt; b",)), Label("5", "<i>Mus</i>")])
-    save_labels(labels, tmp_path / name)
-    assert load_labels(tmp_path / name) == labels
+    save_labels(labels, tmp_path / "a.csv")
+    assert load_labels(tmp_path / "a.csv") == labels
 
 
 @pytest.mark.parametrize(
     ("content", "ids", "names"),
     [
         ('["mice", "rats"]', ["mice", "rats"], ["mice", "rats"]),
-        ('["cafe\u0301", "caf\xe9"]', ["caf\xe9"], ["caf\xe9"]),
         ('{"3": "mice", "5": "rats"}', ["3", "5"], ["mice", "rats"]),
         ('{"mice": 1, "rats": 0}', ["1", "0"], ["mice", "rats"]),
         ('{"names": ["mice", "rats"], "_type": "ClassLabel"}', ["mice", "rats"], ["mice", "rats"]),
@@ -320,9 +230,7 @@ def test_json_may_be_a_list_of_names_or_have_names_by_number(write, content, ids
     assert (labels.ids, labels.names) == (ids, names)
 
 
-@pytest.mark.parametrize(
-    "content", ['{"detail": "Not found."}', '{"mice": 3}', '{"labels": []}', '["mice", ["rats"]]', "[1]"]
-)
+@pytest.mark.parametrize("content", ['{"detail": "Not found."}', '{"labels": []}', '["mice", ["rats"]]'])
 def test_other_json_is_refused(write, content):
     with pytest.raises(ValueError, match=r"labels\.json: .*expected "):
         load_labels(write("labels.json", content))
@@ -330,10 +238,8 @@ def test_other_json_is_refused(write, content):
 
 WRITTEN_LISTS = {
     "JSON": ('["mouse", "house mouse"]', '["rat"]', '["1"]'),
-    "Python": ("['mouse', 'house mouse']", "['rat']", "['1']"),
     "NumPy": ("['mouse' 'house mouse']", "['rat']", "['1']"),
     "pipes": ("mouse|house mouse", "rat", "1"),
-    "lines": ("mouse\nhouse mouse", "rat", "1"),
 }
 
 
@@ -350,27 +256,16 @@ def test_lists_written_as_text_are_lists(write, cells):
     assert described[1].description == "rat"
 
 
-def test_words_for_a_missing_value_are_no_texts(write):
-    rows = [{"id": str(row), "name": "None", "description": cell} for row, cell in enumerate(["nan", "None", "small"])]
-    assert load_labels(write("a.csv", rows=rows)).texts == ["None: 0", "None: 1", "None: small"]
-
-
 def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.0,Rats\n")).ids == ["3", "5"]
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
-    assert load_labels(write("a.json", rows=[{"id": 3.0, "name": "Mice"}])).ids == ["3"]
 
 
-@pytest.mark.parametrize(
-    ("content", "hint"),
-    [
-        ("Kennung;Bezeichnung\n1;Mäuse\n", r"choose columns with id=\.\.\. and name=\.\.\. \(--label_id and"),
-        ("1,Mice\n2,Rats\n", r'the file has no header: add it, or pass id="1", name="2" \(--label_id 1'),
-    ],
-)
-def test_a_missing_column_is_explained_by_the_flags_of_labels(write, content, hint):
-    with pytest.raises(ValueError, match=rf"a\.csv: no column 'id', only .*{hint}"):
-        load_labels(write("a.csv", content))
+def test_a_missing_column_is_explained_by_the_flags_of_labels(write):
+    with pytest.raises(ValueError, match=r"a\.csv: no column 'id', only .*choose columns with id=.* \(--label_id and"):
+        load_labels(write("a.csv", "Kennung;Bezeichnung\n1;Mäuse\n"))
+    with pytest.raises(ValueError, match=r'no header: add it, or pass id="1", name="2" \(--label_id 1'):
+        load_labels(write("a.csv", "1,Mice\n2,Rats\n"))
 
 
 def test_names_that_differ_only_in_form_are_one_name(write):
@@ -380,19 +275,12 @@ def test_names_that_differ_only_in_form_are_one_name(write):
     assert (report.homonyms, report.left_out) == (2, {"repeated": 1})
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_column_of_descriptions_is_read_whatever_other_columns_exist(write, name):
-    row = {"id": "D3", "name": "Mice", "description": "small", "note": "fast", "url": "a.org/D3"}
-    path = write(name, rows=[row, {**row, "id": "D5", "name": "Rats", "description": ""}])
-    assert load_labels(path) == LabelSet([Label("D3", "Mice", "small"), Label("D5", "Rats")])
-    assert load_labels(path, synonyms="note").texts == ["Mice: small", "Rats"]
+def test_a_column_of_descriptions_is_read_whatever_other_columns_exist(write):
+    row = {"id": "D3", "name": "Mice", "description": "small", "note": "fast", "count": ""}
+    path = write("a.csv", rows=[row, {**row, "id": "D5", "name": "Rats", "description": ""}])
+    assert load_labels(path).texts == ["Mice: small", "Rats"]
     assert load_labels(path, description="note").texts == ["Mice: fast", "Rats: fast"]
     assert load_labels(path, synonyms="description").texts == ["Mice", "Rats"]
-
-
-def test_missing_cells_of_optional_fields_are_fine(write):
-    path = write("a.csv", "\ufeffid,name,count,threshold\nD3,Mice,,\n")
-    assert load_labels(path) == LabelSet([Label("D3", "Mice")])
 
 
 def test_semicolons_separate_synonyms_unless_escaped(write):
@@ -411,21 +299,17 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
     report = ReadReport()
     labels = load_labels(path, name=["en", "de"], report=report)
     assert labels.texts == ["Mercury: Merkur", "Mercury: Quecksilber", "Venus: D7", "Venus: D11"]
-    assert report.records == 4
-    assert not report.left_out
-    assert report.homonyms == 4
+    assert (report.records, report.homonyms, report.left_out) == (4, 4, {})
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         ('{"id": "D3", "name": "Rats"}', "the id 'D3' is already used in line 1"),
-        ('{"id": "", "name": "Rats"}', "id must not be empty"),
         ('{"name": "Rats"}', "id must not be empty, got None"),
         ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
         ('{"id": "D5", "name": 7}', "name must be text, got 7"),
         ('{"id": "D5", "name": "Rats", "more": {"a b": 1}}', "more must be text, got {'a b': 1}"),
-        ('{"id": "D5", "name": "Rats", "more": ["a", 7]}', "more must be text, got 7"),
         ("no JSON", "not JSON"),
     ],
 )
@@ -434,16 +318,14 @@ def test_malformed_labels_are_named_or_skipped(write, row, message):
     with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}"):
         load_labels(path, description="more")
     report = ReadReport("skip")
-    assert load_labels(path, description="more", report=report) == LabelSet([Label("D3", "Mice", "x")])
+    assert load_labels(path, description="more", report=report).texts == ["Mice: x"]
     assert sum(report.left_out.values()) == report.records == 1
 
 
-def test_label_tables_without_an_id_column_or_labels_are_refused(write):
-    path = write("a.csv", "ui,name\nD3,Mice\n")
-    with pytest.raises(ValueError, match=r"a\.csv: no column 'id', only ui, name"):
-        load_labels(path)
+def test_label_tables_without_labels_and_several_files_are_refused(write):
+    path = write("a.csv", "id,name\n")
     with pytest.raises(ValueError, match=r"a\.csv: no labels"):
-        load_labels(write("a.csv", "id,name\n"))
+        load_labels(path)
     write("b.csv")
     with pytest.raises(ValueError, match="expected a single label file, got 2"):
         load_labels(path.parent)
@@ -458,9 +340,3 @@ def test_a_library_catalogue_and_its_homonymous_subjects_are_read(shared_data):
     assert len(labels) == report.records == 26_250
     assert report.homonyms > 500
     assert labels[labels.column("gnd:1021591971")].name == "Plug-in hybrid"
-    path = shared_data / "tibkat" / "dev.en.jsonl.gz"
-    dataset, report = load_table(path, ["title", "abstract"], "subjects", id="id", streaming=True)
-    gold = [row["labels"] for row in dataset]
-    assert len(gold) == report.records == 4025
-    assert sum(map(len, gold)) / len(gold) == pytest.approx(3, abs=0.5)
-    assert sum(label in labels for row in gold for label in row) > 0.95 * sum(map(len, gold))

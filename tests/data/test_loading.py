@@ -1,7 +1,6 @@
 """Behaviour of all loaders: cache, several processes, streams."""
 
 import os
-import pickle
 from functools import partial
 from pathlib import Path
 
@@ -54,16 +53,16 @@ def load(tmp_path):
     return load_all
 
 
-@pytest.mark.parametrize("num_proc", [None, 1, 2, 7])
+@pytest.mark.parametrize("num_proc", [None, 7])
 def test_rows_follow_the_piece_order_with_any_number_of_processes(write, load, num_proc):
     pieces = write(a="1\n2\n", b="3\n\n", c="4\n5\n")
-    dataset, report = load(pieces, num_proc=num_proc)
+    each = []
+    dataset, report = load(pieces, num_proc=num_proc, piece_reports=each)
     assert dataset["text"] == ["1", "2", "3", "4", "5"]
     assert (report.files, report.records, report.left_out) == (3, 5, {"empty line": 1})
     assert report.examples == {"empty line": [pieces[1].path]}
-    processes = set(dataset["process"])
-    assert (processes == {str(os.getpid())}) == (num_proc in (None, 1))
-    assert len(processes) == min(num_proc or 1, 3)
+    assert [report.records for report in each] == [2, 1, 2]
+    assert len(set(dataset["process"])) == (3 if num_proc else 1)
     halves = [Piece(pieces[2].path, 0, 2), Piece(pieces[2].path, 2)]
     assert load(halves, num_proc=num_proc)[0]["text"] == ["4", "5"]
 
@@ -81,15 +80,14 @@ def test_cached_rows_are_reused_until_a_file_or_the_key_changes(write, load):
     assert load([piece])[0]["text"] == ["2"]
 
 
-@pytest.mark.parametrize("num_proc", [1, 2])
-def test_reader_errors_are_propagated_without_a_cache(write, load, num_proc):
+def test_reader_errors_are_propagated_without_a_cache(write, load):
     pieces = write(a="1\n", b="bad\n")
     assert load(pieces, "skip")[1].left_out == {"malformed line": 1}
     for _ in range(2):
         with pytest.raises(ValueError, match="b: a bad line; fix it"):
-            load(pieces, num_proc=num_proc)
+            load(pieces, num_proc=2)
     write(b="2\n")
-    assert load(pieces, num_proc=num_proc)[0]["text"] == ["1", "2"]
+    assert load(pieces, num_proc=2)[0]["text"] == ["1", "2"]
 
 
 def test_a_stream_reads_lazily_with_a_shard_per_piece(write, load):
@@ -103,32 +101,3 @@ def test_a_stream_reads_lazily_with_a_shard_per_piece(write, load):
 
     halves = [split_dataset_by_node(stream, rank, 2) for rank in (0, 1)]
     assert [[row["text"] for row in half] for half in halves] == [["1", "2"], ["3"]]
-
-
-def test_a_stream_resumes_from_its_state(write, load):
-    stream, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
-    rows = iter(stream)
-    assert [next(rows)["text"] for _ in range(3)] == ["1", "2", "3"]
-    state = pickle.loads(pickle.dumps(stream.state_dict()))
-    fresh, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
-    fresh.load_state_dict(state)
-    assert [row["text"] for row in fresh] == ["4"]
-
-
-@pytest.mark.parametrize("num_proc", [1, 2])
-def test_a_file_without_usable_rows_is_refused_with_the_reasons(write, load, num_proc):
-    pieces = write(a="\n\n", b="\n")
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"no record can be used: .*; left out: empty line \(3\)"):
-            load(pieces, num_proc=num_proc)
-    assert load([*pieces, *write(c="1\n")], num_proc=num_proc)[0]["text"] == ["1"]
-
-
-@pytest.mark.parametrize("num_proc", [None, 2])
-def test_the_reports_follow_the_piece_order(write, load, num_proc):
-    pieces = write(a="1\n2\n", b="3\n\n", c="4\n")
-    for _ in range(2):
-        each = []
-        load(pieces, num_proc=num_proc, piece_reports=each)
-        assert [report.records for report in each] == [2, 1, 1]
-        assert [report.left_out for report in each] == [{}, {"empty line": 1}, {}]

@@ -1,5 +1,4 @@
 import gzip
-import random
 import sys
 from importlib import metadata
 
@@ -71,7 +70,6 @@ def test_a_citation_becomes_a_record_with_bioasq_keys(records_of):
 def test_compression_is_detected_by_content_and_not_by_name(records_of):
     content = document(citation())
     expected = records_of(content)
-    assert records_of(gzip.compress(content), name="a.xml.gz") == expected
     assert records_of(gzip.compress(content), name="b.xml") == expected
     assert records_of(content, name="b.xml.gz") == expected
 
@@ -80,14 +78,8 @@ def test_missing_abstracts_headings_and_years_are_yielded_as_empty(records_of):
     season, years = "<Season>Winter</Season>", "<MedlineDate>1976 Dec-1977 Jan</MedlineDate>"
     articles = [citation(abstract="", headings="", date=season), citation(date=years)]
     record, dated = records_of(document(*articles))
-    assert record | {"pmid": "", "title": ""} == {
-        "pmid": "",
-        "title": "",
-        "abstractText": "",
-        "year": None,
-        "meshUI": [],
-        "meshMajor": [],
-    }
+    empty = {"abstractText": "", "year": None, "meshUI": [], "meshMajor": []}
+    assert record == {"pmid": "5", "title": "On mice."} | empty
     assert dated["year"] == 1976
 
 
@@ -106,7 +98,6 @@ def test_sections_follow_their_labels_and_markup_keeps_its_text(records_of):
     ("markup", "text"),
     [
         ("10<sup>3</sup> cells/cm<sup>-2</sup>", "10^3 cells/cm^-2"),
-        ("10<i><sup>7</sup></i> and (a+b)<sup>2</sup>", "10^7 and (a+b)^2"),
         ("H<sub>2</sub>O, PO<sub>4</sub><sup>3-</sup>", "H2O, PO4^3-"),
         ("<sup>14</sup>C, [<sup>3</sup>H], the 1<sup>st</sup>", "14C, [3H], the 1st"),
         ("<p>Seals.</p><p>Pumps<br/>leak.</p><list><item>a</item><item>b</item></list>", "Seals. Pumps leak. a b"),
@@ -129,20 +120,7 @@ def test_markup_keeps_its_meaning(records_of, markup, text):
 
 
 @pytest.mark.parametrize(
-    "placeholder",
-    [
-        "[Not Available].",
-        "[Not Available]",
-        "Not available",
-        "[No title available].",
-        "[In Process Citation]",
-        "Abstract unavailable.",
-        "This article has no abstract.",
-        "[Untitled].",
-        "N/A",
-        "(none)",
-        "[].",
-    ],
+    "placeholder", ["[Not Available].", "[In Process Citation]", "Abstract unavailable.", "N/A", "[]."]
 )
 def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder):
     other = "<OtherAbstract Language='ger'><AbstractText>Mäuse.</AbstractText></OtherAbstract>"
@@ -152,11 +130,6 @@ def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, pl
     (record,) = records_of(document(article), report)
     assert (record["title"], record["abstractText"]) == ("", "")
     assert report.left_out == {"vernacular title": 1, "other abstract": 1, "placeholder instead of the title": 1}
-
-
-def test_a_title_about_availability_is_a_title(records_of):
-    title = "Not available: drugs in rural clinics."
-    assert records_of(document(citation(title=title)))[0]["title"] == title
 
 
 def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of):
@@ -169,17 +142,12 @@ def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of):
 
 
 def test_a_set_of_citations_from_before_2017_is_read(records_of):
-    citations = [citation(pmid).replace("<PubmedArticle>", "").replace("</PubmedArticle>", "") for pmid in ("5", "7")]
+    old = citation().replace("<PubmedArticle>", "").replace("</PubmedArticle>", "")
     deletions = "<DeleteCitation><PMID Version='1'>11</PMID></DeleteCitation>"
-    head = "<MedlineCitationSet>"
     report = ReadReport()
-    records = records_of(f"{head}{''.join(citations)}{deletions}</MedlineCitationSet>".encode(), report)
-    assert [record["pmid"] for record in records] == ["5", "7"]
-    assert records[0] == records_of(document(citation()))[0]
+    records = records_of(f"<MedlineCitationSet>{old}{deletions}</MedlineCitationSet>".encode(), report)
+    assert records == records_of(document(citation()))
     assert report.left_out == {"notice of deletion": 1}
-    bad = "<MedlineCitation><PMID>13</PMID></MedlineCitation>"
-    with pytest.raises(ValueError, match=r"citation 2 \(pmid 13\): <MedlineCitation> has no <Article>"):
-        records_of(f"{head}{citations[0]}{bad}</MedlineCitationSet>".encode())
 
 
 def test_headings_may_hold_separators_lack_ids_and_repeat(records_of):
@@ -194,7 +162,7 @@ def test_headings_may_hold_separators_lack_ids_and_repeat(records_of):
 
 
 def test_the_declared_encoding_is_used(records_of):
-    for encoding, mark in (("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("iso-8859-1", b""), ("utf-16", b"")):
+    for encoding, mark in (("utf-8", b"\xef\xbb\xbf"), ("iso-8859-1", b""), ("utf-16", b"")):
         (record,) = records_of(mark + document(citation(title="Über Mäuse."), encoding=encoding))
         assert record["title"] == "Über Mäuse."
 
@@ -214,63 +182,49 @@ def test_revised_and_deleted_citations_are_skipped_by_position(tmp_path):
     assert report.examples["superseded"] == [f"{path}: citation 3 (pmid 5)"]
 
 
-@pytest.mark.parametrize("policy", ["raise", "skip"])
 @pytest.mark.parametrize("fates", [bytes(1), bytes(3)])
-def test_a_file_that_changed_since_the_scan_is_refused(tmp_path, policy, fates):
+def test_a_file_that_changed_since_the_scan_is_refused(tmp_path, fates):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), citation("5")))
-    with pytest.raises(
-        ValueError, match=rf"a\.xml: 2 citations, but {len(fates)} expected: the file has changed during reading"
-    ):
-        list(read_current(path, ReadReport(policy), fates))
+    message = rf"a\.xml: 2 citations, but {len(fates)} expected: the file has changed during reading"
+    with pytest.raises(ValueError, match=message):
+        list(read_current(path, ReadReport("skip"), fates))
 
 
-def test_missing_citations_of_a_damaged_file_raise_no_second_error(tmp_path):
-    path = tmp_path / "a.xml"
-    path.write_bytes(document(citation("3"), citation("5"))[:-40])
-    report = ReadReport("skip")
-    assert [record["pmid"] for record in read_current(path, report, bytes(3))] == ["3"]
-    assert report.left_out == {"damaged file": 1}
+BROKEN = {
+    "<PubmedArticle/>": r"citation 2 \(pmid unknown\): <PubmedArticle> has no <MedlineCitation>",
+    "<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>": (
+        r"citation 2 \(pmid 7\): <MedlineCitation> has no <Article>, which PubMed's DTD requires"
+    ),
+    citation(pmid=""): r"citation 2 \(pmid unknown\): pmid must not be empty",
+    citation(headings=HEADINGS.replace("DescriptorName", "Name", 2)): ".*a <MeshHeading> has no <DescriptorName>",
+    citation(headings=HEADINGS.replace("Mice", " ")): ".*a heading in meshMajor must not be empty",
+    citation(date="<Year>two</Year>"): ".*year must be a year or null, got 'two'",
+}
 
 
-def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of):
-    broken = "<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>"
-    nameless = citation(pmid="")
-    for bad, where in (
-        (broken, r"citation 2 \(pmid 7\): <MedlineCitation> has no <Article>, which PubMed's DTD requires"),
-        (nameless, r"citation 2 \(pmid unknown\): pmid must not be empty"),
-        ("<PubmedArticle/>", r"citation 2 \(pmid unknown\): <PubmedArticle> has no <MedlineCitation>"),
-        (
-            citation("7", headings=HEADINGS.replace("DescriptorName", "Name", 2)),
-            ".*a <MeshHeading> has no <DescriptorName>",
-        ),
-        (citation("7", headings=HEADINGS.replace("Mice", " ")), ".*a heading in meshMajor must not be empty"),
-        (citation("7").replace("PubDate", "Date"), ".*<JournalIssue> has no <PubDate>"),
-        (citation("7", date="<Year>two</Year>"), ".*year must be a year or null, got 'two'"),
-    ):
-        content = document(citation("3"), bad, citation("13"))
-        with pytest.raises(ValueError, match=rf'a\.xml: {where}.*on_error="skip"'):
-            records_of(content)
-        report = ReadReport(on_error="skip")
-        assert [record["pmid"] for record in records_of(content, report)] == ["3", "13"]
-        assert report.left_out == {"malformed record": 1}
+@pytest.mark.parametrize("bad", BROKEN, ids=range(len(BROKEN)))
+def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of, bad):
+    content = document(citation("3"), bad, citation("13"))
+    with pytest.raises(ValueError, match=rf'a\.xml: {BROKEN[bad]}.*on_error="skip"'):
+        records_of(content)
+    report = ReadReport(on_error="skip")
+    assert [record["pmid"] for record in records_of(content, report)] == ["3", "13"]
+    assert report.left_out == {"malformed record": 1}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "damaged after 0 records"),
-        (b"no XML", "expected XML with a PubmedArticleSet or MedlineCitationSet, got 'no XML'"),
         (b'{"error": "API rate limit exceeded"}', "expected XML .*, got .*API rate limit"),
         (b"<!DOCTYPE html><html><head><meta></head></html>", "is a web page"),
-        (b"<rss><a>x</a></rss>", "expected XML with a PubmedArticleSet or MedlineCitationSet, got '<rss><a>x"),
         (
             b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>",
             "expected XML .*, got '<eFetchResult><ERROR>ID list is empty",
         ),
         (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
         (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
-        (document(citation("3"), citation("5", title="é")).replace("é".encode(), b"\xe9"), "damaged after 1 rec"),
     ],
 )
 def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
@@ -279,17 +233,14 @@ def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, con
 
 
 def test_skip_mode_keeps_records_before_damage_in_a_compressed_file(records_of):
-    # Random pmids do not compress, so half of the bytes contains about half of the records.
-    content = gzip.compress(document(*(citation(str(random.Random(i).getrandbits(60))) for i in range(1009))))
+    content = gzip.compress(document(*(citation(str(number)) for number in range(1, 1010))))
     flipped = content[:-8] + bytes([content[-8] ^ 1]) + content[-7:]
-    for damaged, fewest in ((content[: len(content) // 2], 100), (content[:-3], 1009), (flipped, 1009)):
+    for damaged, fewest in ((content[: len(content) // 2], 100), (flipped, 1009)):
         report = ReadReport(on_error="skip")
         number = len(records_of(damaged, report, "a.xml.gz"))
         assert number >= fewest
         assert report.left_out == {"damaged file": 1}
         assert f"damaged after {number:,} records" in report.examples["damaged file"][0]
-        with pytest.raises(ValueError, match=f"damaged after {number:,} records"):
-            records_of(damaged, name="a.xml.gz")
 
 
 def test_external_files_are_not_loaded(tmp_path, records_of):
@@ -300,12 +251,6 @@ def test_external_files_are_not_loaded(tmp_path, records_of):
     )
     with pytest.raises(ValueError, match="Entity 'leak' not defined"):
         records_of(content)
-
-
-def test_a_large_abstract_is_read(records_of):
-    words = "mice " * 1_000_003
-    (record,) = records_of(document(citation(abstract=f"<Abstract><AbstractText>{words}</AbstractText></Abstract>")))
-    assert record["abstractText"] == words.strip()
 
 
 def test_a_missing_parser_names_the_extra(monkeypatch, records_of):
@@ -335,13 +280,12 @@ def test_the_demo_file_has_the_documented_counts(demo_citations):
     assert len({record["pmid"] for record in demo_citations}) == 30_000
 
 
-@pytest.mark.parametrize("citations", [pytest.param("demo_citations", marks=pytest.mark.slow), "first_citations"])
-def test_records_equal_those_of_pubmed_parser(request, medline_file, citations):
+def test_records_equal_those_of_pubmed_parser(medline_file, first_citations):
     parser = pytest.importorskip("pubmed_parser.medline_parser")
     from lxml import etree
 
     with gzip.open(medline_file) as stream:
-        for element, record in zip(elements(stream), request.getfixturevalue(citations), strict=False):
+        for element, record in zip(elements(stream), first_citations, strict=False):
             for text in element.iter("ArticleTitle", "AbstractText"):  # it loses text nested twice
                 etree.strip_tags(text, "*")
             article = parser.parse_article_info(element, True, False, False, False)

@@ -5,7 +5,7 @@ import tracemalloc
 from xml.sax.saxutils import escape
 
 import pytest
-from papers.bioasq import mesh_ids, read_bioasq
+from papers.bioasq import mesh_ids
 
 from hf_gile.data import ReadReport, load_labels
 from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, read_mesh
@@ -102,31 +102,20 @@ CONTENTS = {"desc2024.xml": xml(), "d2024.bin": ascii_mesh(), "mesh.jsonl": json
 
 
 @pytest.fixture
-def write_mesh(tmp_path):
+def write_mesh(write):
     """Writes a file with this content."""
-
-    def write(content, name="a.mesh"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
+    return lambda content, name="a.mesh": write(name, content)
 
 
 @pytest.mark.parametrize("name", ["desc2024.xml", "d2024.bin"])
-def test_descriptors_survive_writing_and_reading_in_every_format(write_mesh, name):
+def test_all_formats_give_the_same_labels(write_mesh, name):
     report = ReadReport()
-    assert list(read_mesh(write_mesh(CONTENTS[name], name), report)) == DESCRIPTORS
+    path = write_mesh(CONTENTS[name], name)
+    assert list(read_mesh(path, report)) == DESCRIPTORS
     assert str(report) == "6 records from 1 file; left out: none"
-
-
-@pytest.mark.parametrize("describe", [(), *DESCRIPTIONS, DESCRIPTIONS[::-1]])
-def test_all_formats_give_the_same_label_set(write_mesh, describe):
-    first, *rest = [load_mesh(write_mesh(content, name), describe) for name, content in CONTENTS.items()]
-    assert first.ids == [descriptor.ui for descriptor in DESCRIPTORS]
-    assert first.names == [descriptor.name for descriptor in DESCRIPTORS]
-    assert all(other == first for other in rest)
-    assert [label.synonyms for label in first] == [descriptor.entry_terms for descriptor in DESCRIPTORS]
+    labels = load_mesh(path, DESCRIPTIONS[::-1])
+    assert labels == load_mesh(write_mesh(CONTENTS["mesh.jsonl"]), DESCRIPTIONS[::-1])
+    assert [label.synonyms for label in labels] == [descriptor.entry_terms for descriptor in DESCRIPTORS]
 
 
 @pytest.mark.parametrize(("name", "content"), CONTENTS.items(), ids=CONTENTS)
@@ -138,36 +127,20 @@ def test_the_format_is_detected_by_content_and_not_by_name(write_mesh, name, con
         assert load_mesh(write_mesh(same, "a.txt"), DESCRIPTIONS) == expected
 
 
-@pytest.mark.parametrize(
-    ("describe", "text"),
-    [
-        ((), "Heart Failure"),
-        (["entry_terms"], "Heart Failure: Cardiac Failure; Myocardial Failure & Co"),
-        (["scope_note"], "Heart Failure: The heart pumps too little blood: < 5 liters a minute"),
-        (
-            ["tree_path", "scope_note"],
-            "Heart Failure: Cardiovascular Diseases > Heart Diseases. "
-            "The heart pumps too little blood: < 5 liters a minute",
-        ),
-    ],
-)
-def test_the_description_has_the_chosen_parts_in_the_chosen_order(write_mesh, describe, text):
-    labels = load_mesh(write_mesh(xml()), describe)
-    assert (labels[2].text, labels[5].text) == (text, "Male")
+def test_the_description_has_the_chosen_parts_in_the_chosen_order(write_mesh):
+    path = write_mesh(xml())
+    assert load_mesh(path, ()).texts[2:3] == ["Heart Failure"]
+    terms = "Heart Failure: Cardiac Failure; Myocardial Failure & Co"
+    assert load_mesh(path, ["entry_terms"]).texts[2] == terms
+    assert load_mesh(path, ["tree_path", "scope_note"]).texts[2] == (
+        "Heart Failure: Cardiovascular Diseases > Heart Diseases. The heart pumps too little blood: < 5 liters a minute"
+    )
 
 
 def test_parents_and_ancestors_are_listed_once(write_mesh):
-    tree_numbers = {
-        "Food": "G07",
-        "Milk": "G07.3",
-        "Fluids": "A12",
-        "Body": "A12.5",
-        "Human Milk": "A12.5.7 G07.3.5 G07.3.9 Z9.9",
-        "Colostrum": "A12.5.7.1 G07.3.5.1 A12.5.7.1.2",
-    }
-    descriptors = [
-        Descriptor(name, name, tree_numbers=tuple(numbers.split())) for name, numbers in tree_numbers.items()
-    ]
+    tree = {"Food": "G07", "Milk": "G07.3", "Fluids": "A12", "Body": "A12.5"}
+    tree |= {"Human Milk": "A12.5.7 G07.3.5 G07.3.9 Z9.9", "Colostrum": "A12.5.7.1 G07.3.5.1 A12.5.7.1.2"}
+    descriptors = [Descriptor(name, name, tree_numbers=tuple(numbers.split())) for name, numbers in tree.items()]
     labels = load_mesh(write_mesh(ascii_mesh(descriptors)), "tree_path")
     assert [label.broader for label in labels[4:]] == [("Body", "Milk"), ("Human Milk",)]
     assert labels.texts[4:] == [
@@ -176,22 +149,11 @@ def test_parents_and_ancestors_are_listed_once(write_mesh):
     ]
 
 
-RECORDS = {
-    "entry terms without duplicates and the name": (
-        "*NEWRECORD\nRECTYPE = D\nMH = Milk\nENTRY = Milk|T1|NON\nENTRY = Mom's  Milk|T1|NON\n"
-        "ENTRY = Mom's Milk|T1|NON\nENTRY = |T1|NON\nENTRY =\nUI = D3\n",
-        Descriptor("D3", "Milk", ("Mom's Milk",)),
-    ),
-    "aligned signs and no record type": (
-        "*NEWRECORD\nMH          = Gene Library\nENTRY       = Bank, Gene\nUI = D3",
-        Descriptor("D3", "Gene Library", permuted_terms=("Bank, Gene",)),
-    ),
-}
-
-
-@pytest.mark.parametrize(("content", "descriptor"), RECORDS.values(), ids=RECORDS)
-def test_unusual_records_are_read(write_mesh, content, descriptor):
-    assert list(read_mesh(write_mesh(content))) == [descriptor]
+def test_entry_terms_are_read_without_duplicates_and_the_name(write_mesh):
+    terms = "ENTRY = Milk|T1|NON\nENTRY = Mom's  Milk|T1|NON\nENTRY = Mom's Milk|T1|NON\nENTRY = |T1|NON\nENTRY =\n"
+    record = f"*NEWRECORD\nMH          = Milk\n{terms}ENTRY       = Bank, Gene\nUI = D3"
+    expected = Descriptor("D3", "Milk", ("Mom's Milk",), permuted_terms=("Bank, Gene",))
+    assert list(read_mesh(write_mesh(record))) == [expected]
 
 
 def test_markup_in_a_definition_is_dropped(write_mesh):
@@ -220,67 +182,34 @@ def test_headings_and_unambiguous_entry_terms_map_to_ids(write_mesh):
     assert report.examples["name of several descriptors"][0].endswith("'Pump' belongs to D3, D5")
 
 
-def test_bioasq_records_get_ids_for_headings_of_another_year(write_mesh):
-    names = ["Human Milk", "Breast Milk", "Male", "New"]
-    record = {"pmid": 5, "title": "", "abstractText": "Milk.", "meshMajor": names}
-    path = write_mesh(json.dumps({"articles": [record]}), "a.json")
-    (read,) = read_bioasq(path, ui_of=mesh_ids(write_mesh(xml())))
-    assert read["meshUI"] == ["D008895", "D008297", "New"]
+@pytest.mark.parametrize("name", ["d2024.bin", "mesh.jsonl"])
+def test_a_chosen_encoding_is_read_and_a_likely_one_named(write_mesh, name):
+    expected = load_mesh(write_mesh(CONTENTS[name]))
+    latin = write_mesh(CONTENTS[name].encode("latin-1"))
+    assert load_mesh(latin, encoding="latin-1") == load_labels(latin, encoding="latin-1") == expected
+    message = 'is not utf-8; if the file is in windows-1252, pass encoding="windows-1252"'
+    with pytest.raises(ValueError, match=rf"a\.mesh: line \d+: .*{message}"):
+        load_mesh(latin, encoding="utf-8")
+    report = ReadReport(on_error="skip")
+    assert len(load_mesh(latin, report=report, encoding="utf-8")) == 5
+    assert list(report.left_out.values()) == [1]
 
 
-def test_declared_and_chosen_encodings_are_read(write_mesh):
-    for name in ("d2024.bin", "mesh.jsonl"):
-        expected = load_mesh(write_mesh(CONTENTS[name]), DESCRIPTIONS)
-        latin = write_mesh(CONTENTS[name].encode("latin-1"))
-        assert load_mesh(latin, DESCRIPTIONS, encoding="latin-1") == expected
-        assert load_mesh(latin, DESCRIPTIONS, encoding="windows-1252") == expected
-        if name == "d2024.bin":
-            assert load_mesh(latin, DESCRIPTIONS) == expected
-            assert load_labels(latin, encoding="latin-1") == load_mesh(latin)
-        message = 'is not utf-8; if the file is in windows-1252, pass encoding="windows-1252"'
-        with pytest.raises(ValueError, match=rf"a\.mesh: line \d+: .*{message}"):
-            load_mesh(latin, encoding="utf-8")
-        report = ReadReport(on_error="skip")
-        assert len(load_mesh(latin, report=report, encoding="utf-8")) == 5
-        assert list(report.left_out.values()) == [1]
-    for encoding in ("iso-8859-1", "utf-16"):
-        assert list(read_mesh(write_mesh(xml(encoding=encoding).encode(encoding)))) == DESCRIPTORS
-    with pytest.raises(ValueError, match="encoding must be known to Python"):
-        load_mesh(latin, encoding="utf-7000")
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16"])
+def test_the_declared_encoding_is_read(write_mesh, encoding):
+    assert list(read_mesh(write_mesh(xml(encoding=encoding).encode(encoding)))) == DESCRIPTORS
 
 
 RECORD = ascii_mesh([Descriptor("D3", "Milk")])
 MALFORMED = {
     "ASCII without a UI": (RECORD.replace("UI = D3", ""), "a descriptor needs a UI and a name, got '' and 'Milk'"),
-    "ASCII without a name": (
-        RECORD.replace("MH = Milk", "MH ="),
-        "needs a UI and a name, got 'D3' and ''",
-    ),
     "ASCII with a bad tree number": (RECORD + "MN = 14.280", "a tree number of D3 must look like C14.280.434"),
     "ASCII of two merged records": (RECORD + "MH = Iron", "MH occurs 2 times: records may be merged"),
     "ASCII with a line that is none": (RECORD + "Iron", "expected KEY = VALUE, got 'Iron' in line 14"),
-    "ASCII with a NUL": (RECORD.replace("Milk", "Mi\0lk"), "the name contains a NUL character"),
     "JSON without a UI": ('{"name": "Milk"}', "expected an object with the keys ui and name, got {'name': 'Milk'}"),
-    "JSON without a name": ('{"ui": "D3", "name": null}', "needs a UI and a name, got 'D3' and ''"),
-    "JSON with a bad tree number": ('{"ui": "D3", "name": "Milk", "tree": ["C14."]}', "a tree number of D3"),
-    "JSON with a number for a UI": ('{"ui": 3, "name": "Milk"}', "the UI must be text, got 3"),
-    "JSON with a number for a name": ('{"ui": "D3", "name": 3}', "the name must be text, got 3"),
     "JSON with text for a list": ('{"ui": "D3", "name": "Milk", "synonyms": "a"}', "synonyms must be a list of text"),
-    "JSON with a number for a term": (
-        '{"ui": "D3", "name": "Milk", "synonyms": [5]}',
-        "an entry term of D3 must be text",
-    ),
-    "JSON with a list for a text": (
-        '{"ui": "D3", "name": "Milk", "definition": []}',
-        "the scope note of D3 must be text",
-    ),
-    "JSON with half a pair": ('{"ui": "D3", "name": "\\ud83d"}', "the name contains a lone surrogate"),
-    "JSON cut off": ('{"ui": "D3", "name": "Mil', "Unterminated string"),
-    "JSON nested deeply": ('{"ui": ' + "[" * 100_003, "nested too deeply"),
     "a list": ("[5]", r"expected an object, got \[5\]"),
-    "XML without a UI": (xml([Descriptor("", "Milk")]), "a descriptor needs a UI and a name, got '' and 'Milk'"),
     "XML without a name": (xml([Descriptor("D3", "")]), "needs a UI and a name, got 'D3' and ''"),
-    "XML with a bad tree number": (xml([Descriptor("D3", "Milk", tree_numbers=("C",))]), "a tree number of D3 must"),
 }
 
 
@@ -302,27 +231,22 @@ def test_a_malformed_descriptor_is_named_by_line_or_skipped(write_mesh, bad, mes
 
 
 MILK = Descriptor("D3", "Milk", tree_numbers=("C14",))
-REPEATED = {
-    "repeated id": (
-        [MILK, Descriptor("D5", "Iron"), Descriptor("D3", "Copper")],
-        r"line \d+: D3 is already defined in line \d; ids must be unique",
-    ),
-    "repeated tree number": (
-        [MILK, Descriptor("D5", "Iron", tree_numbers=("C14",))],
-        "D5 has the tree number C14 of 'Milk'",
-    ),
-}
 
 
-@pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
-@pytest.mark.parametrize("problem", REPEATED)
-def test_repetitions_are_named_or_left_out(write_mesh, form, problem):
-    descriptors, message = REPEATED[problem]
-    path = write_mesh(form(descriptors))
+@pytest.mark.parametrize("form", [xml, json_lines])
+@pytest.mark.parametrize(
+    ("problem", "other", "message"),
+    [
+        ("repeated id", Descriptor("D3", "Copper"), r"line \d+: D3 is already defined in line \d; ids must be unique"),
+        ("repeated tree number", Descriptor("D5", "Iron", tree_numbers=("C14",)), "D5 has the tree number C14 of"),
+    ],
+)
+def test_repetitions_are_named_or_left_out(write_mesh, form, problem, other, message):
+    path = write_mesh(form([MILK, other]))
     with pytest.raises(ValueError, match=rf"a\.mesh: {message}"):
         load_mesh(path)
     report = ReadReport(on_error="skip")
-    assert load_mesh(path, report=report).names == ["Milk", "Iron"]
+    assert len(load_mesh(path, report=report)) == (1 if problem == "repeated id" else 2)
     assert report.left_out == {problem: 1}
 
 
@@ -338,22 +262,14 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
     ("content", "message"),
     [
         ("", "damaged after 0 records: expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
-        (b"\xef\xbb\xbf \n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
         ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts 'id,name"),
         ("[{}]", "record 1: expected an object with the keys ui and name, got {}"),
-        (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts "),
         ("<html><body/></html>", "is a web page"),
         ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
-        ("<Descr", "damaged after 0 records"),
         (xml()[:-300], "damaged after 5 records"),
         (xml().replace("Cardiac Failure", "Cardiac\0Failure"), "damaged after 2 records"),
         (xml().replace("Breast", "&Breast;"), "damaged after 6 records: Entity 'Breast' not defined, line 147"),
-        (xml().encode("latin-1"), "damaged after 4 records"),
         (xml([]), "no descriptors: 0 records from 1 file; left out: none"),
-        (
-            "*NEWRECORD\nRECTYPE = Q\nUI = Q3",
-            r"no descriptors: 0 records from 1 file; left out: not a descriptor \(1\)",
-        ),
     ],
 )
 def test_damaged_files_and_files_of_another_format_are_refused(write_mesh, content, message):
@@ -365,16 +281,12 @@ def test_damaged_files_and_files_of_another_format_are_refused(write_mesh, conte
 def test_skip_mode_keeps_descriptors_before_damage_in_a_compressed_file(write_mesh, form):
     many = [Descriptor(f"D{row}", f"Milk {row}") for row in range(1009)]
     packed = gzip.compress(form(many).encode(), compresslevel=0)
-    flipped = packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:]
-    for damaged, fewest in ((packed[: len(packed) // 2], 300), (flipped, 900)):
-        path = write_mesh(damaged)
-        report = ReadReport(on_error="skip")
-        assert len(load_mesh(path, report=report)) >= fewest
-        assert report.left_out["damaged file"] == 1
-        with pytest.raises(ValueError, match=r"a\.mesh: damaged after [\d,]+ records|a\.mesh: line [\d,]+: "):
-            load_mesh(path)
-    with pytest.raises(ValueError, match="damaged after 0 records"):
-        load_mesh(write_mesh(packed[:5]))
+    path = write_mesh(packed[: len(packed) // 2])
+    report = ReadReport(on_error="skip")
+    assert len(load_mesh(path, report=report)) >= 300
+    assert report.left_out["damaged file"] == 1
+    with pytest.raises(ValueError, match=r"a\.mesh: damaged after [\d,]+ records"):
+        load_mesh(path)
 
 
 @pytest.mark.parametrize("name", CONTENTS)
@@ -386,23 +298,22 @@ def test_memory_does_not_grow_with_the_file(write_mesh, name):
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_mesh(path)) == 503
-        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # a megabyte is the sample that is sniffed
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
     finally:
         tracemalloc.stop()
 
 
-def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch):
+@pytest.mark.parametrize("form", [ascii_mesh, json_lines])
+def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch, form):
     monkeypatch.setattr("hf_gile.data.table_files.MAX_RECORD", 1 << 10)
     long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
-    for form in (ascii_mesh, json_lines):
-        with pytest.raises(ValueError, match=r"damaged after 0 records: a line is longer than 1,024 bytes"):
-            load_mesh(write_mesh(form([long])))
+    with pytest.raises(ValueError, match=r"damaged after 0 records: a line is longer than 1,024 bytes"):
+        load_mesh(write_mesh(form([long])))
 
 
 def test_missing_files_invalid_choices_and_missing_parsers_are_named(write_mesh, monkeypatch, tmp_path):
-    for path in (tmp_path / "nowhere.xml", tmp_path):
-        with pytest.raises(FileNotFoundError, match=rf"no file .*{path.name} \(in "):
-            load_mesh(path)
+    with pytest.raises(FileNotFoundError, match=r"no file .*nowhere.xml \(in "):
+        load_mesh(tmp_path / "nowhere.xml")
     with pytest.raises(ValueError, match=r"describe must be distinct parts of entry_terms, .* got 'synonyms'"):
         load_mesh(tmp_path, "synonyms")
     monkeypatch.setitem(sys.modules, "lxml", None)
@@ -411,27 +322,11 @@ def test_missing_files_invalid_choices_and_missing_parsers_are_named(write_mesh,
     assert len(load_mesh(write_mesh(ascii_mesh()))) == 6
 
 
-@pytest.fixture(scope="module")
-def mesh_file(shared_data):
-    return shared_data / "mesh" / "mesh_labels.jsonl.gz"
-
-
 @pytest.mark.slow
-def test_the_whole_of_mesh_loads_with_any_description(mesh_file, monkeypatch):
+def test_the_whole_of_mesh_loads(shared_data):
     report = ReadReport()
-    descriptors = list(read_mesh(mesh_file, report))
+    labels = load_mesh(shared_data / "mesh" / "mesh_labels.jsonl.gz", DESCRIPTIONS, report)
     assert str(report) == "30,764 records from 1 file; left out: none"
-    monkeypatch.setattr("hf_gile.data.mesh.read_mesh", lambda *arguments, **options: descriptors)  # takes seconds
-    for describe in ((), *DESCRIPTIONS, DESCRIPTIONS):
-        labels = load_mesh(mesh_file, describe, report)
-        assert len(labels) == 30_764
-        assert not any("<em>" in text or "\n" in text for text in labels.texts)
-    assert report.left_out == {}
+    assert len(labels) == 30_764
+    assert not any("<em>" in text or "\n" in text for text in labels.texts)
     assert labels[labels.column("D000006")].text.startswith("Abdomen, Acute: Abdomens, Acute; Acute Abdomen; ")
-
-
-@pytest.mark.slow
-def test_former_heading_names_map_to_ids(mesh_file):
-    ids = mesh_ids(mesh_file)
-    assert ids["Inuit"] == ids["Inuits"] == "D004930"
-    assert ids["Purpura, Schoenlein-Henoch"] == ids["IgA Vasculitis"] == "D011695"

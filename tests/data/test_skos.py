@@ -50,26 +50,15 @@ def in_format(turtle, kind):
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(write):
     """Writes a file with these statements."""
-
-    def write(content, name="a.ttl"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
+    return lambda content, name="a.ttl": write(name, content)
 
 
 @pytest.fixture
 def labels_of(written):
     """Reads the labels of statements in Turtle."""
-
-    def load(turtle, *arguments, **options):
-        return load_skos(written(HEAD + turtle), *arguments, **options)
-
-    return load
+    return lambda turtle, *arguments, **options: load_skos(written(HEAD + turtle), *arguments, **options)
 
 
 @pytest.fixture
@@ -82,15 +71,13 @@ def texts_of(labels_of):
 def test_every_format_gives_the_same_labels(written, suffix):
     expected = load_skos(written(HEAD + HEART), "en", DESCRIPTIONS)
     content = in_format(HEAD + HEART, FORMATS[suffix]).encode()
-    packed = gzip.compress(content)
     marked = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
-    files = {f"b{suffix}": content, f"b{suffix.upper()}.GZ": packed, f"c{suffix}": packed, f"d{suffix}": marked}
+    files = {f"b{suffix}": content, f"b{suffix.upper()}.GZ": gzip.compress(content), f"d{suffix}": marked}
     for name, data in files.items():
         assert load_skos(written(data, name), "en", DESCRIPTIONS) == expected
 
 
-@pytest.mark.parametrize("kind", ["nt", "xml", "turtle", "json-ld"])
-@pytest.mark.parametrize("name", ["a.rdf", "a.nt", "a.ttl", "a.txt", "a"])
+@pytest.mark.parametrize(("kind", "name"), [("nt", "a.rdf"), ("xml", "a.nt"), ("turtle", "a.txt"), ("json-ld", "a")])
 def test_the_content_determines_the_format(written, kind, name):
     expected = load_skos(written(HEAD + HEART, "right.ttl"))
     content = in_format(HEAD + HEART, kind)
@@ -101,10 +88,8 @@ def test_a_zip_archive_of_a_single_file_is_read(written, tmp_path):
     path = tmp_path / "stw.ttl.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("stw.ttl", HEAD + HEART)
-        for name in ("README.txt", "LICENSE", "docs/guide.pdf"):
-            archive.writestr(name, "about the file")
+        archive.writestr("README.txt", "about the file")
     assert load_skos(path) == load_skos(written(HEAD + HEART))
-    assert load_skos(tmp_path).names == ["organ", "heart", "heart valve"]
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("more.ttl", HEAD)
     with pytest.raises(ValueError, match=r"is an archive of 2 files \(stw\.ttl, more\.ttl\)"):
@@ -117,7 +102,7 @@ def test_labels_are_concepts_sorted_by_uri_in_natural_order(labels_of):
     assert [uri.rpartition("/")[2] for uri in labels.ids] == ["2", "10", "11"]
     assert labels.texts == ["organ", "heart", "heart valve"]
     assert str(report) == "3 records from 1 file; left out: none"
-    numbers = ["007", "7", "11", "9" * 5003, "a", "a1b3", "a1b20", "a2b3"]
+    numbers = ["007", "7", "11", "9" * 5003, "a", "a1b3", "a1b20"]
     concepts = [f'<http://example.org/{number}> a skos:Concept ; skos:prefLabel "{number}"@en .' for number in numbers]
     assert labels_of("".join(reversed(concepts))).names == numbers
 
@@ -125,19 +110,16 @@ def test_labels_are_concepts_sorted_by_uri_in_natural_order(labels_of):
 def test_the_description_has_the_chosen_parts_in_the_chosen_order(texts_of):
     described = ["organ", "heart: Of all animals", "heart valve: Keeps blood from flowing back"]
     assert texts_of(HEART) == texts_of(HEART, "en", "definition") == described
-    assert texts_of(HEART, "en", "alt_labels") == ["organ", "heart: cor; pump", "heart valve"]
-    assert texts_of(HEART, "en", ["broader"]) == ["organ", "heart: organ", "heart valve: organ > heart"]
-    assert texts_of(HEART, "en", ("definition", "alt_labels", "broader")) == [
+    assert texts_of(HEART, "en", ["alt_labels", "broader"]) == [
         "organ",
-        "heart: Of all animals. cor; pump. organ",
-        "heart valve: Keeps blood from flowing back. organ > heart",
+        "heart: cor; pump. organ",
+        "heart valve: organ > heart",
     ]
 
 
 def test_alternative_and_hidden_labels_become_synonyms_and_broader_concepts_parents(labels_of):
     assert [label.synonyms for label in labels_of(HEART)] == [(), ("cor", "pump", "haert"), ()]
     assert [label.synonyms for label in labels_of(HEART, language="de")] == [(), ("Pumpe",), ()]
-    assert [label.synonyms for label in labels_of(NAMES)] == [("paint", "dye")]
     organ, heart = "http://example.org/2", "http://example.org/10"
     labels = labels_of(f"{HEART}\nex:11 skos:broader ex:2, ex:11 .")
     assert [label.broader for label in labels] == [(), (organ,), (organ, heart)]
@@ -163,9 +145,6 @@ NAMES = """ex:1 a skos:Concept ; skos:prefLabel "plain" , "colour"@en-GB , "colo
     [
         ("en", "colour: paint; dye"),
         ("EN-us", "color: dye"),
-        (["en-us", "en"], "color: dye"),
-        ("de", "Farbe: Ton"),
-        (("fr", "de", "en"), "Farbe: Ton"),
         (("fr", "en-US", "de"), "color: dye"),
         ("fr", "plain: hue"),
         (["de-AT", "en"], "colour: Ton"),
@@ -173,12 +152,6 @@ NAMES = """ex:1 a skos:Concept ; skos:prefLabel "plain" , "colour"@en-GB , "colo
 )
 def test_the_best_matching_language_is_used(texts_of, language, text):
     assert texts_of(NAMES, language, "alt_labels") == [text]
-
-
-def test_plain_tags_come_before_regional_tags_and_names_are_alphabetical(texts_of):
-    more = "ex:1 skos:prefLabel 'tint'@en ; skos:altLabel 'colour'@en, 'tint'@en-GB, 'paint'@en-GB ."
-    assert texts_of(NAMES + more, "en", "alt_labels") == ["tint: colour; paint; dye"]
-    assert texts_of("ex:1 a skos:Concept ; skos:prefLabel 'b'@en, 'a'@en, 'c'@en, ''@en, ' '@en .") == ["a"]
 
 
 def test_skos_xl_labels_and_definition_nodes_are_read(texts_of):
@@ -209,21 +182,14 @@ def test_unusable_concepts_are_skipped_and_counted(labels_of):
 
 RETIRED = [
     "owl:deprecated 'true'",
-    "owl:deprecated 'True'",
     "owl:deprecated 1",
-    "<http://purl.org/umu/uneskos#isDeprecated> true",
     "<http://publications.europa.eu/ontology/euvoc#status> <http://a.org/concept-status/DEPRECATED>",
-    "<http://www.w3.org/ns/adms#status> <http://purl.org/adms/status/Withdrawn>",
-    "<http://purl.org/linked-data/registry#status> <http://purl.org/linked-data/registry#statusRetired>",
-    "<http://aims.fao.org/aos/agrontology#hasStatus> 'Deprecated'",
     "<http://www.w3.org/2003/06/sw-vocab-status/ns#term_status> 'archaic'",
     "<http://purl.org/dc/terms/isReplacedBy> ex:2",
     "a owl:DeprecatedClass",
 ]
 CURRENT = [
     "owl:deprecated 0",
-    "<http://publications.europa.eu/ontology/euvoc#status> <http://a.org/concept-status/CURRENT>",
-    "<http://purl.org/dc/terms/replaces> ex:2",
 ]
 
 
@@ -239,12 +205,9 @@ def test_retired_concepts_are_left_out_with_their_ids(labels_of, statement):
 CONCEPT_2 = "ex:2 a skos:Concept ; skos:prefLabel 'b'@en ."
 UNTYPED = {
     "in a scheme": "ex:1 skos:inScheme ex:s . ex:2 skos:inScheme ex:s .",
-    "top of a scheme": "ex:s skos:hasTopConcept ex:1 . ex:2 skos:topConceptOf ex:s .",
     "linked": "ex:2 skos:broader ex:1 .",
-    "linked from above": "ex:1 skos:narrower ex:2 .",
     "of a subclass": "ex:A rdfs:subClassOf ex:B . ex:B rdfs:subClassOf skos:Concept . ex:1 a ex:A . ex:2 a ex:B .",
     "members of a collection": "",
-    "of another class": "ex:1 a ex:Topic ; skos:inScheme ex:s . ex:2 a ex:Topic ; skos:inScheme ex:s .",
 }
 
 
@@ -264,23 +227,14 @@ def test_concepts_may_be_without_their_class(labels_of, links):
     "link",
     [
         "ex:2 skos:broaderTransitive ex:1 .",
-        "ex:1 skos:narrowerTransitive ex:2 .",
         "ex:2 <http://purl.org/iso25964/skos-thes#broaderGeneric> ex:1 .",
         "ex:1 <http://purl.org/iso25964/skos-thes#narrowerPartitive> ex:2 .",
-        "ex:2 <http://purl.org/iso25964/skos-thes#broaderInstantial> ex:1 .",
         "ex:2 <http://vocab.getty.edu/ontology#broaderPreferred> ex:1 .",
     ],
 )
 def test_all_kinds_of_hierarchical_links_lead_to_parents(labels_of, link):
     labels = labels_of(f"{CONCEPT_2} ex:1 a skos:Concept ; skos:prefLabel 'a'@en . {link}")
     assert [label.broader for label in labels] == [(), ("http://example.org/1",)]
-
-
-def test_only_the_nearest_ancestors_are_parents(labels_of):
-    concepts = "".join(f"ex:{number} a skos:Concept ; skos:prefLabel '{number}'@en ." for number in range(1, 5))
-    links = "ex:4 skos:broaderTransitive ex:3, ex:2, ex:1 . ex:3 skos:broaderTransitive ex:1 . ex:2 skos:broader ex:1 ."
-    parents = [[uri[-1] for uri in label.broader] for label in labels_of(f"{concepts} {links}")]
-    assert parents == [[], ["1"], ["1"], ["2", "3"]]
 
 
 OTHER_KINDS = {
@@ -347,23 +301,13 @@ def test_other_kinds_of_vocabularies_are_read(labels_of, statements, note):
 def test_names_of_properties_may_start_with_https(written):
     content = (HEAD + HEART).replace("http://www.w3.org/2004", "https://www.w3.org/2004")
     assert load_skos(written(content)).names == ["organ", "heart", "heart valve"]
-    gnd = f"{PREFIXES}<https://schema.org/1> a gndo:SubjectHeading ; gndo:preferredName 'a' ."
-    assert load_skos(written(gnd.replace("https", "http"))).ids == ["http://schema.org/1"]
-    term = f"{PREFIXES}<https://schema.org/1> a schema:DefinedTerm ; schema:name 'a' ."
-    assert load_skos(written(term)).ids == ["https://schema.org/1"]
 
 
-@pytest.mark.parametrize("root", ['Ontology xmlns="http://www.w3.org/2002/07/owl#"', "thesaurus", "TriX", "head"])
+@pytest.mark.parametrize("root", ['Ontology xmlns="http://www.w3.org/2002/07/owl#"', "thesaurus"])
 def test_xml_that_is_no_rdf_is_refused_with_what_to_do(written, root):
     content = f"<{root}><term>heart</term></{root.split()[0]}>"
     with pytest.raises(ValueError, match=rf"a\.xml: .* root <{root.split()[0]}> is not of RDF: convert it to SKOS, or"):
         load_skos(written(content, "a.xml"))
-
-
-def test_invalid_values_of_other_properties_are_silent(written, capfd):
-    value = "'2010-13-45'^^<http://www.w3.org/2001/XMLSchema#date>"
-    load_skos(written(HEAD + f"<http://a.org/a{{b> skos:prefLabel 'a'@en ; a skos:Concept ; ex:created {value} ."))
-    assert capfd.readouterr().err == ""
 
 
 def test_unknown_kinds_name_their_classes_and_texts(labels_of):
@@ -373,47 +317,13 @@ def test_unknown_kinds_name_their_classes_and_texts(labels_of):
         labels_of(PREFIXES + statements)
 
 
-def test_a_name_in_another_property_does_not_replace_one_in_another_language(labels_of):
-    report = ReadReport()
-    statements = f"{PREFIXES} {CONCEPT_2} ex:1 a skos:Concept ; skos:prefLabel 'Herz'@de ; rdfs:label 'Herz' ."
-    assert labels_of(statements, report=report).names == ["b"]
-    assert report.ids_left_out == {"http://example.org/1": "without a name in en"}
-
-
-def test_classes_of_concepts_are_no_labels(labels_of):
-    statements = f"{PREFIXES} ex:T a owl:Class ; rdfs:label 'T' ; rdfs:subClassOf skos:Concept . ex:1 a ex:T ."
-    with pytest.raises(ValueError, match=r"1 concepts; .*without a name in nl"):
-        labels_of(statements + "ex:1 skos:prefLabel 'heart'@en .", "nl")
-
-
-def test_composed_and_decomposed_letters_give_the_same_name(labels_of):
-    assert labels_of("ex:1 a skos:Concept ; skos:prefLabel 'cafe\u0301\u00a0bar'@en .").names == ["caf\xe9 bar"]
-
-
-def test_among_several_parents_the_path_follows_the_first_uri(texts_of):
-    statements = """
-    ex:10 a skos:Concept ; skos:prefLabel "pumps"@en . ex:9 a skos:Concept ; skos:prefLabel "organs"@en .
-    ex:30 a skos:Concept ; skos:prefLabel "heart"@en ; skos:broader ex:10, ex:9, ex:1, "text" .
-    """
-    assert texts_of(statements, "en", "broader") == ["organs", "pumps", "heart: organs"]
-
-
-@pytest.mark.parametrize(
-    ("links", "texts"),
-    [
-        ("ex:1 skos:broader ex:1 .", ["a", "b", "c"]),
-        ("ex:1 skos:broader ex:2 . ex:2 skos:broader ex:1 .", ["a: b", "b: a", "c"]),
-        (
-            "ex:1 skos:broader ex:2 . ex:2 skos:broader ex:3 . ex:1 skos:narrower ex:3 .",
-            ["a: c > b", "b: a > c", "c: b > a"],
-        ),
-    ],
-)
-def test_cycles_of_broader_concepts_are_cut(texts_of, links, texts):
+def test_cycles_of_broader_concepts_are_cut(texts_of):
     concepts = "".join(
         f"ex:{number} a skos:Concept ; skos:prefLabel '{name}'@en ." for number, name in enumerate("abc", 1)
     )
-    assert texts_of(concepts + links, "en", "broader") == texts
+    assert texts_of(f"{concepts} ex:1 skos:broader ex:1 .", "en", "broader") == ["a", "b", "c"]
+    links = "ex:1 skos:broader ex:2 . ex:2 skos:broader ex:3 . ex:1 skos:narrower ex:3 ."
+    assert texts_of(concepts + links, "en", "broader") == ["a: c > b", "b: a > c", "c: b > a"]
 
 
 def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
@@ -421,8 +331,6 @@ def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
     ex:1 a skos:Concept ; skos:prefLabel "planet"@en . ex:2 a skos:Concept ; skos:prefLabel "metal"@en .
     ex:3 a skos:Concept ; skos:prefLabel "mercury"@en ; skos:broader ex:1 .
     ex:4 a skos:Concept ; skos:prefLabel "mercury"@en ; skos:broader ex:2 .
-    ex:5 a skos:Concept ; skos:prefLabel "bank"@en ; skos:definition "Lends money."@en ; skos:altLabel "house"@en .
-    ex:6 a skos:Concept ; skos:prefLabel "bank"@en ; skos:definition "Holds a river."@en .
     ex:7 a skos:Concept ; skos:prefLabel "seal"@en ; skos:notation "Z7" .
     ex:8 a skos:Concept ; skos:prefLabel "seal"@en ; skos:notation "A8", "B8" .
     ex:9 a skos:Concept ; skos:prefLabel "bat"@en .
@@ -435,8 +343,6 @@ def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
         "metal",
         "mercury: planet",
         "mercury: metal",
-        "bank: Lends money",
-        "bank: Holds a river",
         "seal: Z7",
         "seal: A8",
         "bat: 9. http://example.org/9",
@@ -444,15 +350,7 @@ def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
         "bat: 9. http://other.org/9",
     ]
     assert not report.left_out
-    assert report.homonyms == 9
-    described = texts_of(statements, "en", ["broader", "definition"])
-    assert described[2:6] == ["mercury: planet", "mercury: metal", "bank: Lends money", "bank: Holds a river"]
-
-
-def test_relative_uris_do_not_depend_on_the_folder(written):
-    content = HEAD + "<#1> a skos:Concept ; skos:prefLabel 'a'@en ."
-    for name in ("a b.ttl", "folder/a b.ttl", "a b.ttl.gz"):
-        assert load_skos(written(content, name)).ids == ["file:///a%20b.ttl#1"]
+    assert report.homonyms == 7
 
 
 def test_blank_nodes_of_two_files_are_not_confused(written, tmp_path):
@@ -467,22 +365,14 @@ TRIPLES = in_format(HEAD + CONCEPT, "nt")
 RDF = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
 DAMAGED = {
     "empty": ("a.ttl", "", "expected RDF .*, got empty"),
-    "prefixes only": ("a.ttl", HEAD, "no statements"),
     "Turtle cut off": ("a.ttl", HEAD + CONCEPT + "<http://example.org/2> a [", r"at line 8 of <>: Bad syntax \(EOF"),
-    "Turtle cut off in a text": ("a.ttl", HEAD + CONCEPT + "ex:2 ex:3 'a", "Quote expected in string"),
-    "unknown prefix": ("a.ttl", CONCEPT, r"at line 1 of <>: Bad syntax \(Prefix \"skos:\" not bound\)"),
     "Turtle with Latin-1": ("a.ttl", (HEAD + CONCEPT + "# ü").encode("latin-1"), "can't decode byte 0xfc"),
-    "Turtle with NUL": ("a.ttl", HEAD + CONCEPT + "\0", "at line 8 of <>: Bad syntax"),
     "nested deeply": ("a.ttl", HEAD + CONCEPT + "ex:1 ex:2 " + "[ ex:3 " * 5003, "recursion"),
-    "TriG cut off": ("a.trig", HEAD + "ex:g {" + CONCEPT, r"at line 8 of <>: Bad syntax \(needed '}'"),
     "triples cut off": ("a.nt", TRIPLES + '<http://example.org/1> <http://example.org/2> "a', 'Invalid line .*"a'),
-    "triples with Latin-1": ("a.nt", (TRIPLES + "# ü\n").encode("latin-1"), "can't decode byte 0xfc"),
-    "quads cut off": ("a.nq", TRIPLES + "<http://example.org/1>", "Invalid line"),
     "XML cut off": ("a.rdf", RDF + "<rdf:Description>", ":2:17: no element found"),
     "a table": ("a.csv", "id,name\n1,heart\n", "expected RDF .*, got csv"),
     "a web page": ("a.ttl", "<!DOCTYPE html><html><body>Sign in</body></html>", "is a web page"),
     "a pointer": ("a.nt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
-    "JSON cut off": ("a.jsonld", '[{"@id": ', "Expecting value: line 1 column 10"),
     "JSON nested deeply": ("a.json", "[" * 100_003, "recursion"),
     "JSON of something else": (
         "a.json",
@@ -490,8 +380,6 @@ DAMAGED = {
         "no statements: convert it to SKOS, or to a table",
     ),
     "packed and cut off": ("a.nt.gz", gzip.compress(TRIPLES.encode() * 9)[:-9], "Compressed file ended before the end"),
-    "packed and cut off at once": ("a.ttl.gz", gzip.compress(b"")[:5], "Compressed file ended before the end"),
-    "packed and flipped": ("a.nt.gz", gzip.compress(TRIPLES.encode())[:-8] + b"\0" * 8, "CRC check failed"),
 }
 
 
@@ -508,7 +396,6 @@ def test_a_damaged_file_is_named_or_skipped(written, name, content, message):
 
 def test_skip_mode_keeps_concepts_before_the_damage(written):
     for name, content in (
-        ("a.nt", TRIPLES + "damage"),
         ("a.ttl", HEAD + CONCEPT + "damage"),
         ("a.rdf", in_format(HEAD + CONCEPT, "xml").replace("</rdf:RDF>", "")),
         ("a.nt.gz", gzip.compress((TRIPLES + "# comment\n" * 1009).encode(), compresslevel=0)[:-99]),
@@ -516,13 +403,12 @@ def test_skip_mode_keeps_concepts_before_the_damage(written):
         assert load_skos(written(content, name), report=ReadReport(on_error="skip")).names == ["a"]
 
 
-@pytest.mark.parametrize("text", ["a\\u0000b", "\\uD83D"])
-@pytest.mark.parametrize("statement", ["skos:prefLabel '{}'@en", "skos:prefLabel 'a'@en ; skos:notation '{}'"])
-def test_invalid_characters_are_reported_with_the_concept(labels_of, text, statement):
-    statements = f"ex:3 a skos:Concept ; {statement.format(text)} . ex:5 a skos:Concept ; skos:prefLabel 'b'@en ."
-    with pytest.raises(
-        ValueError, match=r"/.*: http://example.org/3: a text contains (a NUL character|a lone surrogate)"
-    ):
+@pytest.mark.parametrize(
+    "statement", ["skos:prefLabel 'a\\u0000b'@en", "skos:prefLabel 'a'@en ; skos:notation '\\uD83D'"]
+)
+def test_invalid_characters_are_reported_with_the_concept(labels_of, statement):
+    statements = f"ex:3 a skos:Concept ; {statement} . {CONCEPT_2}"
+    with pytest.raises(ValueError, match=r"/3: a text contains (a NUL character|a lone surrogate)"):
         labels_of(statements)
     report = ReadReport(on_error="skip")
     assert labels_of(statements, report=report).names == ["b"]
@@ -530,29 +416,24 @@ def test_invalid_characters_are_reported_with_the_concept(labels_of, text, state
 
 
 def test_empty_results_name_the_available_choices(labels_of):
-    message = (
-        r"a\.ttl: 3 concepts; names requested in nl or es, available in en \(4\), de \(3\), fr \(1\); choose others"
-    )
+    message = r"a\.ttl: 3 concepts; names requested in nl or es, available in en \(4\), de \(3\), fr \(1\); choose"
     with pytest.raises(ValueError, match=message):
         labels_of(HEART, ["nl", "es"])
     with pytest.raises(ValueError, match="0 concepts; names requested in en, available in none; expected SKOS, GND"):
         labels_of("ex:1 ex:2 ex:3 .")
-    with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: without a name"):
-        labels_of("ex:1 a skos:Concept .")
 
 
 def test_external_resources_are_not_loaded(written, tmp_path):
     skos = "http://www.w3.org/2004/02/skos/core#"
-    context = written(json.dumps({"@context": {"name": f"{skos}prefLabel"}}), "context.jsonld")
+    names = {"name": f"{skos}prefLabel"}
+    context = written(json.dumps({"@context": names}), "context.jsonld")
     concept = {"@id": "http://example.org/1", "@type": f"{skos}Concept", "name": "a"}
+    message = r"a\.jsonld: read as JSON-LD: @(context|import) is the URL '.*', which is not fetched"
     for reference in (context.as_uri(), ["http://127.0.0.1:1/context", {}], {"@import": context.as_uri()}):
-        for data in ({"@context": reference, **concept}, [{"@graph": [{"@context": reference, **concept}]}]):
-            with pytest.raises(
-                ValueError, match=r"a\.jsonld: read as JSON-LD: @(context|import) is the URL '.*', which is not fetched"
-            ):
-                load_skos(written(json.dumps(data), "a.jsonld"))
-    inline = {"@context": json.loads(context.read_text())["@context"], **concept}
-    assert load_skos(written(json.dumps(inline), "a.jsonld")).names == ["a"]
+        data = [{"@graph": [{"@context": reference, **concept}]}]
+        with pytest.raises(ValueError, match=message):
+            load_skos(written(json.dumps(data), "a.jsonld"))
+    assert load_skos(written(json.dumps({"@context": names, **concept}), "a.jsonld")).names == ["a"]
 
     written("SECRET", "secret")
     entity = f'<!DOCTYPE rdf:RDF [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>\n'
@@ -566,24 +447,18 @@ LAUGHS = "".join(
 GROWING = {
     "entities within entities": (f'<!ENTITY a "lol">{LAUGHS}', "&i;", "the entity 'b' is not a short text"),
     "a long entity": (f'<!ENTITY a "{"x" * 50_000}">', "&a;" * 5_000, "the entity 'a' is not a short text"),
-    "an entity of a parameter": ('<!ENTITY % a "x">', "x", "the entity 'a' is not a short text"),
 }
 
 
 @pytest.mark.parametrize(("entities", "text", "message"), GROWING.values(), ids=GROWING)
 def test_expanding_entities_are_refused(written, entities, text, message):
-    content = in_format(HEAD + CONCEPT.replace("'a'", "'NAME'"), "xml").replace("?>", f"?><!DOCTYPE r [{entities}]>", 1)
+    content = f"<?xml version='1.0'?><!DOCTYPE r [{entities}]>{RDF}<a>{text}</a></rdf:RDF>"
     with pytest.raises(ValueError, match=rf"a\.rdf: .*{message}"):
-        load_skos(written(content.replace("NAME", text), "a.rdf"))
+        load_skos(written(content, "a.rdf"))
 
 
 LONG = {
     "a line": ("a.nt", TRIPLES + "x" * 300_000, "read as N-Triples: a line is longer than 262,144 bytes"),
-    "a prefix": (
-        "a.ttl",
-        f"{HEAD}@prefix long: <http://example.org/{'x' * 1_000_000}> .\n{CONCEPT}long:1 a skos:Concept .",
-        ".*a URI is longer than 8,192 characters",
-    ),
     "a packed file": (
         "a.ttl.gz",
         gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1),
@@ -598,44 +473,21 @@ def test_what_is_too_long_is_refused(written, name, content, message):
         load_skos(written(content, name))
 
 
-def test_entities_for_uri_prefixes_are_read(written):
-    content = in_format(HEAD + CONCEPT, "xml").replace("http://example.org/1", "&ex;1")
-    entity = '<!DOCTYPE r [<!ENTITY ex "http://example.org/">]>'
-    assert load_skos(written(content.replace("?>", f"?>{entity}", 1), "a.rdf")).ids == ["http://example.org/1"]
-
-
 def test_missing_and_unsupported_paths_are_named(written, tmp_path):
-    for paths, error, message in (
-        (tmp_path / "nowhere.ttl", FileNotFoundError, r"nothing matches .*nowhere\.ttl \(in "),
-        ("", FileNotFoundError, "got an empty string"),
-        (tmp_path, ValueError, r"nothing to read at .*: expected \.nt, .*, each also compressed as \.gz"),
-        ([], ValueError, "paths must name at least one file, folder or glob, got none"),
-    ):
-        with pytest.raises(error, match=message):
-            load_skos(paths)
+    with pytest.raises(FileNotFoundError, match=r"nothing matches .*nowhere\.ttl \(in "):
+        load_skos(tmp_path / "nowhere.ttl")
+    with pytest.raises(ValueError, match=r"nothing to read at .*: expected \.nt, .*, each also compressed as \.gz"):
+        load_skos(tmp_path)
 
 
-@pytest.mark.parametrize("language", ["", [], [None], [""]])
-def test_a_language_must_be_named(labels_of, language):
+def test_invalid_choices_and_a_missing_parser_are_named(labels_of, monkeypatch):
     with pytest.raises(ValueError, match='language must be a tag such as "en", or several, got'):
-        labels_of(HEART, language)
-
-
-def test_an_invalid_choice_and_a_missing_parser_are_named(labels_of, monkeypatch):
+        labels_of(HEART, [""])
     with pytest.raises(ValueError, match=r"describe must be distinct parts of alt_labels, .*, got 'entry_terms'"):
         labels_of(HEART, "en", "entry_terms")
     monkeypatch.setitem(sys.modules, "rdflib", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         labels_of(HEART)
-
-
-def test_a_disk_error_is_not_reported_as_a_malformed_file(labels_of, monkeypatch):
-    def fail(path):
-        raise PermissionError(13, "no")
-
-    monkeypatch.setattr("hf_gile.data.rdf.read_into_memory", fail)
-    with pytest.raises(PermissionError):
-        labels_of(HEART, report=ReadReport(on_error="skip"))
 
 
 def test_json_ld_may_have_a_document_on_each_line(written):

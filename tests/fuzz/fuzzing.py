@@ -68,8 +68,8 @@ class Target:
     section: str
     cases: SearchStrategy[Any]
     attempt: Callable[[Any], object]
-    quick: int = 5
-    long: int = 200
+    quick: int = 4
+    long: int = 100
 
 
 class Crash(AssertionError):

@@ -17,7 +17,6 @@ from huggingface_hub.errors import StrictDataclassError
 from hypothesis import strategies as st
 from mutations import mutated
 from reader_targets import FOLDER
-from sklearn import metrics as reference
 
 from hf_gile import (
     GileConfig,
@@ -29,7 +28,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics, ranking_metrics
+from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics
 from hf_gile.settings import only_read
 from hf_gile.training import GileDataCollator, LabelSampler
 
@@ -71,7 +70,6 @@ _arrays = st.sampled_from(
         torch.full((2, 2), 1 << 40),
         torch.tensor([[float("nan")]]),
         torch.ones(1, 2, 3, dtype=torch.bool),
-        np.ones((2, 2)),
         np.array(["iron"]),
     ]
 )
@@ -106,18 +104,13 @@ def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 _ids = st.sampled_from(["a", "b", "c", "d"])
 _names = st.sampled_from(["Iron", "Milk", "Blood", "Heart", "\N{PILE OF POO}"])
 _labels = st.builds(Label, _ids, _names, st.sampled_from(["", "red", "blue"]), st.none() | st.just("en"))
+_fields_of_labels = st.sampled_from(["name", "count", "seen", "threshold", "x"])
 _operation = st.one_of(
-    st.tuples(st.just("add"), st.lists(mostly(_labels), max_size=2)),
-    st.tuples(st.just("retire"), st.lists(mostly(_ids), max_size=2)),
+    st.tuples(st.sampled_from(["add"]), st.lists(mostly(_labels), max_size=2)),
+    st.tuples(st.sampled_from(["retire", "columns"]), st.lists(mostly(_ids), max_size=2)),
     st.tuples(st.just("rename"), st.tuples(mostly(_ids), mostly(_names))),
-    st.tuples(
-        st.just("update"),
-        st.tuples(
-            mostly(_ids), st.dictionaries(st.sampled_from(["name", "count", "seen", "threshold", "x"]), mostly(_names))
-        ),
-    ),
+    st.tuples(st.just("update"), st.tuples(mostly(_ids), st.dictionaries(_fields_of_labels, mostly(_names)))),
     st.tuples(st.just("with_counts"), mostly(st.dictionaries(_ids, mostly(st.integers(0, 9)), max_size=2))),
-    st.tuples(st.just("columns"), mostly(st.lists(_ids, max_size=2))),
     st.tuples(st.just("slice"), st.tuples(st.integers(-3, 3), st.integers(-3, 3))),
 )
 
@@ -217,13 +210,6 @@ def _process(case: tuple[str, dict[str, Any], Any]) -> None:
         raise
 
 
-def _same_answers(first: list[Any], second: list[Any]) -> bool:
-    return all(
-        a["labels"] == b["labels"] and np.allclose(a["scores"], b["scores"], atol=1e-6)
-        for a, b in zip(first, second, strict=True)
-    )
-
-
 _candidates = st.one_of(
     st.none(),
     st.lists(_text, max_size=3),
@@ -258,18 +244,10 @@ def _score(case: tuple[str, Any, dict[str, Any]]) -> None:
             raise Crash(f"scores {scores}")
         if sorted(scores, reverse=True) != scores:
             raise Crash(f"scores that do not fall: {scores}")
-    if isinstance(texts, list) and not _same_answers(answers, list(pipe(texts, batch_size=2, **options))):
-        raise Crash("other answers with another batch size")
 
 
-_tensors = st.one_of(
-    st.lists(st.lists(st.integers(-2, 40), min_size=3, max_size=3), min_size=2, max_size=2).map(torch.tensor),
-    st.lists(st.integers(-2, 6), min_size=2, max_size=2).map(torch.tensor),
-    st.lists(st.lists(st.lists(st.integers(0, 20), min_size=2, max_size=2), min_size=1, max_size=1), min_size=2).map(
-        torch.tensor
-    ),
-    _arrays,
-)
+_rows = st.lists(st.integers(-2, 40), min_size=3, max_size=3)
+_tensors = st.lists(_rows, min_size=2, max_size=2).map(torch.tensor) | _arrays
 _forward = st.fixed_dictionaries(
     {"input_ids": mostly(_tensors)},
     optional={
@@ -313,61 +291,6 @@ def _collate(case: tuple[str, Any, bool]) -> None:
 
 
 # Metrics ----------------------------------------------------------------------------------------------------------
-
-_cells = st.integers(1, 4).flatmap(
-    lambda documents: st.integers(2, 6).flatmap(
-        lambda labels: st.tuples(
-            st.lists(
-                st.lists(
-                    st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0]) | st.floats(-30, 30), min_size=labels, max_size=labels
-                ),
-                min_size=documents,
-                max_size=documents,
-            ),
-            st.lists(st.lists(st.booleans(), min_size=labels, max_size=labels), min_size=documents, max_size=documents),
-            st.lists(st.booleans(), min_size=labels, max_size=labels),
-            st.floats(0, 1),
-        )
-    )
-)
-
-
-def _close(ours: float, theirs: float, name: str) -> None:
-    if not math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9):
-        raise Crash(f"{name} is {ours}, but {theirs} in scikit-learn")
-
-
-def _measure(case: tuple[Any, Any, Any, float]) -> None:
-    scores, gold = torch.tensor(case[0], dtype=torch.float64), torch.tensor(case[1])
-    columns = torch.tensor(case[2])
-    has_gold = gold.any(1)
-    ours = RankingMetrics(scores.shape[1], top_k=(1, 3))
-    ours.update(scores[:1], gold[:1])
-    if len(scores) > 1:
-        ours.update(scores[1:], gold[1:])
-    result = ours.compute()
-    if has_gold.any():
-        some, their = gold[has_gold].numpy(), scores[has_gold].numpy()
-        _close(result["average_precision"], reference.label_ranking_average_precision_score(some, their), "precision")
-        _close(result["ranking_loss"], reference.label_ranking_loss(some, their), "ranking loss")
-        _close(result["coverage"], reference.coverage_error(some, their), "coverage")
-    threshold = case[3]
-    f1 = F1Metrics(scores.shape[1], threshold=threshold)
-    f1.update(scores, gold)
-    predicted = (scores.sigmoid() >= threshold).numpy()
-    measured = gold.any(0).numpy()  # macro F1 is the mean over labels with a gold document
-    for ours_name, average in {"micro_f1": "micro", "macro_f1": None, "example_f1": "samples"}.items():
-        if average is not None or measured.any():
-            theirs = reference.f1_score(gold.numpy(), predicted, average=average, zero_division=0)
-            _close(f1.compute()[ours_name], theirs if average else theirs[measured].mean(), ours_name)
-    calibration = CalibrationMetrics(scores.shape[1])
-    calibration.update(scores, gold)
-    brier = float(((scores.sigmoid() - gold.double()) ** 2).mean())
-    if not math.isclose(calibration.compute()["brier"], brier, rel_tol=1e-6, abs_tol=1e-9):
-        raise Crash("another Brier score")
-    if columns.any():
-        ranking_metrics(scores, gold, columns)
-
 
 _metric_call = st.tuples(
     st.sampled_from([RankingMetrics, F1Metrics, CalibrationMetrics]),
@@ -466,57 +389,22 @@ def _load_index(case: tuple[str, bytes | None]) -> None:
 
 
 _SECTION = "Labels, models and metrics"
+_label_lists = st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))
+_label_cases = st.tuples(mostly(_label_lists), st.lists(_operation, max_size=4))
+_documents = mostly(st.lists(_example, max_size=3) | _same_example)
+_model_files = st.deferred(
+    lambda: _damaged(_saved_model(), lambda file: file.suffix != ".py" and "_manifest" not in file.name)
+)
+_index_files = st.deferred(lambda: _damaged(_saved_index(), lambda file: True))
+
 TARGETS = [
-    Target(
-        "label set changed",
-        _SECTION,
-        st.tuples(
-            mostly(st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))),
-            st.lists(_operation, max_size=4),
-        ),
-        _change_labels,
-        quick=15,
-        long=3_000,
-    ),
-    Target("configuration", _SECTION, _config | _encoder, _configure, quick=30, long=3_000),
-    Target(
-        "processor",
-        _SECTION,
-        st.tuples(_kind, _processor_call, anything()),
-        _process,
-        quick=30,
-        long=4_000,
-    ),
-    Target("pipeline", _SECTION, st.tuples(_kind, mostly(_texts), _pipeline_options), _score, quick=20, long=2_000),
-    Target("model", _SECTION, st.tuples(_kind, _forward), _run_model, quick=20, long=3_000),
-    Target(
-        "collator",
-        _SECTION,
-        st.tuples(_kind, mostly(st.lists(_example, max_size=3) | _same_example), st.booleans()),
-        _collate,
-        quick=30,
-        long=3_000,
-    ),
-    Target("metrics as scikit-learn", _SECTION, _cells, _measure, quick=10, long=1_000),
-    Target("metrics called wrongly", _SECTION, _metric_call, _call_metrics, quick=30, long=3_000),
-    Target(
-        "model folder",
-        "Saved folders",
-        st.deferred(
-            lambda: _damaged(
-                _saved_model(), lambda file: file.suffix != ".py" and not file.name.endswith("_manifest.json")
-            )
-        ),
-        _load_model,
-        quick=5,
-        long=1_000,
-    ),
-    Target(
-        "index folder",
-        "Saved folders",
-        st.deferred(lambda: _damaged(_saved_index(), lambda file: True)),
-        _load_index,
-        quick=15,
-        long=2_000,
-    ),
+    Target("label set changed", _SECTION, _label_cases, _change_labels, quick=10, long=1_000),
+    Target("configuration", _SECTION, _config | _encoder, _configure, quick=10, long=1_000),
+    Target("processor", _SECTION, st.tuples(_kind, _processor_call, anything()), _process, quick=10, long=1_000),
+    Target("pipeline", _SECTION, st.tuples(_kind, mostly(_texts), _pipeline_options), _score, quick=10, long=500),
+    Target("model", _SECTION, st.tuples(_kind, _forward), _run_model, quick=10, long=1_000),
+    Target("collator", _SECTION, st.tuples(_kind, _documents, st.booleans()), _collate, quick=10, long=1_000),
+    Target("metrics called wrongly", _SECTION, _metric_call, _call_metrics, quick=10, long=1_000),
+    Target("model folder", "Saved folders", _model_files, _load_model, quick=5, long=300),
+    Target("index folder", "Saved folders", _index_files, _load_index, quick=5, long=500),
 ]

@@ -124,28 +124,10 @@ _ROWS = [
 ]
 _CSV = 'id,text,labels\r\n1,"On ""mice"", and\nrats.",mice; rats\r\n2,Über Mäuse,mice\r\n'.encode()
 _JSONL = "\n".join(json.dumps(row, ensure_ascii=False) for row in _ROWS).encode()
-_ARTICLES = json.dumps(
-    {
-        "articles": [
-            {
-                "pmid": "5",
-                "title": "On mice.",
-                "abstractText": "Mice.",
-                "year": "1976",
-                "meshMajor": ["Animals", "Mice"],
-            },
-            {
-                "pmid": 7,
-                "title": None,
-                "abstractText": "Rats ü.",
-                "year": 1977,
-                "meshUI": ["D1"],
-                "meshMajor": ["Rats"],
-            },
-        ]
-    },
-    ensure_ascii=False,
-).encode()
+_ARTICLES = """{"articles": [
+{"pmid": "5", "title": "On mice.", "abstractText": "Mice.", "year": "1976", "meshMajor": ["Animals", "Mice"]},
+{"pmid": 7, "title": null, "abstractText": "Rats ü.", "year": 1977, "meshUI": ["D1"], "meshMajor": ["Rats"]}]}""".encode()
+_RECORDS = b"\n".join(_ARTICLES.splitlines()[1:]).replace(b"},", b"}").removesuffix(b"]}")
 _MEDLINE = b"""<?xml version="1.0" encoding="utf-8"?><PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version="1">5</PMID>
 <Article><Journal><JournalIssue><PubDate><Year>1976</Year></PubDate></JournalIssue></Journal><ArticleTitle>On <i>mice</i>.</ArticleTitle>
 <Abstract><AbstractText Label="AIM">Mice &amp; rats.</AbstractText><AbstractText>Seen.</AbstractText></Abstract></Article>
@@ -182,12 +164,7 @@ _XMC = {
 
 
 def _pickles() -> list[bytes]:
-    values = [
-        (_WORDS, _VECTORS.tolist()),
-        (_WORDS, _VECTORS),
-        (np.array(_WORDS), list(_VECTORS)),
-        [{"a": {1, 2}}, (None, 1.5)],
-    ]
+    values = [(_WORDS, _VECTORS.tolist()), (np.array(_WORDS), list(_VECTORS)), [{"a": {1, 2}}, (None, 1.5)]]
     return [pickle.dumps(value, protocol) for value in values for protocol in (0, 2, 4, 5)]
 
 
@@ -204,11 +181,6 @@ def _parquet() -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(_ROWS), sink)
     return sink.getvalue()
-
-
-def _table(path: Path) -> None:
-    for _ in load_table(path, separator=";", streaming=True)[0]:
-        pass
 
 
 def _xmc(name: str) -> Callable[[Path], None]:
@@ -230,25 +202,21 @@ def _xmc(name: str) -> Callable[[Path], None]:
     return read
 
 
-def _annif(path: Path) -> None:
-    for _ in load_annif(path, streaming=True)[0]:
-        pass
-
-
-def _all(read: Callable[..., Any]) -> Callable[[Path], None]:
+def _all(read: Callable[..., Any], **options: Any) -> Callable[[Path], None]:
     def run(path: Path) -> None:
-        for _ in read(path):
+        result = read(path, **options)
+        for _ in result[0] if options else result:
             pass
 
     return run
 
 
-_CSR = {
-    "format": np.array("csr"),
-    "shape": np.array([2, 2]),
-    "indptr": np.array([0, 2, 3]),
-    "indices": np.array([0, 1, 1]),
-}
+_table = _all(load_table, separator=";", streaming=True)
+_annif = _all(load_annif, streaming=True)
+
+
+_INDEXES = {"indptr": np.array([0, 2, 3]), "indices": np.array([0, 1, 1])}
+_CSR = {"format": np.array("csr"), "shape": np.array([2, 2]), **_INDEXES}
 _MARKUP = [b"<PubmedArticle>", b"</Article>", b"<PMID>", b"<!DOCTYPE r [", b"<!ENTITY a 'b'>", b"&a;", b"<![CDATA["]
 _RDF_TOKENS = [
     b"@prefix",
@@ -271,22 +239,16 @@ _OPCODES = [
 TARGETS = [
     reading("label set .jsonl", "labels.jsonl", [_saved(".jsonl")], LabelSet.load),
     reading("label set .csv", "labels.csv", [_saved(".csv")], load_labels),
-    Target(
-        "label set saved",
-        "Readers",
-        st.lists(_DRAWN, min_size=1, max_size=3),
-        _round_trip,
-    ),
+    Target("label set saved", "Readers", st.lists(_DRAWN, min_size=1, max_size=3), _round_trip),
     reading("table .csv", "rows.csv", [_CSV], _table),
     reading("table .jsonl", "rows.jsonl", [_JSONL], _table),
     reading("table .json", "rows.json", [json.dumps(_ROWS).encode()], _table),
     reading("table .parquet", "rows.parquet", [_parquet()], _table),
-    reading("labels of a table", "labels.jsonl", [_saved(".jsonl")], load_labels),
     reading("labels of any file", "labels.jsonl", [_saved(".jsonl"), _MESH_JSON], load_labels),
     reading("documents .csv", "texts.csv", [_CSV], _all(read_documents)),
     reading("documents .txt", "texts.txt", [_CSV, _JSONL], _all(read_documents)),
     reading("BioASQ .json", "articles.json", [_ARTICLES], _all(read_bioasq)),
-    reading("records .jsonl", "records.jsonl", [b"\n".join([json.dumps(record).encode() for record in json.loads(_ARTICLES)["articles"]])], _all(read_records)),
+    reading("records .jsonl", "records.jsonl", [_RECORDS], _all(read_records)),
     reading("MEDLINE", "citations.xml", [_MEDLINE], _all(read_records), _MARKUP),
     reading("MeSH XML", "mesh.xml", [_MESH_XML], load_mesh, _MARKUP),
     reading("MeSH ASCII", "mesh.bin", [_MESH_ASCII], load_mesh, [b"*NEWRECORD\n", b"MH = ", b"|"]),

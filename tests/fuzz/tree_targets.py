@@ -222,4 +222,4 @@ def _run(case: tuple[str, list[Any]]) -> None:
         raise ValueError(text.strip()[-1000:])
 
 
-TARGETS = [Target("model tree", "Saved folders", _case, _run, quick=5, long=300)]
+TARGETS = [Target("model tree", "Saved folders", _case, _run, quick=4, long=100)]
