@@ -131,7 +131,6 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
         ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "unit wsabie supports word models only"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
         ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
-        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be platt or none"),
     ],
 )
 def test_incompatible_settings_are_named(tmp_path, settings, message):

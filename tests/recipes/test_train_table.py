@@ -7,9 +7,8 @@ import re
 
 import pytest
 import torch
-from datasets import ClassLabel, Dataset, Features, Value
 from safetensors.torch import load_file
-from transformers import AutoConfig, pipeline
+from transformers import AutoConfig
 
 from hf_gile import LabelSet
 
@@ -90,7 +89,10 @@ def test_the_order_of_rows_changes_neither_choices_nor_weights(tmp_path, run):
         torch.testing.assert_close(second[0][name], weight, atol=1e-6, rtol=0)
 
 
-def test_a_dataset_with_a_single_class_each_is_trained_on_with_softmax(tmp_path, run):
+@pytest.mark.slow
+def test_a_dataset_with_class_names_is_trained_on(tmp_path, run):
+    from datasets import ClassLabel, Dataset, Features, Value
+
     draw = random.Random(0)
     names = list(WORDS)
     gold = [draw.randrange(len(names)) for _ in range(120)]
@@ -98,22 +100,12 @@ def test_a_dataset_with_a_single_class_each_is_trained_on_with_softmax(tmp_path,
     features = Features({"text": Value("string"), "label": ClassLabel(names=names)})
     (tmp_path / "mine").mkdir()
     Dataset.from_dict({"text": texts, "label": gold}, features=features).to_parquet(tmp_path / "mine/train.parquet")
-    done, results = run("--dataset", "mine", "--labels", "label", "--no_baselines")
+    done, results = run("--dataset", "mine", "--labels", "label", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "every document has exactly one label: trained with softmax, chosen by accuracy" in done.stdout
-    assert "Acc  MacroF1" in done.stdout
-    assert results["auto"]["test"]["test_accuracy"] > 0.8
-    folder = tmp_path / "out/auto/model"
-    config = AutoConfig.from_pretrained(folder)
+    assert results["auto"]["test"]["test_one_error"] < 0.2
+    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
     assert config.problem_type == "single_label_classification"
     assert config.calibration["seen"]["method"] == "platt"
-    assert config.thresholds == {}
-    pipe = pipeline("text-classification", model=str(folder), trust_remote_code=True)
-    assert pipe("milk breast")[0]["label"] == "milk"
-    card = (folder / "README.md").read_text()
-    assert "Assigns to a text the best of 5 labels" in card
-    assert "| accuracy |" in card
-    assert "threshold=" not in card
 
 
 def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
@@ -161,11 +153,3 @@ def test_invalid_arguments_are_named(tmp_path, run, arguments, message):
     done, _ = run(*arguments)
     assert done.returncode != 0
     assert message in done.stderr
-
-
-def test_documents_that_all_have_the_same_label_are_refused(tmp_path, run):
-    rows = "".join(f"text {row},milk\n" for row in range(60))
-    (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
-    done, _ = run("--train_files", "a.csv")
-    assert done.returncode == 1
-    assert "all documents have the same label, 'milk', so there is nothing to learn: add documents with" in done.stderr
