@@ -53,7 +53,7 @@ def run(tmp_path, save_text_encoder, run_recipe):
             "text_encoder": folder,
             "joint_size": 41,
             "num_negatives": 2,
-            "num_train_epochs": 4,
+            "num_train_epochs": 6,
             "per_device_train_batch_size": 5,
             "use_cpu": True,
             "output_dir": str(tmp_path / "out"),
