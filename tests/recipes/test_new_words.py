@@ -39,8 +39,8 @@ def test_vectors_make_new_words_likelier_than_the_mean(files, run_recipe, tmp_pa
     monkeypatch.setattr(new_words, "best_text_encoder", lambda words: None)
     for name, value in {"WORDS": 10, "NEW": 2, "CHOOSE": 1, "FREQUENT": 5, "LATER": (1, 2)}.items():
         monkeypatch.setattr(new_words, name, value)
-    sizes = ["--size", "8", "--layers", "1", "--joint_size", "8", "--steps", "40"]
-    rates = ["--learning_rate", "0.03", "--later_rate", "0.5"]
+    sizes = ["--size", "8", "--layers", "1", "--joint_size", "8", "--steps", "60"]
+    rates = ["--learning_rate", "0.02", "--later_rate", "0.5"]
     done = run_recipe("new_words", [*files, *sizes, *rates])
     assert done.returncode == 0, done
     results = json.loads((tmp_path / "out" / "results.json").read_text())

@@ -53,7 +53,7 @@ def run(tmp_path, save_text_encoder, run_recipe):
             "text_encoder": folder,
             "joint_size": 41,
             "num_negatives": 2,
-            "num_train_epochs": 4,
+            "num_train_epochs": 6,
             "per_device_train_batch_size": 5,
             "use_cpu": True,
             "output_dir": str(tmp_path / "out"),
@@ -131,7 +131,6 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
         ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "unit wsabie supports word models only"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
         ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
-        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be platt or none"),
     ],
 )
 def test_incompatible_settings_are_named(tmp_path, settings, message):

@@ -46,7 +46,7 @@ def arguments(tmp_path):
     files = {"train": "train", "validation": "dev", "test": "test"}
     options = [word for part, name in files.items() for word in (f"--{part}_files", str(tmp_path / f"{name}.jsonl"))]
     sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
-    steps = ["--num_train_epochs", "5", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
+    steps = ["--num_train_epochs", "8", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
     return [*options, *sizes, *steps, "--output_dir", str(tmp_path / "out")]
 
 

@@ -44,7 +44,7 @@ def data(tmp_path):
 
 def settings(data, *arguments):
     options = ["--data", str(data), "--output_dir", str(data.parents[1] / "out"), "--use_cpu", "--hidden_size", "17"]
-    steps = ["--num_train_epochs", "8", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
+    steps = ["--num_train_epochs", "12", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
     return [*options, *steps, "--hidden_act", "tanh", *arguments]
 
 

@@ -1,0 +1,28 @@
+"""Training on documents with a single label each."""
+
+import pytest
+from papers.unit_settings import UnitSettings
+from transformers import TrainingArguments
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be platt or none"),
+        (
+            {"problem_type": "single_label_classification", "propensity_weighted": True},
+            "propensity_weighted does not support",
+        ),
+    ],
+)
+def test_settings_incompatible_with_softmax_are_refused(settings, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        UnitSettings(**settings).check(TrainingArguments(str(tmp_path), use_cpu=True))
+
+
+def test_documents_that_all_have_the_same_label_are_refused(tmp_path, run_recipe):
+    rows = "".join(f"text {row},milk\n" for row in range(60))
+    (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
+    done = run_recipe("train_table", ["--train_files", "a.csv", "--use_cpu"])
+    assert done.returncode == 1
+    assert "all documents have the same label, 'milk', so there is nothing to learn: add documents with" in done.stderr
