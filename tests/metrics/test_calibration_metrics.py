@@ -83,12 +83,6 @@ def test_excluded_labels_do_not_count(dtype):
         assert all(np.isnan(value) for value in measured(masked, gold).compute().values())
 
 
-def test_a_probability_of_one_falls_into_the_last_bin():
-    metrics = measured(torch.tensor([[torch.inf, 200.0, -200.0]]), torch.tensor([[0, 1]]), bins=3)
-    assert metrics.compute()["expected_calibration_error"] == 0
-    assert [(row["low"], row["count"]) for row in metrics.reliability()] == [(0, 1), (2 / 3, 2)]
-
-
 def test_invalid_options_and_empty_metrics_are_refused():
     for name in ("bins", "top_k", "chunk_size"):
         with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got 0"):

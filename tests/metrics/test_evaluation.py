@@ -68,19 +68,6 @@ def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
     assert results == pytest.approx({name: expected[name] for name in results}, rel=1e-6, nan_ok=True)
 
 
-def test_max_scores_bounds_the_scores_in_memory(make_model, label_set, monkeypatch):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    sizes = []
-    scores = LabelIndex.scores
-    monkeypatch.setattr(
-        LabelIndex, "scores", lambda *args, **words: sizes.append(len(args[1])) or scores(*args, **words)
-    )
-    evaluate_index(index, model, batches_of(dataset, processor, 7), LabelMetrics(5), max_scores=14)
-    assert sizes == [2, 2, 2, 1]
-
-
 def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set):
     model, processor = make_model()
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded="excluded")

@@ -48,18 +48,6 @@ def test_metrics_do_not_depend_on_the_chunk_size(chunk_size):
     assert full(*batch(), seen=SEEN, chunk_size=chunk_size) == expected
 
 
-def test_a_refused_batch_adds_nothing():
-    scores, gold = batch()
-    metrics = LabelMetrics(17, SEEN, chunk_size=5)
-    metrics.update(scores[:7], gold[:7])
-    before = metrics.compute()
-    spoilt = scores.copy()
-    spoilt[-1, 3] = np.nan
-    with pytest.raises(ValueError, match="NaN in 1 of 23 documents"):
-        metrics.update(spoilt, gold)
-    assert metrics.compute() == before
-
-
 def test_calls_with_batches_compute_at_the_last_batch_and_reset():
     scores, gold = (torch.tensor(each) for each in batch())
     metrics = LabelMetrics(17, SEEN)
