@@ -96,6 +96,7 @@ def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(tau
     torch.testing.assert_close(fast.model.project_stored_labels(), teacher.project_stored_labels())
 
 
+@pytest.mark.usefixtures("short_search")
 def test_the_head_is_fitted_again_to_labels(fast):
     rows, gold = texts(120, seed=7)
     dataset = Dataset.from_dict({"text": rows, "labels": [[f"l{g}"] for g in gold]})

@@ -46,11 +46,12 @@ def tuned(scores, labels, batch_size=None, **options):
 @pytest.mark.parametrize(("gold_share", "ties"), [(0.03, True), (0.3, False), (1.0, True)])
 def test_no_other_threshold_is_better(gold_share, ties):
     for seed in range(2):
-        scores, gold = batch(seed, documents=11, gold_share=gold_share, ties=ties)
+        scores, gold = batch(seed, documents=7, gold_share=gold_share, ties=ties)
         scores = scores.astype(np.float16).astype(np.float32)
+        best = brute_force(scores, gold)
         for labels in (gold, sparse(gold)):
             result = tuned(scores, labels, batch_size=7)
-            assert result["tuned_micro_f1"] == pytest.approx(brute_force(scores, gold), abs=1e-12)
+            assert result["tuned_micro_f1"] == pytest.approx(best, abs=1e-12)
             assert result["tuned_micro_f1"] == pytest.approx(micro_f1_at(result["threshold"], scores, gold), abs=1e-12)
             assert result["threshold"] == tune_threshold(scores, labels)
 
