@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from hf_gile import LabelSet
+from hf_gile import LabelScoringPipeline
 from hf_gile.audit import Auditor, audit, drift, write_audit
 
 GOLD = [["Milk, Human", "Infant"], ["Heart Failure", "Blood"], ["Iron"]]
@@ -35,12 +35,6 @@ def test_findings_are_unlikely_assigned_labels_and_likely_missing_labels():
     assert found.expected.tolist() == pytest.approx([1.5, 1.3, 1.0, 0.95])
 
 
-def test_a_label_that_nothing_else_fits_better_than_is_told_apart():
-    auditor = Auditor(num_labels=3, most=2)
-    auditor.update(torch.tensor([[0.1, 0.49, 0.2], [0.2, 0.1, 0.5]]), torch.tensor([[0, -100], [0, 1]]))
-    assert [(finding.document, finding.instead) for finding in auditor.compute().wrong] == [(0, None), (1, 2)]
-
-
 def test_findings_do_not_depend_on_batches():
     generator = torch.Generator().manual_seed(3)
     values, gold = torch.rand(30, 7, generator=generator), torch.rand(30, 7, generator=generator) < 0.3
@@ -55,7 +49,7 @@ def test_findings_do_not_depend_on_batches():
     assert torch.allclose(one.expected, other.expected)
 
 
-@pytest.mark.parametrize(("documents", "expected"), [(1, 1), (50, 25), (3000, 1000)])
+@pytest.mark.parametrize(("documents", "expected"), [(1, 1), (50, 25), (2500, 1000)])
 def test_by_default_findings_are_a_twentieth_of_the_headings_up_to_1000(documents, expected):
     auditor, gold = Auditor(num_labels=20), torch.arange(20) < 10
     auditor.update(torch.rand(documents, 20), gold.expand(documents, -1))
@@ -63,17 +57,8 @@ def test_by_default_findings_are_a_twentieth_of_the_headings_up_to_1000(document
     assert (len(found.wrong), len(found.missing)) == (expected, expected)
 
 
-def test_zero_findings_and_an_empty_collection_are_refused():
-    with pytest.raises(ValueError, match="most must be at least 1, got 0"):
-        Auditor(3, most=0)
-    with pytest.raises(ValueError, match="no documents to audit"):
-        Auditor(3).compute()
-
-
 def test_the_audit_uses_the_same_probabilities_as_the_pipeline(make_model):
-    from hf_gile import LabelScoringPipeline
-
-    model, processor = make_model(problem_type="multi_label_classification")
+    model, processor = make_model(problem_type="single_label_classification")
     found = audit(model.train(), processor, TEXTS, GOLD, most=20, batch_size=2)
     assert model.training
     pipe = LabelScoringPipeline(model=model, processor=processor)
@@ -87,14 +72,10 @@ def test_the_audit_uses_the_same_probabilities_as_the_pipeline(make_model):
         assert finding.assigned == (name in GOLD[finding.document])
 
 
-def test_single_label_models_are_audited_with_softmax_probabilities(make_model):
-    model, processor = make_model(problem_type="single_label_classification")
-    found = audit(model, processor, TEXTS, [["Iron"]] * 3)
-    assert float(found.expected.sum()) == pytest.approx(3)
-
-
-def test_unknown_labels_and_missing_gold_lists_are_refused(make_model):
+def test_unknown_labels_and_missing_documents_are_refused(make_model):
     model, processor = make_model()
+    with pytest.raises(ValueError, match="no documents to audit"):
+        Auditor(3).compute()
     with pytest.raises(ValueError, match="no label has the id 'Rats'"):
         audit(model, processor, TEXTS[:1], [["Rats"]])
     with pytest.raises(ValueError, match="for each of the 3 texts, got 1"):
@@ -143,17 +124,13 @@ def test_tables_rank_the_findings_and_leave_a_column_for_the_verdict(written):
         assert [row["label"] for row in rows] == [label_set[finding.column].id for finding in findings]
         assert [row["document"] for row in rows] == ["abc"[finding.document] for finding in findings]
         assert {row["verdict"] for row in rows} == {""}
+        assert not [cell for row in rows for cell in row.values() if cell.startswith("=")]  # a formula
     names = ["" if finding.instead is None else label_set[finding.instead].name for finding in found.wrong]
     assert [row["instead"].lstrip("'") for row in rows_of(files["wrong.csv"])] == names
     documents = rows_of(files["documents.csv"])
     assert [row["document"] for row in documents] == ["abc"[place] for place in found.documents()]
     assert sum(int(row["wrong"]) + int(row["missing"]) for row in documents) == 6
     assert {row["standard_deviations"] for row in rows_of(files["drift.csv"])} <= {"0.0", "-0.0"}
-
-
-def test_formulas_are_escaped(written):
-    rows = [row for name in ("wrong.csv", "missing.csv") for row in rows_of(written[2][name])]
-    assert not [cell for row in rows for cell in row.values() if cell.startswith("=")]
 
 
 def test_a_task_drops_doubtful_headings_and_adds_missing_headings(written):
@@ -172,8 +149,3 @@ def test_a_task_drops_doubtful_headings_and_adds_missing_headings(written):
     interface = files["label_studio.xml"].read_text()
     assert {*re.findall(r'name="(\w+)"', interface)} == {"headings", "text"}
     assert {*re.findall(r"\$(\w+)", interface)} <= set(task["data"])
-
-
-def test_lists_of_another_length_than_the_audit_are_refused(written, tmp_path):
-    with pytest.raises(ValueError, match=r"texts must have one entry per audited document \(3\), got 1"):
-        write_audit(tmp_path, written[0], LabelSet.from_names(["a"]), "abc", ["one"], GOLD)

@@ -9,13 +9,10 @@ TEXTS = ["Breast milk lowers the risk of infection.", "iron", "", "Rats were fed
 
 
 FAMILY = {
-    "joint": {"joint_act": "tanh"},
-    "relu": {"joint_act": "relu"},
-    "cls": {"pooling": "cls"},
+    "cls": {"pooling": "cls", "joint_act": "relu"},
     "sum": {"pooling": "sum"},
     "prompt": {"text_prompt": "iron: "},
     "only_label": {"output_layer": "only_label"},
-    "only_input": {"output_layer": "only_input"},
     "linear": {"output_layer": "linear"},
     "as auto fits": {
         "joint_act": "tanh",
@@ -23,7 +20,6 @@ FAMILY = {
         "label_rows": True,
         "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
     },
-    "joint and cosine": {"joint_act": "tanh", "cosine_score": True},
     "as auto fits many labels": {
         "output_layer": "bilinear",
         "cosine_score": True,
@@ -33,29 +29,30 @@ FAMILY = {
 }
 
 
+def scores_of(folder):
+    """The scores of a saved folder, by Sentence Transformers."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    loaded = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    labels = load_file(folder / "labels.safetensors")
+    return loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
+
+
 @pytest.mark.parametrize("fields", FAMILY.values(), ids=FAMILY)
 def test_sentence_transformers_scores_like_the_model(fields, make_pretrained, tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_pretrained(**fields)
     with torch.no_grad():
         logits = model(**processor(TEXTS, return_tensors="pt")).logits
     export_sentence_transformers(model, processor, tmp_path / "out")
-    loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    labels = load_file(tmp_path / "out" / "labels.safetensors")
-    scores = loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
-    torch.testing.assert_close(scores, logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(scores_of(tmp_path / "out"), logits, rtol=1e-5, atol=1e-5)
     assert LabelSet.load(tmp_path / "out" / "labels.jsonl") == model.label_set
 
 
 def test_lexical_terms_are_left_out_only_on_request(make_pretrained, tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_pretrained(lexical=True, term_weights={"unseen": {"match": 2.0}})
     with pytest.raises(ValueError, match=r"has lexical terms .*--without-words"):
         export_sentence_transformers(model, processor, tmp_path / "out")
     export_sentence_transformers(model, processor, tmp_path / "out", without_words=True)
-    loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    labels = load_file(tmp_path / "out" / "labels.safetensors")
-    scores = loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
+    scores = scores_of(tmp_path / "out")
     words = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
         codes = model.gile.project_texts(words["input_ids"], words["attention_mask"]), model.project_stored_labels()
@@ -67,7 +64,6 @@ def test_lexical_terms_are_left_out_only_on_request(make_pretrained, tmp_path):
     [
         ({"pooling": "attention"}, "mean, sum or cls pooling, got text_encoder_type 'transformer' with pooling 'att"),
         ({"bag_size": 3}, "bag_size 3"),
-        ({"joint_layers": 2}, "joint_layers 2"),
         ({"joint_act": "gelu"}, "joint_act 'gelu' is not a torch activation"),
         ({"cosine_score": True, "joint_act": "relu"}, "cosine_score=True, .* a layer has a single activation"),
     ],
@@ -77,9 +73,3 @@ def test_models_that_sentence_transformers_cannot_compute_are_refused(fields, me
     with pytest.raises(ValueError, match=message):
         export_sentence_transformers(*make_pretrained(**fields), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_word_level_model_is_refused(make_model, tmp_path):
-    pytest.importorskip("sentence_transformers")
-    with pytest.raises(ValueError, match="got text_encoder_type 'wan'"):
-        export_sentence_transformers(*make_model(), tmp_path / "out")

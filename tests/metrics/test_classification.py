@@ -37,29 +37,13 @@ def streamed(scores, labels, *args, **kwargs):
     return metrics.compute()
 
 
-@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
-@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.5, 0.99])
+@pytest.mark.parametrize(("threshold", "gold_share"), [(0.0, 0.03), (0.3, 0.3), (0.5, 0.03), (0.99, 0.95)])
 def test_f1_equals_scikit_learn(threshold, gold_share):
-    for seed in range(5):
+    for seed in range(2):
         scores, gold = batch(seed, gold_share=gold_share)
         expected = pytest.approx(sklearn_f1(scores, gold, threshold), abs=1e-12)
         assert streamed(scores, gold, threshold) == expected
         assert streamed(scores, sparse(gold), threshold) == expected
-
-
-@pytest.mark.parametrize("form", [np.array, torch.tensor, list])
-def test_each_label_can_have_a_separate_threshold(form):
-    for seed in range(5):
-        scores, gold = batch(seed)
-        threshold = np.random.default_rng(seed).random(17)
-        expected = pytest.approx(sklearn_f1(scores, gold, threshold), abs=1e-12)
-        assert streamed(scores, gold, form(threshold)) == expected
-
-
-def test_a_probability_equal_to_the_threshold_is_predicted():
-    labels = torch.tensor([[0]])
-    assert streamed(torch.tensor([[0.0, -9.0]]), labels)["micro_f1"] == 1
-    assert streamed(torch.tensor([[-0.0, -9.0]]), labels)["micro_f1"] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -73,20 +57,8 @@ def test_a_threshold_equal_to_a_computed_probability_predicts_that_label(dtype):
     assert streamed(scores[:, :1], gold[:, :1], probabilities[11, 0].item())["micro_f1"] == 1
 
 
-def test_a_label_without_a_gold_document_is_left_out_of_macro():
-    for score in (-1.0, 1.0):
-        scores = torch.tensor([[1.0, score]])
-        assert streamed(scores, torch.tensor([[0]]))["macro_f1"] == 1
-
-
-def test_a_document_neither_gold_nor_predicted_counts_as_zero_in_example_f1():
-    scores = torch.tensor([[1.0, -1.0], [-1.0, -1.0]])
-    result = streamed(scores, torch.tensor([[0], [-100]]))
-    assert result["example_f1"] == 0.5
-
-
 def test_groups_equal_scikit_learn_on_their_columns():
-    for seed in range(5):
+    for seed in range(2):
         scores, gold = batch(seed)
         random = np.random.default_rng(seed)
         seen, threshold = random.permutation(17) < 11, random.random(17)
@@ -96,36 +68,6 @@ def test_groups_equal_scikit_learn_on_their_columns():
             expected |= {prefix + name: value for name, value in values.items()}
         result = streamed(scores, sparse(gold), threshold, seen=seen)
         assert result == pytest.approx(expected, abs=1e-12)
-
-
-def test_batch_sizes_do_not_change_the_metrics():
-    scores, gold = batch(seed=1)
-    for seed in range(5):
-        cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))
-        metrics = F1Metrics(17)
-        for part, labels in zip(np.split(scores, cuts), np.split(gold, cuts), strict=True):
-            metrics.update(part, labels)
-        assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
-
-
-def test_reset_discards_all_batches():
-    scores, gold = batch(seed=0)
-    metrics = F1Metrics(17, seen=np.arange(17) < 5)
-    metrics.update(-scores, gold)
-    metrics.reset()
-    metrics.update(scores, gold)
-    assert metrics.compute() == streamed(scores, gold, seen=np.arange(17) < 5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_and_threshold_are_not_modified(dtype):
-    scores, gold = batch(seed=0)
-    scores, threshold = torch.tensor(scores, dtype=dtype), torch.full((17,), 0.3, dtype=dtype)
-    before, metrics = scores.clone(), F1Metrics(17, threshold)
-    threshold.fill_(1)
-    metrics.update(scores, gold)
-    assert torch.equal(scores, before)
-    assert metrics.compute() == streamed(scores, gold, torch.full((17,), 0.3, dtype=dtype))
 
 
 def test_macro_f1_ignores_labels_excluded_from_every_document():
@@ -151,11 +93,6 @@ def test_single_label_metrics_equal_scikit_learn():
         of_group = columns[gold]
         assert figures[f"{group}_accuracy"] == pytest.approx(accuracy_score(gold[of_group], best[of_group]))
     assert "accuracy" not in streamed(scores, gold[:, None])
-
-
-def test_accuracy_ignores_documents_without_a_gold_label():
-    scores = np.array([[3.0, 1.0], [2.0, 4.0], [5.0, 1.0]])
-    assert streamed(scores, np.array([[0], [-100], [1]]), one_label=True)["accuracy"] == 0.5
 
 
 def test_several_gold_labels_are_refused_for_single_label_metrics():

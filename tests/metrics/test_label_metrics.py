@@ -1,4 +1,3 @@
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,80 +36,16 @@ def full(scores, gold, **kwargs):
     return metrics.compute()
 
 
-def test_without_a_seen_mask_only_overall_metrics_are_computed():
-    assert set(full(*batch())) == PLAIN
-
-
 def test_with_a_seen_mask_each_metric_is_reported_for_three_groups():
     names = set(full(*batch(), seen=SEEN))
     groups = {prefix + name for prefix in ("", "seen_", "unseen_") for name in PLAIN}
     assert names == groups | {"unseen_among_all_average_precision"}
 
 
-def test_label_metrics_combine_ranking_and_f1():
-    scores, gold = batch()
-    threshold = np.linspace(0.1, 0.9, 17)
-    ranking, f1 = RankingMetrics(17, SEEN), F1Metrics(17, threshold, SEEN)
-    ranking.update(scores, gold)
-    f1.update(scores, gold)
-    result = full(scores, gold, seen=SEEN, threshold=threshold)
-    assert result == ranking.compute() | f1.compute()
-
-
-@pytest.mark.parametrize("form", [list, np.array, torch.tensor])
-def test_the_seen_mask_may_have_any_array_type(form):
-    assert full(*batch(), seen=form(SEEN)) == full(*batch(), seen=SEEN)
-
-
-def test_values_are_plain_python_numbers():
-    assert {type(value) for value in full(*batch(), seen=SEEN).values()} == {int, float}
-
-
-@pytest.mark.parametrize("chunk_size", [1, 5, 23, 29])
+@pytest.mark.parametrize("chunk_size", [1, 5])
 def test_metrics_do_not_depend_on_the_chunk_size(chunk_size):
     expected = pytest.approx(full(*batch(), seen=SEEN), abs=1e-12)
     assert full(*batch(), seen=SEEN, chunk_size=chunk_size) == expected
-
-
-def test_pickled_metrics_continue():
-    scores, gold = batch()
-    first = LabelMetrics(17, SEEN)
-    first.update(scores[:7], gold[:7])
-    second = pickle.loads(pickle.dumps(first))
-    second.update(scores[7:], gold[7:])
-    assert second.compute() == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
-
-
-def test_a_refused_batch_adds_nothing():
-    scores, gold = batch()
-    metrics = LabelMetrics(17, SEEN, chunk_size=5)
-    metrics.update(scores[:7], gold[:7])
-    before = metrics.compute()
-    spoilt = scores.copy()
-    spoilt[-1, 3] = np.nan
-    with pytest.raises(ValueError, match="NaN in 1 of 23 documents"):
-        metrics.update(spoilt, gold)
-    assert metrics.compute() == before
-
-
-def test_tail_metrics_are_computed_with_the_required_arguments():
-    scores, gold = batch()
-    propensities = np.linspace(0.1, 1, 17)
-    ranking = RankingMetrics(17, SEEN, [1, 5], propensities)
-    f1 = F1Metrics(17, 0.5, SEEN)
-    ranking.update(scores, gold)
-    f1.update(scores, gold)
-    result = full(scores, gold, seen=SEEN, top_k=[1, 5], propensities=propensities)
-    assert result == pytest.approx(ranking.compute() | f1.compute(), abs=1e-12, nan_ok=True)
-    names = {f"{prefix}psp_at_{k}" for prefix in ("", "seen_", "unseen_") for k in (1, 5)}
-    assert set(result) - set(full(scores, gold, seen=SEEN, top_k=[1, 5])) == names
-
-
-def test_a_call_with_the_whole_data_set_computes_and_resets():
-    scores, gold = batch()
-    metrics = LabelMetrics(17, SEEN)
-    for _ in range(2):
-        assert metrics(prediction(scores, gold)) == full(scores, gold, seen=SEEN)
 
 
 def test_calls_with_batches_compute_at_the_last_batch_and_reset():
@@ -120,12 +55,6 @@ def test_calls_with_batches_compute_at_the_last_batch_and_reset():
         assert metrics(prediction(scores[:7], gold[:7]), compute_result=False) == {}
         result = metrics(prediction(scores[7:], gold[7:]), compute_result=True)
         assert result == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
-
-
-def test_logits_are_the_first_of_several_predictions():
-    scores, gold = batch()
-    metrics = LabelMetrics(17)
-    assert metrics(prediction((scores, scores[:, :3]), gold)) == full(scores, gold)
 
 
 def test_a_refused_batch_resets_the_evaluation():
@@ -149,11 +78,19 @@ def test_an_accelerator_gives_the_same_metrics():
         assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda"), **tails) == expected
 
 
-def test_single_gold_columns_may_be_one_dimensional():
-    scores, gold = torch.randn(5, 7), torch.tensor([3, 0, 6, 6, 1])
-    results = []
-    for labels in (gold, gold[:, None]):
-        metrics = LabelMetrics(num_labels=7)
-        metrics.update(scores, labels)
-        results.append(metrics.compute())
-    assert results[0] == results[1]
+def test_label_metrics_combine_ranking_and_f1():
+    scores, gold = batch()
+    threshold, propensities = np.linspace(0.1, 0.9, 17), np.linspace(0.1, 1, 17)
+    ranking, f1 = RankingMetrics(17, SEEN, [1, 5], propensities), F1Metrics(17, threshold, SEEN)
+    ranking.update(scores, gold)
+    f1.update(scores, gold)
+    result = full(scores, gold, seen=list(SEEN), threshold=threshold, top_k=[1, 5], propensities=propensities)
+    assert result == pytest.approx(ranking.compute() | f1.compute(), abs=1e-12, nan_ok=True)
+    assert {type(value) for value in result.values()} == {int, float}  # which JSON can hold
+
+
+def test_predictions_of_several_outputs_and_gold_labels_of_one_dimension_are_read():
+    scores, gold = batch()[0], np.arange(23) % 17
+    metrics = LabelMetrics(17)
+    for _ in range(2):  # each call starts again
+        assert metrics(prediction((scores, scores[:, :3]), gold)) == full(scores, gold[:, None])

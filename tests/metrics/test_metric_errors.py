@@ -14,15 +14,11 @@ NAN = torch.tensor([[0.0, torch.nan, 1, 1, 1], [0.0, 1, 1, 1, 1]])
 
 BATCHES = {
     "scores of a single document": (SCORES[0], LABELS, r"got float32 of shape \(5,\); pass the logits"),
-    "scores of no label": (torch.zeros(2, 0), LABELS, r"got float32 of shape \(2, 0\)"),
     "integer scores": (SCORES.long(), LABELS, r"got int64 of shape \(2, 5\)"),
     "scores as a list": (SCORES.tolist(), LABELS, "scores must be a torch tensor .* got list"),
-    "complex scores": (SCORES.numpy() * 1j, LABELS, "numeric numpy array, got complex"),
     "scores of other labels": (torch.zeros(2, 3), LABELS, "each of the 5 labels, got 3 columns"),
     "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; check whether training diverged"),
-    "half-precision NaN": (NAN.half(), LABELS, "NaN in 1 of 2 documents"),
     "labels of a single document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
-    "labels of other documents": (SCORES, LABELS[:1], r"got int64 of shape \(1, 3\); pass label indices"),
     "strings": (SCORES, np.array([["a"], ["b"]]), "labels must be a torch tensor .* got <U1"),
     "column too large": (SCORES, torch.tensor([[0], [5]]), r"0\.\.4, or -100 .* got 5 in document"),
     "padding of -1": (SCORES, torch.tensor([[0, 2], [1, -1]]), "got -1 in document 1; check"),
@@ -30,19 +26,22 @@ BATCHES = {
     "integer multi-hot": (SCORES, torch.eye(5)[:2].long(), "or pass multi-hot labels as bool"),
     "multi-hot of other labels": (SCORES, torch.ones(2, 3), "must have 5 columns, got float32"),
     "soft labels": (SCORES, torch.full((2, 5), 0.25), "must be 0 or 1, got 0.25; round"),
-    "columns as floats": (SCORES, torch.full((2, 5), -100.0), "got -100; .* label indices as integers"),
-    "NaN labels": (SCORES, torch.full((2, 5), torch.nan), "must be 0 or 1, got nan"),
 }
 
 
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 @pytest.mark.parametrize(("scores", "labels", "message"), BATCHES.values(), ids=BATCHES)
-def test_invalid_batches_are_refused(make, scores, labels, message):
-    metrics = make(5)
+def test_invalid_batches_are_refused(scores, labels, message):
+    metrics = LabelMetrics(5)
     with pytest.raises(ValueError, match=message):
         metrics.update(scores, labels)
     with pytest.raises(ValueError, match=r"got none; call update"):
         metrics.compute()
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics])
+def test_parts_of_the_metrics_refuse_invalid_batches_too(make):
+    with pytest.raises(ValueError, match="NaN in 1 of 2 documents"):
+        make(5).update(NAN, LABELS)
 
 
 MASKS = {
@@ -53,32 +52,22 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 @pytest.mark.parametrize(("mask", "message"), MASKS.values(), ids=MASKS)
-def test_invalid_seen_masks_are_refused(make, mask, message):
+def test_invalid_masks_are_refused(mask, message):
     with pytest.raises(ValueError, match=message):
-        make(5, seen=mask)
-
-
-@pytest.mark.parametrize(("columns", "message"), MASKS.values(), ids=MASKS)
-def test_invalid_columns_are_refused(columns, message):
+        LabelMetrics(5, seen=mask)
     with pytest.raises(ValueError, match=message):
-        ranking_metrics(SCORES, LABELS, columns)
+        ranking_metrics(SCORES, LABELS, mask)
 
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_a_seen_mask_without_unseen_labels_is_refused(make):
+def test_invalid_groups_of_labels_are_refused(make):
     with pytest.raises(ValueError, match="at least one unseen label, got all 5 labels seen"):
         make(5, seen=[True] * 5)
-
-
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_zero_labels_are_refused(make):
     with pytest.raises(ValueError, match="num_labels must be a whole number from 1 to 16,777,216, got -1"):
         make(-1)
 
 
-@pytest.mark.parametrize("make", [F1Metrics, LabelMetrics])
 @pytest.mark.parametrize(
     ("threshold", "message"),
     [
@@ -88,23 +77,17 @@ def test_zero_labels_are_refused(make):
         (torch.full((3,), 0.5), r"each of the 5 labels, got shape \(3,\)"),
     ],
 )
-def test_invalid_thresholds_are_refused(make, threshold, message):
+def test_invalid_thresholds_are_refused(threshold, message):
     with pytest.raises(ValueError, match=message):
-        make(5, threshold=threshold)
+        LabelMetrics(5, threshold=threshold)
 
 
-@pytest.mark.parametrize("make", [RankingMetrics, LabelMetrics])
-@pytest.mark.parametrize("wrong", [0.0, -0.1, 1.5, float("nan")])
-def test_invalid_propensities_are_refused(make, wrong):
+@pytest.mark.parametrize("wrong", [0.0, 1.5, float("nan")])
+def test_invalid_propensities_are_refused(wrong):
     with pytest.raises(ValueError, match=f"propensities must be numbers above 0 and up to 1, got {wrong:g} for label"):
-        make(5, propensities=[0.5, 0.5, 0.5, 0.5, wrong])
+        LabelMetrics(5, propensities=[0.5, 0.5, 0.5, 0.5, wrong])
     with pytest.raises(ValueError, match=r"propensities must have shape \(5,\)"):
-        make(5, propensities=[0.5])
-
-
-def test_a_chunk_size_of_zero_is_refused():
-    with pytest.raises(ValueError, match="at least 1 document, got 0"):
-        LabelMetrics(5, chunk_size=0)
+        LabelMetrics(5, propensities=[0.5])
 
 
 def test_several_label_inputs_are_refused():
@@ -116,8 +99,5 @@ def test_several_label_inputs_are_refused():
 def test_an_empty_batch_counts_no_documents():
     metrics = LabelMetrics(5, seen=np.arange(5) < 2)
     metrics.update(SCORES[:0], LABELS[:0])
-    metrics.update(SCORES[:0], SCORES[:0])
-    metrics.ranking.update(SCORES[:0], LABELS[:0])
-    metrics.f1.update(SCORES[:0], LABELS[:0])
     with pytest.raises(ValueError, match="at least one document, got none"):
         metrics.compute()

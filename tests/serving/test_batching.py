@@ -3,7 +3,6 @@ import threading
 
 import pytest
 
-from hf_gile.serving import batching
 from hf_gile.serving.batching import Batcher, Failed, Overloaded
 
 
@@ -17,14 +16,6 @@ def answer_lengths(sizes):
         return [len(text) for text in texts]
 
     return answer
-
-
-def test_each_request_gets_the_answers_to_its_texts():
-    async def ask():
-        batcher = Batcher(answer_lengths([]), batch_size=3, max_waiting=10)
-        return await asyncio.gather(batcher(["a", "bb"]), batcher([]), batcher(["ccc"]), batcher(["dddd", ""]))
-
-    assert asyncio.run(ask()) == [[1, 2], [], [3], [4, 0]]
 
 
 def test_requests_that_arrive_during_a_batch_share_the_next_batch():
@@ -53,10 +44,11 @@ def test_requests_that_arrive_during_a_batch_share_the_next_batch():
 def test_a_failing_text_affects_no_other_text():
     async def ask():
         batcher = Batcher(answer_lengths([]), batch_size=8, max_waiting=10)
-        return await asyncio.gather(batcher(["good"]), batcher(["bad"]), batcher(["fine"]), return_exceptions=True)
+        texts = (["good", ""], ["bad"], [], ["fine"])
+        return await asyncio.gather(*map(batcher, texts), return_exceptions=True)
 
-    good, bad, fine = asyncio.run(ask())
-    assert (good, fine) == ([4], [4])
+    good, bad, none, fine = asyncio.run(ask())
+    assert (good, none, fine) == ([4, 0], [], [4])
     assert str(bad) == "a bad text"
 
 
@@ -64,9 +56,7 @@ class Panic(BaseException):
     """A panic of a Rust library."""
 
 
-@pytest.mark.parametrize(
-    "error", [Panic("in Rust"), SystemExit(1), KeyboardInterrupt(), StopIteration(), MemoryError(), RecursionError()]
-)
+@pytest.mark.parametrize("error", [Panic("in Rust"), KeyboardInterrupt(), StopIteration(), MemoryError()])
 def test_an_error_of_any_kind_is_the_answer_and_the_next_text_is_answered(error):
     def answer(texts):
         if "bad" in texts:
@@ -82,16 +72,6 @@ def test_an_error_of_any_kind_is_the_answer_and_the_next_text_is_answered(error)
     assert (good, fine, seconds) == ([4], [4], 0)
     assert isinstance(bad, Failed)
     assert bad.args == (error,)
-
-
-def test_a_wrong_number_of_answers_is_an_error_and_the_next_text_is_answered():
-    async def ask():
-        batcher = Batcher(lambda texts: [] if "bad" in texts else [len(text) for text in texts], 8, 10)
-        with pytest.raises(Failed, match="0 answers to 1 items"):
-            await batcher(["bad"])
-        return await batcher(["fine"])
-
-    assert asyncio.run(ask()) == [4]
 
 
 def test_excess_texts_are_refused_and_the_others_answered():
@@ -118,41 +98,3 @@ def test_texts_of_a_disconnected_client_are_not_scored():
 
     assert asyncio.run(ask()) == [5]
     assert sizes == [1]
-
-
-def test_texts_that_clients_send_one_after_the_other_when_answered_share_a_batch(monkeypatch):
-    monkeypatch.setattr(batching, "_PAUSE", 0.1)
-    sizes = []
-
-    async def client(batcher, number):
-        await batcher(["first"])
-        for _ in range(number):
-            await asyncio.sleep(0)
-        await batcher(["second"])
-
-    async def ask():
-        batcher = Batcher(answer_lengths(sizes), batch_size=8, max_waiting=10)
-        await asyncio.gather(*(client(batcher, number) for number in range(5)))
-
-    asyncio.run(ask())
-    assert sizes == [5, 5]
-
-
-def test_a_batch_that_outlives_the_service_is_dropped_in_silence(capsys):
-    may_go_on = threading.Event()
-    ended = threading.Event()
-
-    def answer(texts):
-        may_go_on.wait(10)
-        return texts
-
-    async def ask():
-        batcher = Batcher(answer, batch_size=8, max_waiting=10)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher(["slow"]), 0.01)
-        batcher._thread.submit(ended.set)  # after the batch
-
-    asyncio.run(ask())
-    may_go_on.set()
-    assert ended.wait(10)
-    assert capsys.readouterr().err == ""

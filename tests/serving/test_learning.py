@@ -48,7 +48,7 @@ def last(client, text=MILK):
     return list(scores(client, text))[-1]
 
 
-@pytest.mark.parametrize("kinds", [("nn", "gile"), ("wan", "bilinear"), ("nn", "linear")])
+@pytest.mark.parametrize("kinds", [("wan", "gile"), ("nn", "linear")])
 def test_a_correction_raises_its_labels_and_no_others(serve, kinds):
     client = serve(*kinds)
     before = {text: scores(client, text) for text in TEXTS}
@@ -59,24 +59,6 @@ def test_a_correction_raises_its_labels_and_no_others(serve, kinds):
     for text in TEXTS:
         assert after[text].pop(wanted) != before[text].pop(wanted)
         assert after[text] == pytest.approx(before[text], abs=1e-6)
-
-
-def test_repeated_lessons_lead_to_the_top(serve):
-    client = serve("nn")
-    wanted = last(client)
-    for number in range(7):
-        correct(client, f"{MILK} {'Rats ' * number}", wanted)
-    assert next(iter(scores(client, MILK))) == wanted
-
-
-def test_exclusive_labels_are_learned_too(serve):
-    client = serve("nn", problem_type="single_label_classification")
-    wanted = last(client)
-    before = scores(client, MILK)
-    correct(client, MILK, wanted)
-    after = scores(client, MILK)
-    assert after[wanted] > before[wanted] + 0.05
-    assert sum(after.values()) == pytest.approx(1)
 
 
 def test_a_restarted_service_remembers(serve):
@@ -101,6 +83,17 @@ def test_a_later_correction_replaces_an_earlier_correction_of_the_text(serve):
     assert scores(client, MILK) == pytest.approx(before, abs=1e-6)
 
 
+def test_a_journal_may_have_labels_that_are_gone_but_no_damage(serve, tmp_path):
+    client = serve()
+    before = scores(client, MILK)
+    journal = tmp_path / "learned" / JOURNAL
+    journal.write_text('{"text": "a", "labels": ["gone"]}\n')
+    assert scores(serve(), MILK) == pytest.approx(before, abs=1e-6)
+    journal.write_text('{"text": "a"}\n')
+    with pytest.raises(ValueError, match=rf"{JOURNAL}, line 1 is not a correction"):
+        serve()
+
+
 def test_a_line_that_was_not_finished_is_removed(serve, tmp_path):
     client = serve()
     correct(client, MILK, last(client))
@@ -111,20 +104,6 @@ def test_a_line_that_was_not_finished_is_removed(serve, tmp_path):
     again = serve()
     assert scores(again, MILK) == pytest.approx(learned, abs=1e-6)
     assert journal.read_bytes() == whole
-
-
-def test_a_damaged_journal_is_named(serve, tmp_path):
-    serve()
-    (tmp_path / "learned" / JOURNAL).write_text('{"text": "a"}\n')
-    with pytest.raises(ValueError, match=rf"{JOURNAL}, line 1 is not a correction"):
-        serve()
-
-
-def test_labels_that_the_model_no_longer_has_are_passed_over(serve, tmp_path):
-    client = serve()
-    before = scores(client, MILK)
-    (tmp_path / "learned" / JOURNAL).write_text('{"text": "a", "labels": ["gone"]}\n')
-    assert scores(serve(), MILK) == pytest.approx(before, abs=1e-6)
 
 
 @pytest.mark.parametrize("limit", [{"most_documents": 1}, {"most_bytes": 100}])

@@ -78,20 +78,6 @@ def test_evidence_are_the_words_without_which_a_score_falls(client):
     assert suggest(client, text=" ", evidence="true", limit=1)[0]["evidence"] == []
 
 
-def test_evidence_tokenizes_the_text_once(client, tokenized):
-    suggest(client, evidence="true", limit=2)
-    assert len(tokenized) == 1 + len(TEXT.split())
-    assert tokenized.count(TEXT) == 1
-
-
-def test_labels_of_the_same_name_are_suggested(make_model, label_set):
-    model, processor = make_model()
-    model.set_labels(LabelSet([*label_set, replace(label_set[0], id="second", description="a second")]), processor)
-    pipe = LabelScoringPipeline(model=model, processor=processor)
-    client = TestClient(make_app(Suggester(pipe), PROJECT))
-    assert {label["uri"] for label in suggest(client)} == set(model.label_set.ids)
-
-
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_pages_load_nothing_from_elsewhere(client, path):
     page = client.get(path, headers={"Authorization": ""})

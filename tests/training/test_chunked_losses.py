@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.training.chunked_losses import LabelChunks, chunked_loss
-from hf_gile.training.weighted_losses import LOSSES, binary_cross_entropy
+from hf_gile.training.weighted_losses import LOSSES
 
 B, L, J, D, V = 5, 23, 7, 3, 11
 GOLD = {
@@ -73,9 +73,17 @@ def weights_of(kind, gold):
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, "positive weights"])
-@pytest.mark.parametrize("chunk_size", [1, 4, 23, 100])
-@pytest.mark.parametrize("weights", [None, "shared", "individual", "zeros"])
-@pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
+@pytest.mark.parametrize(
+    ("weights", "excluded", "chunk_size"),
+    [
+        (None, None, 1),
+        (None, EXCLUDED, 100),
+        ("shared", EXCLUDED, 4),
+        ("individual", None, 4),
+        ("zeros", EXCLUDED, 23),
+    ],
+    ids=["plain", "some excluded", "shared", "individual", "zeros"],
+)
 def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weights, excluded):
     problem = Problem()
     options = {}
@@ -95,7 +103,7 @@ def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weigh
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("kind", ["float32", "bfloat16", "autocast"])
+@pytest.mark.parametrize("kind", ["bfloat16", "autocast"])
 def test_errors_in_low_precision_do_not_exceed_those_with_logits(loss, kind):
     # With autocast, a bias as in a new model with many labels: in 16 bits, it has steps of 0.03.
     gold = GOLD[loss]
@@ -120,20 +128,6 @@ def test_errors_in_low_precision_do_not_exceed_those_with_logits(loss, kind):
     for name, error in errors["chunked"].items():
         assert error <= 1.25 * errors["dense"][name] + 1e-6, name
     assert kind != "autocast" or errors["chunked"]["texts"] > 1e-4  # chunks are computed in bfloat16
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_documents_without_negatives_have_finite_gradients(loss):
-    if loss == "cross_entropy":
-        gold, excluded = GOLD[loss], torch.arange(L).expand(B, L).clone()
-        excluded[torch.arange(B), gold[:, 0]] = -100
-    else:
-        gold, excluded = torch.arange(L).expand(B, L), None
-    problem = Problem()
-    expected = problem.with_gradients(problem.dense(loss, gold, None, excluded))
-    for name, value in problem.with_gradients(problem.chunked(loss, gold, None, excluded)).items():
-        assert value.isfinite().all()
-        torch.testing.assert_close(value, expected[name], rtol=1e-10, atol=1e-10)
 
 
 class Largest(TorchDispatchMode):
@@ -164,16 +158,6 @@ def test_scores_and_codes_of_all_labels_are_never_in_memory(loss):
     assert largest.numel <= chunk_size * max(B, J, 2 * D)
 
 
-def test_frozen_codes_get_no_gradient():
-    texts, codes = torch.randn(B, J, requires_grad=True), torch.randn(L, J)
-    gold = GOLD["binary_cross_entropy"]
-    loss = chunked_loss("binary_cross_entropy", texts, gold, LabelChunks(lambda codes: codes, [codes]), None, 4)
-    loss.backward()
-    dense = binary_cross_entropy(texts @ codes.T, multi_hot(gold, L)) * B
-    torch.testing.assert_close(loss, dense)
-    torch.testing.assert_close(texts.grad, torch.autograd.grad(dense, texts)[0])
-
-
 @pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])
 def test_encoder_dropout_is_the_same_in_both_passes(loss):
     # If only one pass dropped the code of the label, the gradient of a softmax would not sum to zero.
@@ -185,23 +169,3 @@ def test_encoder_dropout_is_the_same_in_both_passes(loss):
     gold = torch.tensor([[2], [0], [22], [7], [7]])
     chunked_loss(loss, problem.texts, gold, dropped, problem.bias, 4).backward()
     assert problem.bias.grad.abs().item() < 1e-12
-
-
-@pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])
-def test_a_label_of_weight_zero_never_counts(loss):
-    problem, gold = Problem(), torch.tensor([[2], [0], [1], [7], [7]])
-    weights = torch.ones(L, dtype=torch.float64)
-    weights[22] = 0
-    problem.residual.data[22] = 50.0
-    problem.texts.data *= 1000
-    expected = problem.with_gradients(problem.dense(loss, gold, weights))
-    for name, value in problem.with_gradients(problem.chunked(loss, gold, weights)).items():
-        torch.testing.assert_close(value, expected[name], rtol=1e-8, atol=1e-8)
-
-
-def test_gradients_are_returned_once():
-    problem = Problem()
-    loss = problem.chunked("cross_entropy", GOLD["cross_entropy"])
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="called twice: call it once"):
-        loss.backward()

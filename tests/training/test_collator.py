@@ -11,9 +11,9 @@ ROWS = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["words", "sentences"])
-def processor(request, tokenizer):
-    return GileProcessor(tokenizer, reads_sentences=request.param)
+@pytest.fixture
+def processor(tokenizer):
+    return GileProcessor(tokenizer, reads_sentences=True)
 
 
 def test_texts_and_ids_become_words_and_columns(processor, label_set):
@@ -38,11 +38,6 @@ def test_unknown_label_ids_are_refused_or_dropped(processor):
     assert encode_dataset(rows, processor, labels, on_unknown_label="drop")["labels"][:] == [[0], [1], []]
 
 
-def test_missing_columns_are_named(processor, label_set):
-    with pytest.raises(ValueError, match="the dataset has no column 'abstract', only text, labels"):
-        encode_dataset(Dataset.from_dict(ROWS), processor, label_set, text="abstract")
-
-
 def test_batches_are_padded_and_sampled(processor, label_set):
     encoded = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
     sampler = LabelSampler(len(label_set), num_negatives=1, columns=[0, 1, 2, 3])
@@ -53,25 +48,6 @@ def test_batches_are_padded_and_sampled(processor, label_set):
     assert batch["sampled_columns"].shape == batch["column_weights"].shape == (1, 4)
     for name, tensor in processor(ROWS["text"], return_tensors="pt").items():
         assert torch.equal(batch[name], tensor)
-
-
-def test_batches_contain_the_column_weights_of_the_sampler(processor, label_set):
-    encoded = list(encode_dataset(Dataset.from_dict(ROWS), processor, label_set))
-    for options in ({"num_negatives": 0}, {}):
-        assert "column_weights" not in GileDataCollator(processor, LabelSampler(len(label_set), **options))(encoded)
-    sampler = LabelSampler(len(label_set), num_negatives=1)
-    batch = GileDataCollator(processor, sampler)(encoded)
-    assert batch["column_weights"].shape == batch["sampled_columns"].shape
-
-
-def test_batches_without_labels_contain_only_documents(processor):
-    batch = GileDataCollator(processor)([{"input_ids": ids} for ids in processor(ROWS["text"])["input_ids"]])
-    assert set(batch) == {"input_ids", "attention_mask"}
-
-
-def test_single_labels_stay_one_dimensional(processor):
-    features = [{"input_ids": ids, "labels": 3} for ids in processor(ROWS["text"])["input_ids"]]
-    assert GileDataCollator(processor, LabelSampler(5))(features)["labels"].tolist() == [3, 3, 3]
 
 
 def test_the_sample_depends_on_the_batch(processor, label_set):
@@ -103,14 +79,13 @@ def test_labels_in_torch_format_are_accepted(processor):
     assert several["labels"].tolist() == [[3, 1]]
 
 
-def test_streams_are_encoded_but_dataset_dicts_refused(processor, label_set):
+def test_streams_are_encoded_but_other_data_are_refused(processor, label_set):
     rows = Dataset.from_dict(ROWS)
     stream = encode_dataset(rows.to_iterable_dataset(), processor, label_set)
     assert [row["labels"] for row in stream] == [[2, 1], [4], []]
     with pytest.raises(ValueError, match=r"pass a split of the dataset, such as dataset\['train'\]"):
         encode_dataset(DatasetDict(train=rows), processor, label_set)
-
-
-def test_label_ids_must_be_strings(processor, label_set):
+    with pytest.raises(ValueError, match="the dataset has no column 'abstract', only text, labels"):
+        encode_dataset(rows, processor, label_set, text="abstract")
     with pytest.raises(ValueError, match="labels must be a label id or a list of label ids, got 5"):
         encode_dataset(Dataset.from_dict({"text": ["milk"], "labels": [5]}), processor, label_set)

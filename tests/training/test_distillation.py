@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from scipy.sparse import csr_matrix
 from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.models.text_encoders_gile import StaticEncoder
 from hf_gile.training import (
     attach_teacher,
     distill,
@@ -21,7 +19,7 @@ from hf_gile.training import (
     processor_from_text_encoder,
     teach,
 )
-from hf_gile.training.distillation import can_fit_labels, count_features, fit_vectors
+from hf_gile.training.distillation import can_fit_labels
 
 WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
 NAMES = ["iron diet", "human milk", "heart failure"]
@@ -39,7 +37,7 @@ def texts(number, seed=0):
 
 @pytest.fixture
 def make_teacher(save_text_encoder):
-    def make(name="encoder", **options):
+    def make(**options):
         folder = save_text_encoder(texts=[*WORDS, *NAMES], hidden_size=20, **options)
         fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "freeze_text_encoder": True}
         fields |= {"problem_type": "single_label_classification", "lexical": True}
@@ -52,10 +50,16 @@ def make_teacher(save_text_encoder):
 
 
 @pytest.fixture
-def fast(make_teacher):
+def taught(make_teacher):
+    """A teacher, its processor and the model that it taught."""
     teacher, processor = make_teacher()
-    taught = texts(80)[0]
-    return teacher, processor, distill(teacher, processor, taught, teach(teacher, processor, taught))
+    documents = texts(80)[0]
+    return teacher, processor, distill(teacher, processor, documents, teach(teacher, processor, documents))
+
+
+@pytest.fixture
+def fast(taught):
+    return taught[2]
 
 
 def literal_vector(encoder, ids):
@@ -70,66 +74,18 @@ def literal_vector(encoder, ids):
 
 
 def test_document_vectors_equal_a_loop_over_tokens_and_pairs(fast):
-    fast = fast[2]
     documents = ["rats fed a diet low in iron", "milk", "human breast milk milk", "", "unknown"]
     inputs = fast.processor(documents, return_tensors="pt")
     inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-    vectors, (weights,) = fast.model.gile.embed_texts(**inputs)
+    vectors = fast.model.gile.embed_texts(**inputs)[0]
     ids = fast.processor(documents)["input_ids"]
     expected = torch.stack([literal_vector(fast.model.gile.text_encoder, row) for row in ids])
     torch.testing.assert_close(vectors, expected, rtol=3e-3, atol=3e-3)
-    assert weights.shape == inputs["input_ids"].shape
     assert any(key >= fast.model.gile.text_encoder.vocab_size for key in fast.model.gile.text_encoder.keys.tolist())
 
 
-def test_documents_do_not_depend_on_their_batch(fast):
-    fast = fast[2]
-    documents = texts(7, seed=3)[0]
-    together = fast.processor(documents, return_tensors="pt")
-    alone = [fast.processor(text, return_tensors="pt") for text in documents]
-    logits = fast.model(**together).logits
-    torch.testing.assert_close(logits, torch.cat([fast.model(**inputs).logits for inputs in alone]))
-
-
-def test_all_of_a_long_text_is_read(fast):
-    fast = fast[2]
-    long = "iron " * 5000
-    ids = fast.processor([long + "milk"], return_tensors="pt")["input_ids"]
-    assert ids.shape[1] > 5000
-    scores = [fast.model(**fast.processor(text, return_tensors="pt")).logits for text in (long, long + "milk " * 5000)]
-    assert not torch.allclose(*scores)
-
-
-def test_fitted_vectors_solve_the_ridge_regression():
-    chance = np.random.default_rng(0)
-    counts = chance.integers(3, size=(31, 7)).astype(np.float32)
-    start, targets = chance.normal(size=(7, 5)).astype(np.float32), chance.normal(size=(31, 5)).astype(np.float32)
-    is_token = np.arange(7) < 4
-    vectors = fit_vectors(csr_matrix(counts), is_token, start, targets)
-    shares = (counts.sum(0) + 0.5) / counts.sum()
-    weights = 1e-3 / (1e-3 + shares) * np.where(is_token, 1, 0.7)
-    x = counts * weights
-    x /= np.linalg.norm(x, axis=1, keepdims=True).clip(1e-9)
-    guess = x @ start
-    start = start * (guess * targets).sum() / (guess * guess).sum()
-    change = np.linalg.solve(x.T @ x + 0.5 * np.eye(7), x.T @ (targets - x @ start))
-    np.testing.assert_allclose(vectors, (start + change) * weights[:, None], rtol=1e-3, atol=1e-5)
-
-
-def test_only_tokens_and_pairs_that_occur_have_vectors(monkeypatch):
-    documents = [[5, 1, 2, 1, 2], [2], [], [1, 2, 3]]
-    monkeypatch.setattr("hf_gile.training.distillation._MOST_TOKENS", 2)
-    keys, counts = count_features(documents, vocab_size=10, special=[5])
-    assert keys.tolist() == [1, 2, 3, 22]  # 3 occurs in one text, the pair (1, 2) three times
-    assert counts.toarray().tolist() == [[2, 2, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]
-    width = max(map(len, documents))
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in documents])
-    numbered = StaticEncoder.keys_of(ids, ids > 0, 10)
-    assert [int((numbered == key).sum()) for key in keys] == counts.sum(0).tolist()[0]
-
-
-def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(fast):
-    teacher, processor, fast = fast
+def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(taught):
+    teacher, processor, fast = taught
     new = texts(40, seed=5)[0]
     learned = teach(teacher, processor, new)
     inputs = fast.processor(new, return_tensors="pt")
@@ -140,8 +96,8 @@ def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(fas
     torch.testing.assert_close(fast.model.project_stored_labels(), teacher.project_stored_labels())
 
 
+@pytest.mark.usefixtures("short_search")
 def test_the_head_is_fitted_again_to_labels(fast):
-    fast = fast[2]
     rows, gold = texts(120, seed=7)
     dataset = Dataset.from_dict({"text": rows, "labels": [[f"l{g}"] for g in gold]})
     parts = {"train": dataset.select(range(90)), "validation": dataset.select(range(90, 120))}
@@ -152,8 +108,8 @@ def test_the_head_is_fitted_again_to_labels(fast):
     assert (logits.argmax(1).numpy() == answers).mean() > 0.8
 
 
-def test_new_labels_need_the_teacher(fast, make_teacher, tmp_path):
-    teacher, _, fast = fast
+def test_new_labels_need_the_teacher(taught, make_teacher, tmp_path):
+    teacher, _, fast = taught
     pipe = LabelScoringPipeline(fast.model, processor=fast.processor)
     assert sorted(pipe("iron", LabelSet([LABELS[2], LABELS[0]]))["labels"]) == ["heart failure", "iron diet"]
     new = LabelSet([Label("b", "blood"), LABELS[0]])
@@ -163,8 +119,7 @@ def test_new_labels_need_the_teacher(fast, make_teacher, tmp_path):
         attach_teacher(fast.model).gile.embed_labels(UNKNOWN)
     attach_teacher(fast.model, teacher)
     index = LabelIndex.build(fast.model, fast.processor, new)
-    expected = LabelIndex.build(teacher, fast.processor, new)
-    torch.testing.assert_close(index.codes, expected.codes)
+    torch.testing.assert_close(index.codes, LabelIndex.build(teacher, fast.processor, new).codes)
     fast.model.set_labels(new, fast.processor)
     pipe.save_pretrained(tmp_path / "fast")
     again = GileForSequenceClassification.from_pretrained(tmp_path / "fast")
@@ -174,20 +129,7 @@ def test_new_labels_need_the_teacher(fast, make_teacher, tmp_path):
         attach_teacher(again, other).gile.embed_labels(UNKNOWN)
 
 
-def test_a_model_knows_the_name_of_its_teacher(make_teacher, tmp_path):
-    teacher, processor = make_teacher()
-    teacher.config.text_config.text_encoder_config._name_or_path = "user/encoder"
-    fast = distill(teacher, processor, ["iron"], teach(teacher, processor, ["iron"]))
-    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"its teacher \(user/encoder\) must read labels"):
-        again.gile.embed_labels(UNKNOWN)
-    with pytest.raises(ValueError, match="new labels need user/encoder, which taught this static model"):
-        attach_teacher(again).gile.embed_labels(UNKNOWN)
-
-
 def test_models_without_such_an_encoder_are_refused(fast, make_model):
-    fast = fast[2]
     with pytest.raises(ValueError, match="this model is static already"):
         teach(fast.model, fast.processor, ["iron"])
     with pytest.raises(ValueError, match=r"only a model with a pretrained encoder.*got text_encoder_type 'wan'"):
@@ -196,17 +138,15 @@ def test_models_without_such_an_encoder_are_refused(fast, make_model):
         can_fit_labels(make_model()[0])
 
 
-def test_damaged_tables_are_refused(fast, tmp_path):
-    fast = fast[2]
-    fast.model.gile.text_encoder.bits.data[0] = -1  # NaN in 16 bits
-    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="bits"):
-        GileForSequenceClassification.from_pretrained(tmp_path)
-
-
-def test_word_vectors_are_refused(fast):
-    with pytest.raises(ValueError, match="pass input_ids, not inputs_embeds"):
-        fast[2].model.gile.embed_texts(inputs_embeds=torch.zeros(1, 2, 20))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_saved_model_has_16_bits_a_number(fast, tmp_path, dtype):
+    LabelScoringPipeline(fast.model.to(dtype), processor=fast.processor).save_pretrained(tmp_path)
+    model = GileForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
+    bits = [one.gile.text_encoder.bits for one in (model, fast.model)]
+    assert torch.equal(*bits)
+    assert bits[0].dtype == torch.int16
+    inputs = fast.processor(["iron diet"], return_tensors="pt")
+    assert torch.equal(model(**inputs).logits, fast.model(**inputs).logits)
 
 
 SCRIPT = """
@@ -221,21 +161,8 @@ print(model(**processor(["iron"], label_text=["heart failure"], return_tensors="
 """
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_saved_model_has_16_bits_a_number(fast, tmp_path, dtype):
-    fast = fast[2]
-    LabelScoringPipeline(fast.model.to(dtype), processor=fast.processor).save_pretrained(tmp_path)
-    model = GileForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
-    bits = [one.gile.text_encoder.bits for one in (model, fast.model)]
-    assert torch.equal(*bits)
-    assert bits[0].dtype == torch.int16
-    inputs = fast.processor(["iron diet"], return_tensors="pt")
-    assert torch.equal(model(**inputs).logits, fast.model(**inputs).logits)
-
-
 @pytest.mark.slow
 def test_a_saved_model_scores_without_the_package(fast, tmp_path):
-    fast = fast[2]
     LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path / "fast")
     environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "fast")]

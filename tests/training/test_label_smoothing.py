@@ -63,9 +63,3 @@ def test_multi_label_models_ignore_smoothing_with_a_warning(tmp_path, make_model
     batch = next(iter(trainer.get_train_dataloader()))
     expected = model.train()(batch["input_ids"], labels=batch["labels"]).loss
     assert trainer.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_a_custom_loop_may_call_the_model_without_labels(make_model):
-    model, processor = make_model()
-    model.loss_function = GileLoss()
-    assert model.train()(**processor(["iron"], return_tensors="pt")).logits.shape == (1, 5)

@@ -7,7 +7,7 @@ from hf_gile.metrics import ranking_metrics
 from hf_gile.metrics.batch import read_batch
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration import fit
-from hf_gile.training.calibration.raising import PRICE, SharedRanking, lift, lift_calibration
+from hf_gile.training.calibration.raising import PRICE, SharedRanking
 from hf_gile.training.calibration.score_counts import ScoreCounts
 from hf_gile.training.reporting import say_calibration
 
@@ -35,15 +35,14 @@ def seen_precision(logits, is_gold):
     return ranking_metrics(ranked, is_gold & SEEN)["average_precision"].nanmean().item()
 
 
-@pytest.mark.parametrize("raised", [0.0, 1.0, 3.0, 9.0])
+@pytest.mark.parametrize("raised", [0.0, 3.0])
 def test_the_average_precision_equals_that_of_the_raised_scores(raised):
     logits, gold, is_gold = documents()
     precision = ranking_of(logits, gold).average_precision(unseen=lambda logits: logits + raised)
     assert precision == pytest.approx(seen_precision(logits + raised * ~SEEN, is_gold), abs=1e-6)
 
 
-@pytest.mark.parametrize("price", [0.03, 0.05])
-@pytest.mark.parametrize("handicap", [0.0, -3.0, 5.0])
+@pytest.mark.parametrize(("handicap", "price"), [(0.0, 0.05), (5.0, 0.03)])
 def test_the_best_raise_costs_at_most_its_price(handicap, price):
     logits, gold, is_gold = documents()
     raised = ranking_of(logits - handicap * ~SEEN, gold).best_raise(price)
@@ -55,37 +54,13 @@ def test_the_best_raise_costs_at_most_its_price(handicap, price):
     assert cost(raised) <= price < cost(raised + 0.25)
 
 
-@pytest.mark.parametrize(("rate", "slope"), [(0.5, 1.0), (1.0, 1.0), (2.0, 0.5), (4.0, 0.25)])
+@pytest.mark.parametrize(("rate", "slope"), [(0.5, 1.0), (4.0, 0.25)])
 def test_the_crowding_is_the_inverse_rate_of_the_tail_of_wrong_scores(rate, slope):
     wrong = torch.empty(2000, LABELS).exponential_(rate, generator=torch.Generator().manual_seed(0))
     gold = torch.zeros(2000, 1, dtype=torch.long)
     logits = torch.where(SEEN, -9.0, wrong)
     logits[:, 0] = 2 / rate
     assert ranking_of(logits, gold).crowding() == pytest.approx(slope, abs=0.1)
-
-
-def test_many_unseen_labels_cost_what_the_few_did_that_were_measured():
-    wrong = torch.empty(2000, 1200).exponential_(2.0, generator=torch.Generator().manual_seed(0))
-    logits = torch.cat([torch.ones(2000, 1), wrong], 1)
-    seen = torch.arange(1201) == 0
-    few = SharedRanking()
-    few.update(logits[:, :13], torch.zeros(2000, 1, dtype=torch.long), seen[:13])
-    identity = {"method": "platt", "scale": 1.0, "offset": 0.0}
-
-    def precision_of_many(crowding):
-        calibration = {"seen": identity, "unseen": identity | {"labels": 12, "crowding": crowding}}
-        many = SharedRanking()
-        many.update(calibrated(logits, seen, calibration), torch.zeros(2000, 1, dtype=torch.long), seen)
-        return many.average_precision()
-
-    assert precision_of_many(few.crowding()) == pytest.approx(few.average_precision(), abs=0.05)
-    assert precision_of_many(1.0) > few.average_precision() + 0.3
-
-
-def test_the_crowding_is_1_where_unseen_labels_cost_nothing():
-    logits = torch.where(SEEN, 9.0, 0.0).expand(50, LABELS).clone()
-    assert ranking_of(logits, torch.zeros(50, 1, dtype=torch.long)).crowding() == 1.0
-    assert SharedRanking().crowding() == 1.0
 
 
 def separable(lead, number=60):
@@ -102,54 +77,19 @@ def test_exclusive_labels_that_already_rank_first_are_not_raised(handicap, raise
     assert ranking.best_raise(0.03, one_label=True) == raised
 
 
-@pytest.mark.parametrize(("handicap", "raised"), [(5.0, 5.0), (2.25, 2.25), (0.0, 0.0)])
+@pytest.mark.parametrize(("handicap", "raised"), [(2.25, 2.25), (0.0, 0.0)])
 def test_independent_labels_are_not_raised_above_a_half(handicap, raised):
     logits, gold = separable(10.0)
     assert ranking_of(logits - handicap * ~SEEN, gold).best_raise(0.03, one_label=False) == raised
 
 
-@pytest.mark.parametrize("seen", [torch.ones(LABELS, dtype=torch.bool), torch.zeros(LABELS, dtype=torch.bool)])
+@pytest.mark.parametrize("seen", [True, False])
 def test_a_single_group_is_not_raised(seen):
     logits, gold, _ = documents(20)
     ranking = SharedRanking()
-    ranking.update(logits, gold, seen)
+    ranking.update(logits, gold, torch.full((LABELS,), seen))
     assert ranking.best_raise(0.03) == 0
-
-
-def test_documents_without_gold_labels_do_not_count():
-    logits, gold, _ = documents()
-    more = torch.cat([gold, gold.new_full((5, gold.shape[1]), -100)])
-    ranking = SharedRanking()
-    ranking.update(torch.cat([logits, torch.randn(5, LABELS)]), more, SEEN)
-    assert ranking.average_precision() == pytest.approx(ranking_of(logits, gold).average_precision())
-
-
-@pytest.mark.parametrize("raised", [0.25, 1.5, 4.0])
-def test_a_lift_raises_small_probabilities_and_keeps_the_order(raised):
-    logits = torch.linspace(-14, 6, 2001)
-    lifted = lift(logits, raised)
-    assert bool((lifted.diff() > 0).all())
-    assert lifted[0] - logits[0] == pytest.approx(raised, abs=0.01)
-    assert lifted[-1] - logits[-1] == pytest.approx(0, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        {"method": "platt", "scale": 0.8, "offset": -0.5},
-        {
-            "method": "spline",
-            "logits": [-9.0, -6.0, -3.0, -1.0, 0.0, 2.0],
-            "values": [-8.0, -5.5, -3.0, -2.0, -0.5, 1.0],
-        },
-    ],
-)
-def test_a_lifted_calibration_is_the_calibration_and_then_the_lift(method):
-    seen = torch.zeros(501, dtype=torch.bool)
-    logits = torch.linspace(-9, 3, 501)
-    lifted = calibrated(logits, seen, {"unseen": lift_calibration(method, 1.0)})
-    assert bool((lifted.diff() > 0).all())
-    torch.testing.assert_close(lifted, lift(calibrated(logits, seen, {"unseen": method}), 1.0), atol=0.1, rtol=0)
+    assert ranking.crowding() == 1.0
 
 
 def test_separately_calibrated_unseen_labels_are_raised_at_little_cost():
@@ -172,7 +112,6 @@ def test_separately_calibrated_unseen_labels_are_raised_at_little_cost():
 @pytest.mark.parametrize(
     ("figures", "says"),
     [
-        ({"before": 0.2, "after": 0.1}, "20.000 -> 10.000 percent"),
         ({"before": 0.1, "after": 0.2}, "10.000 -> 20.000 percent, no gain"),
         ({"before": 0.1, "after": 0.2, "raised": 1.5}, "(raised, so that some unseen labels reach the top of a list)"),
         ({"before": 0.1, "after": 0.1}, "calibration did not help"),

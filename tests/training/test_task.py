@@ -29,7 +29,6 @@ def test_texts_come_from_a_column_or_a_function():
     [
         (None, [["a"], ["b"]], "single_label_classification"),
         (None, [["a"], ["b", "a"]], "multi_label_classification"),
-        (None, [["a"], []], "multi_label_classification"),
         ("multi_label_classification", [["a"], ["b"]], "multi_label_classification"),
     ],
 )
@@ -37,7 +36,7 @@ def test_the_problem_type_follows_from_the_documents(requested, gold, expected):
     parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
     assert problem_type_of(parts, "tags", requested) == expected
     if expected == "multi_label_classification" and requested is None:
-        with pytest.raises(ValueError, match=r"document 1 of test has [02] labels"):
+        with pytest.raises(ValueError, match=r"document 1 of test has 2 labels"):
             problem_type_of(parts, "tags", "single_label_classification")
 
 
@@ -94,10 +93,5 @@ def test_the_epoch_is_chosen_by_the_requested_metric():
     assert metric_name("eval_validation_unseen_ndcg_at_5", False) == "eval_validation_ndcg_at_5"
     assert metric_name(None, False, True) == "eval_validation_accuracy"
     assert metric_name(None, True, True) == "eval_validation_seen_accuracy"
-    assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
-
-
-def test_metrics_unavailable_in_training_are_refused():
-    check_metric("accuracy", (5,))
     with pytest.raises(ValueError, match="does not compute 'recall_at_9'; did you mean"):
         check_metric("recall_at_9", (5,))

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from transformers import EvalPrediction, Trainer, TrainingArguments
+from transformers import EvalPrediction
 
 from hf_gile.metrics import F1Metrics, LabelMetrics
 from hf_gile.metrics.batch import read_batch
@@ -44,37 +43,20 @@ def tuned(scores, labels, batch_size=None, **options):
     return tuner.compute()
 
 
-@pytest.mark.parametrize("ties", [True, False])
-@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95, 1.0])
+@pytest.mark.parametrize(("gold_share", "ties"), [(0.03, True), (0.3, False), (1.0, True)])
 def test_no_other_threshold_is_better(gold_share, ties):
-    for seed in range(3):
-        scores, gold = batch(seed, documents=11, gold_share=gold_share, ties=ties)
+    for seed in range(2):
+        scores, gold = batch(seed, documents=7, gold_share=gold_share, ties=ties)
         scores = scores.astype(np.float16).astype(np.float32)
+        best = brute_force(scores, gold)
         for labels in (gold, sparse(gold)):
             result = tuned(scores, labels, batch_size=7)
-            assert result["tuned_micro_f1"] == pytest.approx(brute_force(scores, gold), abs=1e-12)
+            assert result["tuned_micro_f1"] == pytest.approx(best, abs=1e-12)
             assert result["tuned_micro_f1"] == pytest.approx(micro_f1_at(result["threshold"], scores, gold), abs=1e-12)
             assert result["threshold"] == tune_threshold(scores, labels)
 
 
-def test_the_threshold_is_halfway_to_the_highest_refused_score():
-    scores, gold = torch.tensor([[3.0, 1.0, -1.0, -2.0]]), torch.tensor([[0, 1]])
-    assert tune_threshold(scores, gold) == 0.5
-
-
-def test_calibration_and_tuning_find_the_same_numbers():
-    scores, gold, seen = groups(documents=MIN_GOLD + 5)
-    counts = ScoreCounts(torch.tensor(seen))
-    counts.update(torch.tensor(scores), torch.tensor(sparse(gold)))
-    fitted, found = fit(counts, method=None), tuned(scores, gold, batch_size=7, seen=seen)
-    assert fitted.thresholds == {"seen": found["threshold"], "unseen": found["unseen_threshold"]}
-    assert fitted.figures["seen_threshold"] == found["threshold"]
-    assert fitted.figures["seen_micro_f1"] == found["tuned_micro_f1"]
-    assert fitted.figures["unseen_micro_f1"] == found["unseen_tuned_micro_f1"]
-
-
-@pytest.mark.parametrize("ties", [True, False])
-@pytest.mark.parametrize("gold_share", [0.06, 0.3])
+@pytest.mark.parametrize(("ties", "gold_share"), [(True, 0.06), (False, 0.3)])
 def test_with_a_label_in_any_case_no_other_threshold_is_better(ties, gold_share):
     scores, gold = batch(seed=5, gold_share=gold_share, ties=ties)
     scores[0, 0] = -100  # an outlier
@@ -96,7 +78,7 @@ def test_with_a_label_in_any_case_no_other_threshold_is_better(ties, gold_share)
     assert before["seen_micro_f1_before"] == pytest.approx(micro_f1(0.5))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_excluded_labels_are_never_predicted(dtype):
     scores, gold = batch(seed=3)
     candidates = np.random.default_rng(3).random(gold.shape) < 0.5
@@ -108,18 +90,10 @@ def test_excluded_labels_are_never_predicted(dtype):
         assert tune_threshold(masked, gold) == expected["threshold"]
 
 
-def test_an_excluded_gold_label_counts_as_missed():
-    scores, gold = torch.tensor([[1.0, -torch.inf, 0.0]]), torch.tensor([[0, 1]])
-    metrics = LabelMetrics(3, threshold=tune_threshold(scores, gold))
-    metrics.update(scores, gold)
-    assert metrics.compute()["micro_f1"] == tuned(scores, gold)["tuned_micro_f1"] == 2 / 3
-
-
 @pytest.mark.parametrize(
     ("scores", "gold"),
     [
         (torch.zeros(3, 5), torch.full((3, 1), -100)),
-        (torch.full((3, 5), -torch.inf), torch.tensor([[1], [2], [3]])),
         (torch.tensor([[1.0, -torch.inf]]), torch.tensor([[1]])),
     ],
 )
@@ -137,20 +111,6 @@ def test_documents_and_labels_are_required():
         ThresholdTuner(0)
 
 
-def test_nan_scores_are_refused_and_add_nothing():
-    scores, gold = batch(seed=4)
-    tuner = ThresholdTuner(17)
-    tuner.update(scores, gold)
-    before = tuner.compute()
-    undefined = scores.copy()
-    undefined[3, 5] = np.nan
-    with pytest.raises(ValueError, match="scores must be numbers, got NaN in 1 of 23"):
-        tuner.update(undefined, gold)
-    with pytest.raises(ValueError, match="a column for each of the 17 labels"):
-        tuner.update(scores[:, :5], gold[:, :5])
-    assert tuner.compute() == before
-
-
 def test_a_failed_evaluation_does_not_affect_the_next():
     scores, gold = batch(seed=5)
     tuner = ThresholdTuner(17)
@@ -159,48 +119,6 @@ def test_a_failed_evaluation_does_not_affect_the_next():
         tuner(EvalPrediction(scores, (gold, gold)))
     assert tuner(EvalPrediction((scores, scores), gold)) == tuned(scores, gold)
     assert tuner.counts.documents == 0
-
-
-class TinyModel(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(7, 13)
-
-    def forward(self, features, labels=None):
-        logits = self.linear(features)
-        return {"loss": logits.square().mean(), "logits": logits}
-
-
-@pytest.mark.parametrize("batch_eval_metrics", [True, False])
-def test_the_tuner_works_in_a_trainer_with_label_metrics(tmp_path, batch_eval_metrics):
-    torch.manual_seed(0)
-    model, features = TinyModel(), torch.randn(23, 7)
-    labels = torch.randint(13, (23, 1))
-    metrics, tuner = LabelMetrics(13), ThresholdTuner(13)
-
-    def compute_metrics(batch, compute_result=True):
-        return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
-
-    trainer = Trainer(
-        model,
-        TrainingArguments(
-            output_dir=str(tmp_path),
-            per_device_eval_batch_size=5,
-            batch_eval_metrics=batch_eval_metrics,
-            remove_unused_columns=False,
-            use_cpu=True,
-            report_to="none",
-            disable_tqdm=True,
-        ),
-        eval_dataset=[{"features": x, "labels": y} for x, y in zip(features, labels, strict=True)],
-        compute_metrics=compute_metrics,
-    )
-    with torch.no_grad():
-        scores = model(features)["logits"]
-    for _ in range(2):
-        result = trainer.evaluate()
-        assert result["eval_threshold"] == tune_threshold(scores, labels)
-        assert result["eval_micro_f1"] < result["eval_tuned_micro_f1"]
 
 
 def test_paper_threshold_returns_the_fixed_thresholds_of_the_paper():
@@ -219,16 +137,6 @@ def groups(seed=3, documents=61):
     return scores, gold, np.arange(12) < 7
 
 
-def test_unseen_labels_without_documents_do_not_affect_the_threshold():
-    scores, gold, seen = groups()
-    gold[:, 7:] = False
-    alone = tuned(scores[:, :7], gold[:, :7])
-    assert tuned(scores, sparse(gold), batch_size=7, seen=seen) == alone
-    assert abs(tuned(scores, gold)["threshold"] - alone["threshold"]) > 0.05  # without the mask, they affect it
-    order = np.random.default_rng(1).permutation(12)  # seen labels need not be first
-    assert tuned(scores[:, order], sparse(gold[:, order]), seen=seen[order]) == alone
-
-
 def test_unseen_labels_with_enough_documents_get_a_separate_threshold():
     scores, gold, seen = groups(documents=MIN_GOLD + 5)
     actual = tuned(scores, sparse(gold), batch_size=7, seen=seen)
@@ -241,13 +149,3 @@ def test_unseen_labels_with_enough_documents_get_a_separate_threshold():
     few = gold.copy()
     few[MIN_DOCUMENTS - 1 :, 7:] = False
     assert tuned(scores, sparse(few), seen=seen) == tuned(scores[:, :7], few[:, :7])
-
-
-def test_without_unseen_labels_all_labels_are_tuned_together():
-    scores, gold, _ = groups()
-    assert tuned(scores, gold, seen=[True] * 12) == tuned(scores, gold)
-
-
-def test_a_mask_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="12"):
-        ThresholdTuner(12, seen=[True, False])
