@@ -157,42 +157,34 @@ def test_a_failed_save_leaves_the_folder_unchanged(tmp_path, make_model):
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize(
-    ("largest", "file"),
-    [
-        (20_000, "_gile.py"),  # Python's error for a copy names the source file
-        (200_000, ""),  # weights are written by a library in Rust, whose error names no file
-    ],
-)
-def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model, largest, file):
+def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model):
     resource = pytest.importorskip("resource")
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card="# First")
     before = contents(folder)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, limit[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))
     try:
         with pytest.raises(OSError, match=re.escape(str(folder))) as raised:
-            save(folder, make_model(joint_size=8000)[0], processor, card="# Second")
+            save(folder, make_model(joint_size=3)[0], processor, card="# Second")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert file in str(raised.value)
+    assert "_gile.py" in str(raised.value)  # Python's error for a copy names the source file
     assert ".saving" not in str(raised.value)
     assert "hf_gile/models" not in str(raised.value)
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("taken", ["index", "tokenizer.json"])
-def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model, taken):
+def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, index=False, card="# First")
     (folder / "model-00001-of-00002.safetensors").write_bytes(b"")
     (folder / "tokenizer.json").unlink()
-    (folder / taken).write_text("mine") if taken == "index" else (folder / taken).mkdir()
+    (folder / "tokenizer.json").mkdir()
     before = contents(folder)
-    with pytest.raises(FileExistsError, match=taken):
+    with pytest.raises(FileExistsError, match=r"tokenizer\.json"):
         save(folder, make_model(joint_size=3)[0], processor, card="# Second")
     assert contents(folder) == before
 

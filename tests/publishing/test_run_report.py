@@ -91,16 +91,6 @@ def count_words(texts):
     return torch.tensor([[float(text.count(word)) for word in ("heart", "milk", "iron")] for text in texts])
 
 
-def test_the_words_of_a_label_are_its_evidence():
-    text = "milk, a heart  and milk"
-    assert find_evidence(count_words, text, count_words([text])[0]) == [
-        [("heart", 1.0)],
-        [("milk,", 1.0), ("milk", 1.0)],
-        [],
-    ]
-    assert find_evidence(count_words, "", torch.zeros(3)) == [[], [], []]
-
-
 def test_a_long_text_is_read_in_few_parts():
     asked = []
     text = "word " * 1000 + "milk"
