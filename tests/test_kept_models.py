@@ -52,17 +52,6 @@ def test_the_audit_is_measured(kept, monkeypatch):
     assert all(0 <= share <= 1 for shares in figures["drift"].values() for share in shares.values())
 
 
-def test_corruption_inserts_as_many_headings_as_it_removes(kept):
-    gold = audit.multi_hot(kept.task.gold["test"], 5)
-    counts = torch.tensor([1.0, 1, 1, 1, 0])
-    for near in ({}, {column: [4] for column in range(4)}):
-        noisy = audit.corrupted(gold, counts, near, seed=1)
-        assert int((gold & ~noisy).sum()) == int((noisy & ~gold).sum()) == 32
-        if near:
-            assert int((noisy & ~gold)[:, 4].sum()) > 16
-    assert audit.siblings_of(["a", "b", "c"], {"a": {"1"}, "b": {"1", "2"}, "c": {"2"}}) == {0: [1], 1: [0, 2], 2: [1]}
-
-
 def test_promised_recall_is_measured_for_each_group(kept):
     found = promised_recall.measure(kept, 1000)["fitted_on"]
     for recall in ("0.7", "0.8", "0.9"):

@@ -32,19 +32,6 @@ def by_name(records):
 # --- The page --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
-def test_each_row_is_on_the_page_with_its_seeds_or_listed_as_not_measured(table):
-    unmeasured = {line.split(": ", 3)[-2]: line for line in paper_page.not_measured(table, by_name(RECORDS))}
-    section = PAGE.split(f"## {table.title}\n")[1].split("\n## ")[0]
-    for name in table.rows:
-        if name in unmeasured:
-            assert unmeasured[name] in PAGE.split("## Not measured")[1]
-        else:
-            assert f"\n| {name} |" in section
-            row = section.split(f"\n| {name} |")[1].splitlines()[0]
-            assert " seeds" not in row
-
-
 @pytest.mark.release
 def test_no_run_is_older_than_the_code_that_it_depends_on():
     stale = {record["run"] for record in RECORDS if not paper_tables.is_current(record)}
@@ -79,11 +66,6 @@ def test_runs_have_known_kinds_and_different_files():
     runs = {run for table in TABLES for run in table.runs}
     assert {run.kind for run in runs} == set(paper_rows.KINDS) == set(paper_runs.MEASURES)
     assert len({paper_runs.Job(run, 1).file for run in runs}) == len(runs)
-
-
-@pytest.mark.parametrize("kind", paper_rows.KINDS)
-def test_the_rooms_of_a_kind_exist(kind):
-    assert len(paper_runs.fingerprint(kind)) == 16
 
 
 # --- The script ------------------------------------------------------------------------------------------------------
@@ -130,14 +112,6 @@ def test_a_row_with_too_few_seeds_says_so_and_is_compared_over_the_seeds_of_both
     assert "- **joint** beside **linear**, with fewer seeds so far: the order of the paper in 1 of 1." in text
 
 
-def test_a_page_says_why_an_order_is_another_only_if_one_is():
-    tiny = replace(TINY, why="the test is small.")
-    assert "the test is small" not in paper_page.page([tiny], records(LINEAR, 50.0, 50.0) | records(JOINT, 60.0, 60.0))
-    other = records(LINEAR, 60.0, 60.0) | records(JOINT, 50.0, 50.0)
-    assert "Why an order is not that of the paper: the test is small." in paper_page.page([tiny], other)
-    assert "Why an order is not that of the paper: not known." in paper_page.page([TINY], other)
-
-
 def test_missing_runs_come_first_seed_first_and_cheapest_first():
     dear = replace(LEARNED, price=70.0)
     tiny = table(linear=one(LINEAR, "F1"), joint=one(JOINT, "F1"), learned=one(dear, "F1"))
@@ -149,12 +123,6 @@ def test_missing_runs_come_first_seed_first_and_cheapest_first():
         ("--units linear", 2),
         ("--units other", 2),
     ]
-
-
-def test_the_dearest_job_is_of_the_first_seed():
-    jobs = [paper_runs.Job(replace(LINEAR, price=price), seed) for price, seed in ((3, 1), (7, 1), (5, 1), (11, 2))]
-    assert paper_runs.next_job(jobs, takes_dearest=False) == jobs[0]
-    assert paper_runs.next_job(jobs, takes_dearest=True) == jobs[1]
 
 
 def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
@@ -171,14 +139,6 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
     assert again.items() >= record.items()
-
-
-def test_a_run_outside_a_clone_gets_the_commit_with_the_same_code(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "results" / "tables.json")
-    monkeypatch.setattr("machine.commit", lambda: "d" * 40)
-    record = {"run": LINEAR.name, "seed": 1, "code": paper_runs.fingerprint("news"), "commit": "unknown"}
-    (tmp_path / "a.json").write_text(json.dumps(record))
-    assert paper_tables.collect(tmp_path)[LINEAR.name]["1"]["commit"] == "d" * 40
 
 
 def test_runs_leave_a_file_or_a_log_and_none_starts_too_late(tmp_path, monkeypatch):
@@ -239,16 +199,3 @@ def test_runs_of_a_layer_whose_cheapest_run_is_the_same_are_up_to_date(stale, tm
     assert not paper_tables.is_current(runs[JOINT.name]["1"])
     assert "F1 was 61.0, is 50.0" in capsys.readouterr().out
     assert f"| `{SOURCE['commit']}` | 3 | 2 | fast" in (tmp_path / "page.md").read_text()
-
-
-@pytest.mark.parametrize(("value", "machine", "current"), [(50.4, "fast", False), (50.4, "b", True), (51, "b", False)])
-def test_figures_of_another_machine_may_differ_by_a_percent(stale, value, machine, current):
-    runs = stale((LINEAR, 1, {"F1": value}), machine=machine)
-    assert paper_tables.is_current(runs[LINEAR.name]["1"]) == current
-
-
-def test_a_figure_that_a_run_no_longer_has_is_a_difference():
-    before = {"figures": {"F1": 50.0, "words": ["a"], "interval": [1.0, 2.0]}, **SOURCE}
-    assert paper_tables.differences(before, before) == []
-    now = {"figures": {"words": ["b"], "interval": [1.0, 2.0]}, **SOURCE}
-    assert paper_tables.differences(before, now) == ["F1 was 50.0, is None", "words was ['a'], is ['b']"]
