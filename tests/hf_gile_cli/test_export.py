@@ -156,13 +156,6 @@ def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder
     assert "not empty" in run("export", "sentence-transformers", over_an_encoder, tmp_path / "out", ends=1).stderr
 
 
-@pytest.mark.slow
-def test_onnx_files_are_written(run, saved_model, tmp_path):
-    pytest.importorskip("onnxruntime")
-    done = run("export", "onnx", saved_model, tmp_path / "out", "--int8")
-    assert "out: model.onnx, model_int8.onnx, text.onnx" in done.stderr
-
-
 def test_vectors_equal_those_of_the_index_or_the_other_export(run, over_an_encoder, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     (tmp_path / "more.csv").write_text("id,name\n1,Iron\n2,Blood pressure\n")

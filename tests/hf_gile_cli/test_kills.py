@@ -31,7 +31,7 @@ ROWS = [
     ("Rats were fed a diet low in iron.", ["Iron"]),
     ("Blood was drawn, and iron was measured.", ["Iron", "Blood"]),
 ]
-COMMANDS = ("add", "retire", "rename", "import", "calibrate")
+COMMANDS = ("add", "calibrate")
 
 
 @pytest.fixture
@@ -44,16 +44,12 @@ def model(tmp_path, make_model, datasets_cache, monkeypatch):
     (tmp_path / "model" / "model-00001-of-00002.safetensors").write_bytes(b"stale")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": a, "labels": b}) + "\n" for a, b in ROWS))
     monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
-    (tmp_path / "new.csv").write_text("id,name\nD1,Diet\nD2,Infection\n")
     return tmp_path / "model"
 
 
 def words_of(command, folder):
     rest = {
         "add": ["labels", "add", folder, "D1", "Diet"],
-        "retire": ["labels", "retire", folder, "Iron"],
-        "rename": ["labels", "rename", folder, "Iron", "Iron, Dietary"],
-        "import": ["labels", "import", folder, folder.parent / "new.csv"],
         "calibrate": ["calibrate", folder, folder.parent / "rows.jsonl", "--text", "text", "--labels", "labels"],
     }
     return [str(word) for word in rest[command]]
@@ -125,11 +121,6 @@ def saves(run, make_model):
         model, processor = another()
         return Trainer(model, TrainingArguments("unused", report_to="none"), processing_class=processor)
 
-    def classifier(folder):
-        classifier = GileClassifier()
-        classifier.model_, classifier.processor_ = another()
-        classifier.save_pretrained(folder)
-
     commands = {name: lambda folder, name=name: run(*words_of(name, folder)) for name in COMMANDS}
     return commands | {
         "save": lambda folder: save(folder, *another(), card=False),
@@ -138,15 +129,14 @@ def saves(run, make_model):
         "shards": in_shards,
         "Trainer.save_model": lambda folder: trainer().save_model(str(folder)),
         "recipes": lambda folder: save_model(trainer(), folder),
-        "GileClassifier": classifier,
     }
 
 
 class Snapshots:
     """Records the different states of a folder, and of the records of saves, before each file operation."""
 
-    def __init__(self, folder, *others):
-        self.folder, self.others = folder, others
+    def __init__(self, folder):
+        self.folder = folder
         self.states, self.busy, self.points, self.last = [], False, 0, None
         self.read, self.synced, self.unsynced = {}, set(), set()
 
@@ -163,7 +153,7 @@ class Snapshots:
         self.points += 1
         state, keys = {}, []
         record = writing._record(self.folder)
-        for path in (*self.folder.rglob("*"), *self.others, record):
+        for path in (*self.folder.rglob("*"), record):
             if path.is_file():
                 about = path.stat()
                 key = (about.st_ino, about.st_mtime_ns, about.st_size)
@@ -209,15 +199,11 @@ def is_part(name):
     return name in PARTS or name.endswith(".safetensors")
 
 
-FAST = ("add", "save_pretrained")
-KINDS = (*COMMANDS, "save", "save_pretrained", "processor first", "shards", "Trainer.save_model", "recipes")
-KINDS += ("GileClassifier",)
+SLOW = ("calibrate", "save", "save_pretrained", "processor first", "shards", "Trainer.save_model", "recipes")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in KINDS)]
-)
+@pytest.mark.parametrize("kind", ["add", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)])
 def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
     model, saves, before_each, tmp_path, monkeypatch, kind
 ):
@@ -249,54 +235,3 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
     assert not snapshots.unsynced  # also safe against power cuts
     assert min(ends["old"], ends["refused"], ends["new"]) > 0
     sys.stdout.write(f"\n{kind}: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
-def test_a_second_training_killed_at_any_operation_leaves_the_old_or_the_new_model(
-    run, before_each, datasets_cache, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
-    monkeypatch.setattr(saving_gile, "_PAUSES", ())
-    draw = random.Random(0)
-    words = {"heart": "heart failing cardiac ventricle", "iron": "iron anemia ferritin deficiency"}
-    rows = [{"text": " ".join(draw.choices(words[name].split(), k=7)), "tags": name} for name in [*words] * 60]
-    rows[7]["text"] += " rare"
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["train", "--train_files", tmp_path / "rows.jsonl", "--labels", "tags", "--units", "gile", "--use_cpu"]
-    command += [
-        "--recipe",
-        "units",
-        "--embedding_size",
-        7,
-        "--joint_size",
-        5,
-        "--num_train_epochs",
-        1,
-        "--output_dir",
-        tmp_path / "out",
-    ]
-    command += ["--text_encoder", "words"]
-    run(*command, "--min_count", 1)
-    model, settings = tmp_path / "out" / "gile" / "model", tmp_path / "out" / "settings.yaml"
-    old, old_settings, snapshots = contents(model), settings.read_bytes(), Snapshots(model, settings)
-    before_each(snapshots.take)
-    run(*command, "--min_count", 2, "--overwrite_output_dir")
-    snapshots.busy = True
-    new, new_settings = contents(model), settings.read_bytes()
-    assert old["tokenizer.json"] != new["tokenizer.json"]
-    ends = Counter()
-    for number, (state, points) in enumerate(snapshots.states):
-        folder = restored(state, tmp_path / str(number) / "gile" / "model")
-        end, message = outcome(folder, old, new)
-        ends[end] += points
-        assert end != "mixed"
-        assert state.get("../../settings.yaml") in {"old": (old_settings, None), "new": (new_settings, None)}.get(
-            end, (None,)
-        )
-        if end == "refused":
-            assert "a save was interrupted" in message
-            assert complete(folder)
-            assert outcome(folder, old, new)[0] == "new"
-    assert min(ends["old"], ends["refused"], ends["new"]) > 0
-    sys.stdout.write(f"\nsecond training: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
