@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import f1_score, label_ranking_average_precision_score
-from sklearn.svm import LinearSVC
 
 from hf_gile import Label
 
@@ -196,31 +194,6 @@ def test_a_linear_classifier_learns_topics(one_label):
     assert test["precision_at_1"] == 1.0
 
 
-def test_the_svm_equals_scikit_learn(one_label):
-    vectorizer = TfidfVectorizer(sublinear_tf=True)
-    features = vectorizer.fit_transform(one_label.texts["train"])
-    classifier = LinearSVC(random_state=1).fit(features, [row[0] for row in one_label.gold["train"]])
-    expected = classifier.decision_function(vectorizer.transform(one_label.texts["test"]))
-    scores = fit("tfidf_svc", one_label).score(one_label.texts["test"])
-    assert np.allclose(scores, expected, atol=1e-4)
-
-
-def test_setfit_runs_on_few_texts_with_a_single_label(several_labels, one_label, monkeypatch):
-    with pytest.raises(systems.NotForThisSetError, match="texts have several labels"):
-        fit("setfit", several_labels)
-    monkeypatch.setattr(systems, "MOST_PAIRS", 1000)
-    with pytest.raises(systems.NotForThisSetError, match="pairs of texts; this one is for 1,000 at the most"):
-        fit("setfit", one_label)
-
-
-@pytest.mark.parametrize("name", ["tfidf_cosine", "bm25"])
-def test_texts_match_the_label_that_they_name(name):
-    documents = {"train": [("a cat", ["c"]), ("the boats", ["b"])], "validation": [], "test": []}
-    known = [Label("c", "cats"), Label("b", "sailing boat"), Label("i", "iron")]
-    score = fit(name, make_task("words", documents, known)).score
-    assert score(["Cats and a cat", "this boat", "irons"]).argmax(dim=1).tolist() == [0, 1, 2]
-
-
 def test_ours_gets_files_without_settings_or_test_texts(tmp_path):
     known = [Label("a", "first", "a thing", synonyms=("one",)), Label("b", "second")]
     documents = {"train": [("Title\nText\nmore", ["a"])], "validation": [("V\nw", ["a"])], "test": [("T\nsecret", [])]}
@@ -269,17 +242,6 @@ def run_of(figure, unseen=None):
 def options(tmp_path):
     return Namespace(data=tmp_path, sets=["tibkat"], seeds=[1, 2], threads=1, cache=tmp_path, e5="", keep=None,
                      held_out=0.0, again=False)  # fmt: skip
-
-
-def test_finished_runs_and_seeds_without_effect_are_skipped(options):
-    results = {"tibkat_en": {"parabel": {"2": {}}}}
-    assert obvious.missing(options, "parabel", 2, results) == ["tibkat_de"]
-    assert obvious.missing(options, "bm25", 1, results) == ["tibkat_en", "tibkat_de"]
-    assert obvious.missing(options, "bm25", 2, results) == []
-    options.sets = ["clinc150"]
-    assert obvious.missing(options, "bm25", 2, results) == ["clinc150_unseen", "clinc150_few"]
-    options.sets, options.again = ["tibkat"], True
-    assert obvious.missing(options, "parabel", 2, results) == ["tibkat_en", "tibkat_de"]
 
 
 def test_a_failing_run_does_not_stop_the_others(options, one_label, tmp_path, monkeypatch, capsys):

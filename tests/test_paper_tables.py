@@ -62,12 +62,6 @@ def test_compared_rows_and_columns_exist():
             assert set(cells) <= set(table.columns)
 
 
-def test_runs_have_known_kinds_and_different_files():
-    runs = {run for table in TABLES for run in table.runs}
-    assert {run.kind for run in runs} == set(paper_rows.KINDS) == set(paper_runs.MEASURES)
-    assert len({paper_runs.Job(run, 1).file for run in runs}) == len(runs)
-
-
 # --- The script ------------------------------------------------------------------------------------------------------
 
 LINEAR, JOINT, LEARNED = (Run("news", f"--units {unit}", 7.0, seeds=2) for unit in ("linear", "gile", "other"))
@@ -105,13 +99,6 @@ def test_a_page_says_where_the_order_differs():
     assert "within a standard deviation" in text
 
 
-def test_a_row_with_too_few_seeds_says_so_and_is_compared_over_the_seeds_of_both():
-    text = paper_page.page([TINY], records(LINEAR, 50.0) | records(JOINT, 60.5, 10.5))
-    assert "| linear | 50, 1 of 2 seeds (40.5) |" in text
-    assert "- Table 9: linear: 1 of 2 runs." in text
-    assert "- **joint** beside **linear**, with fewer seeds so far: the order of the paper in 1 of 1." in text
-
-
 def test_missing_runs_come_first_seed_first_and_cheapest_first():
     dear = replace(LEARNED, price=70.0)
     tiny = table(linear=one(LINEAR, "F1"), joint=one(JOINT, "F1"), learned=one(dear, "F1"))
@@ -139,63 +126,3 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
     assert again.items() >= record.items()
-
-
-def test_runs_leave_a_file_or_a_log_and_none_starts_too_late(tmp_path, monkeypatch):
-    def measure(job, data, work):
-        if job.run == JOINT:
-            raise ValueError("no joint here")
-        return {"F1": job.seed}
-
-    monkeypatch.setitem(paper_runs.MEASURES, "news", measure)
-    (tmp_path / "temporary").mkdir()
-    jobs = [paper_runs.Job(run, 1) for run in (LINEAR, JOINT, replace(LEARNED, price=700.0))]
-    deadline = paper_runs.time.monotonic() + 60
-    ended = list(paper_runs.run_all(jobs, tmp_path, tmp_path, 2, {"commit": "c", "machine": {}}, deadline))
-    assert sorted((job.run.flags, succeeded) for job, succeeded in ended) == [
-        ("--units gile", False),
-        ("--units linear", True),
-    ]
-    assert json.loads((tmp_path / jobs[0].file).read_text())["figures"] == {"F1": 1}
-    assert "no joint here" in (tmp_path / jobs[1].file.replace(".json", ".log")).read_text()
-    assert sorted(path.name for path in (tmp_path / "temporary").iterdir()) == []
-
-
-@pytest.fixture
-def stale(tmp_path, monkeypatch):
-    """Stamps records of an older code, whose runs now return 50, and returns the records afterwards."""
-    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "tables.json")
-    monkeypatch.setattr(paper_tables, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(paper_tables, "tables", lambda: [TINY])
-    monkeypatch.setitem(paper_runs.MEASURES, "news", lambda *job: {"F1": 50.0, "CPU s an epoch": 3.0})
-    (tmp_path / "dw_format").mkdir()
-
-    def write_and_stamp(*records, machine="fast"):
-        def prepare(runs, kinds):
-            (runs / "temporary").mkdir()
-            return {"commit": "e" * 40, "machine": SOURCE["machine"] | {"cpu": machine}}
-
-        monkeypatch.setattr(paper_tables, "prepare", prepare)
-        times = {"code": "old", "cpu_seconds": 5.0, "seconds": 6.0}
-        content = [{**times, "run": run.name, "seed": seed, "figures": figures} for run, seed, figures in records]
-        results = {}
-        for record in content:
-            results.setdefault(record["run"], {})[str(record["seed"])] = record | SOURCE
-        paper_tables.write([TINY], results)
-        options = ["--stamp", "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
-        monkeypatch.setattr(sys, "argv", ["paper_tables.py", *options])
-        paper_tables.main()
-        return by_name(paper_tables.expand(json.loads((tmp_path / "tables.json").read_text())))
-
-    return write_and_stamp
-
-
-def test_runs_of_a_layer_whose_cheapest_run_is_the_same_are_up_to_date(stale, tmp_path, capsys):
-    same = {"F1": 50.0, "CPU s an epoch": 9.0}
-    runs = stale((LINEAR, 1, same), (LINEAR, 2, {"F1": 60.0}), (JOINT, 1, {"F1": 61.0}))
-    assert [paper_tables.is_current(record) for record in runs[LINEAR.name].values()] == [True, True]
-    assert runs[LINEAR.name]["2"]["figures"] == {"F1": 60.0}
-    assert {record["commit"] for record in runs[LINEAR.name].values()} == {SOURCE["commit"]}
-    assert not paper_tables.is_current(runs[JOINT.name]["1"])
-    assert "F1 was 61.0, is 50.0" in capsys.readouterr().out
-    assert f"| `{SOURCE['commit']}` | 3 | 2 | fast" in (tmp_path / "page.md").read_text()

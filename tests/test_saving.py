@@ -249,15 +249,6 @@ def test_an_interrupted_save_with_changed_files_is_not_completed(tmp_path, monke
     assert contents(folder) == NEW
 
 
-def test_a_copy_of_an_interrupted_save_is_not_completed(tmp_path, monkeypatch):
-    folder = interrupted(tmp_path / "model", monkeypatch)
-    shutil.copytree(folder, tmp_path / "copy")
-    before = contents(tmp_path / "copy")
-    assert not complete(tmp_path / "copy")
-    assert contents(tmp_path / "copy") == before
-    assert is_mixed(tmp_path / "copy")
-
-
 def test_the_next_save_removes_leftovers_of_a_killed_save_and_nothing_else(tmp_path, monkeypatch):
     folder = start(tmp_path / "model")
     strange = {".saving/moves.json": '{"stale": ["notes.txt"]}', ".saving-0123/config.json": "theirs"}

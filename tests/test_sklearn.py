@@ -10,7 +10,6 @@ import numpy as np
 import pandas
 import pytest
 from scipy.sparse import csr_matrix, issparse
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
@@ -244,11 +243,6 @@ def test_a_column_of_lists_from_parquet_has_labels():
 def test_a_text_of_each_label_is_enough(make):
     model = make().fit([*WORDS.values()], [*WORDS])
     assert model.predict([*WORDS.values()]).tolist() == [*WORDS]
-
-
-def test_an_unfitted_classifier_does_not_predict():
-    with pytest.raises(NotFittedError):
-        GileClassifier().predict(["a text"])
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):

@@ -5,9 +5,7 @@
 
 import builtins
 import io
-import json
 import os
-import random
 import shutil
 import sys
 from collections import Counter
@@ -20,39 +18,21 @@ from transformers import Trainer, TrainingArguments
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, build_tokenizer, writing
 from hf_gile.models import saving_gile
 from hf_gile.publishing import save
-from hf_gile.sklearn import GileClassifier
-from hf_gile.training.experiment import save_model
 from hf_gile.writing import complete
 
 OPERATIONS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
-ROWS = [
-    ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
-    ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
-    ("Rats were fed a diet low in iron.", ["Iron"]),
-    ("Blood was drawn, and iron was measured.", ["Iron", "Blood"]),
-]
-COMMANDS = ("add", "calibrate")
 
 
 @pytest.fixture
-def model(tmp_path, make_model, datasets_cache, monkeypatch):
+def model(tmp_path, make_model, monkeypatch):
     """Returns the folder of a saved model with an index, thresholds, two weight shards and a user file."""
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).update("Iron", threshold=0.4), processor)
     save(tmp_path / "model", model, processor, card="# A model")
     (tmp_path / "model" / "notes.txt").write_text("mine")
     (tmp_path / "model" / "model-00001-of-00002.safetensors").write_bytes(b"stale")
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": a, "labels": b}) + "\n" for a, b in ROWS))
     monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     return tmp_path / "model"
-
-
-def words_of(command, folder):
-    rest = {
-        "add": ["labels", "add", folder, "D1", "Diet"],
-        "calibrate": ["calibrate", folder, folder.parent / "rows.jsonl", "--text", "text", "--labels", "labels"],
-    }
-    return [str(word) for word in rest[command]]
 
 
 @pytest.fixture
@@ -121,14 +101,13 @@ def saves(run, make_model):
         model, processor = another()
         return Trainer(model, TrainingArguments("unused", report_to="none"), processing_class=processor)
 
-    commands = {name: lambda folder, name=name: run(*words_of(name, folder)) for name in COMMANDS}
-    return commands | {
+    return {
+        "add": lambda folder: run("labels", "add", folder, "D1", "Diet"),
         "save": lambda folder: save(folder, *another(), card=False),
         "save_pretrained": in_two_calls,
         "processor first": processor_first,
         "shards": in_shards,
         "Trainer.save_model": lambda folder: trainer().save_model(str(folder)),
-        "recipes": lambda folder: save_model(trainer(), folder),
     }
 
 
@@ -199,18 +178,16 @@ def is_part(name):
     return name in PARTS or name.endswith(".safetensors")
 
 
-SLOW = ("calibrate", "save", "save_pretrained", "processor first", "shards", "Trainer.save_model", "recipes")
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
-@pytest.mark.parametrize("kind", ["add", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)])
+@pytest.mark.parametrize("kind", ["add", "save", "save_pretrained", "processor first", "shards", "Trainer.save_model"])
 def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
     model, saves, before_each, tmp_path, monkeypatch, kind
 ):
     monkeypatch.setattr(saving_gile, "_PAUSES", ())
     for name in ("index", "notes.txt"):
         path = model / name
-        if kind not in COMMANDS and kind != "save":  # they do not know of an index
+        if kind not in ("add", "save"):  # they do not know of an index
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     old, snapshots = contents(model), Snapshots(model)
     before_each(snapshots.take)
@@ -231,7 +208,7 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
             assert "a save was interrupted; `hf-gile repair" in message or "save the other again" in message
             if complete(folder):
                 ends["completed"] += points
-                assert outcome(folder, old, new)[0] == "new" or kind not in (*COMMANDS, "save", "recipes")
+                assert outcome(folder, old, new)[0] == "new" or kind not in ("add", "save")
     assert not snapshots.unsynced  # also safe against power cuts
     assert min(ends["old"], ends["refused"], ends["new"]) > 0
     sys.stdout.write(f"\n{kind}: {snapshots.points} points, {dict(ends)}\n")  # pytest -s

@@ -77,7 +77,7 @@ def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch
             writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=7)), gold])
     steps = ["--lexical", "false", "--num_train_epochs", "3", "--per_device_train_batch_size", "5", "--use_cpu"]
     arguments = ["--train_files", "notes.csv", "--labels", "tags", *steps, "--text_encoder", "words"]
-    arguments += ["--output_dir", "runs/notes"]
+    arguments += ["--output_dir", "runs/notes", "--no_baselines"]
     secret = ["--hub-token", "and-enter"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")

@@ -387,28 +387,6 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     assert "not trained on" not in limits
 
 
-def test_tables_omit_empty_columns(make_reported):
-    model, _, report = make_reported()
-    assert tables(render(make_card(model, INFO, report)))[0][0] == [
-        "id",
-        "label",
-        "trained on",
-        "tested on",
-        "F1",
-    ]
-    assert tables(render(make_card(model, INFO)))[0][0] == ["id", "label", "trained on"]
-    named, _, named_report = make_reported([Label(name, name, threshold=0.1 * n) for n, name in enumerate(WORDS[:3])])
-    assert tables(render(make_card(named, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
-
-
-def test_the_card_of_a_single_label_uses_the_singular_and_fences_its_command(make_reported):
-    model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
-    card = make_card(model, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"), report)
-    assert "Scores a text against 1 label: iron." in card.text
-    assert "Its label was seen in training." in card.text
-    assert "no heading" not in re.sub(r"<pre>.*?</pre>", "", render(card), flags=re.DOTALL)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -28,11 +28,6 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
 
 
-class BrokenReport(Report):
-    def save(self, path):
-        raise RuntimeError("no space left")
-
-
 def logits_of(model, processor):
     with torch.no_grad():
         return model(**processor(TEXTS, return_tensors="pt")).logits
@@ -142,19 +137,6 @@ def test_saving_removes_outdated_model_files_and_keeps_the_rest(tmp_path, make_m
     assert not {"model-00001-of-00002.safetensors", "old_gile.py", f"index/{old_codes}"} & names
     save(folder, model, processor, card="", index=False)
     assert {name for name in contents(folder) if name.startswith("index/")} == {"index/notes.txt"}
-
-
-def test_a_failed_save_leaves_the_folder_unchanged(tmp_path, make_model):
-    model, processor = make_model()
-    folder = tmp_path / "saved"
-    with pytest.raises(RuntimeError, match="no space left"):
-        save(folder, model, processor, report=BrokenReport({}, []), card="")
-    assert not folder.exists()
-    save(folder, model, processor, card="# First")
-    before = contents(folder)
-    with pytest.raises(RuntimeError, match="no space left"):
-        save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport({}, []), card="# Second")
-    assert contents(folder) == before
 
 
 def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model):

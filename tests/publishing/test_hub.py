@@ -128,18 +128,6 @@ def test_a_branch_is_created_from_an_unchanged_main(hub, make_saved):
     assert len(repository.history("wide/joint")) == 4
 
 
-def test_a_new_repository_may_start_with_a_branch(hub, make_saved):
-    folder = make_saved()
-    published = push_folder(folder, REPO, revision="draft", commit_message="Draft")
-    repository = hub.repositories[REPO]
-    assert published.commit == repository.branches["draft"]
-    assert repository.history("draft") == ["Draft", *repository.history("main")]
-    assert repository.files("main").keys() == {".gitattributes"}
-    plan = push_folder(folder, REPO, revision="other", dry_run=True)
-    assert len(plan.changes) == len(plan.files)
-    assert repository.branches.keys() == {"main", "draft"}
-
-
 def test_a_pull_request_needs_no_write_access(hub, make_saved):
     folder = make_saved()
     push_folder(folder, REPO)
