@@ -90,17 +90,6 @@ def test_searching_some_lists_gives_high_recall_and_exact_scores(made, built):
     assert 0.6 < both < 1
 
 
-def test_directions_unused_by_text_codes_are_ignored(made, built):
-    index = LabelIndex(built.label_set, built.codes.clone(), 0.0, None, "of no model")
-    text_codes = made[2].clone()
-    text_codes[:, 5] = 0
-    index.codes[:, 5] = 1000 * torch.randn(len(index), generator=torch.Generator().manual_seed(0))
-    index.search = ApproximateSearch.build(index, text_codes[:200], size=53)
-    assert recall(index, text_codes[200:], 10) > 0.6
-    read_everything(index)
-    assert_exact(index, text_codes)
-
-
 def test_a_search_follows_added_removed_and_renamed_labels(made, built):
     model, processor, text_codes = made
     before = built.search
@@ -196,17 +185,6 @@ def test_a_small_label_set_can_be_searched(made, built, count, capfd):
     assert capfd.readouterr().err == ""  # faiss warns there of too few labels for its lists
 
 
-def test_many_documents_are_searched_in_blocks(made, built, monkeypatch):
-    assert built.search.oversampling == 4
-    expected = built.search.candidates(made[2], 10)
-    monkeypatch.setattr(ann, "_DOCUMENTS", 7)
-    sizes = []
-    product = ann._product
-    monkeypatch.setattr(ann, "_product", lambda codes, matrix: sizes.append(len(codes)) or product(codes, matrix))
-    assert torch.equal(built.search.candidates(made[2], 10), expected)
-    assert max(sizes) == 7
-
-
 def test_the_requested_number_of_labels_is_returned(made, built):
     built.search.probes = 1
     found = built.top_k(made[2], 1000, approximate=True)
@@ -227,17 +205,6 @@ def test_the_requested_number_of_labels_is_returned(made, built):
 def test_invalid_text_codes_are_refused(made, built, spoil, message):
     with pytest.raises(ValueError, match=message):
         ApproximateSearch.build(built, spoil(made[2]), size=32)
-
-
-def test_the_default_number_of_directions_follows_the_text_codes(made, built, monkeypatch):
-    monkeypatch.setattr(ann, "_SIZE", 5)
-    generator = torch.Generator().manual_seed(0)
-    monkeypatch.setattr(ann, "_MULTIPLE", 1)
-    for used, expected in ((3, 5), (21, 20)):  # 20 of 21 equal directions hold 95 %
-        directions = torch.linalg.qr(torch.randn(53, used, generator=generator))[0]
-        codes = torch.linalg.qr(torch.randn(300, used, generator=generator))[0] @ directions.T
-        search = ApproximateSearch.build(built, codes + 1e-4 * torch.randn(300, 53, generator=generator))
-        assert search.size == expected
 
 
 def test_a_search_reads_more_lists_until_it_finds_most_labels(monkeypatch):

@@ -11,7 +11,6 @@ from hf_gile import LabelSet
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import audit
-import promised_recall
 import shortlist
 from obvious_sets import Task
 from saved_models import SavedModel
@@ -50,13 +49,6 @@ def test_the_audit_is_measured(kept, monkeypatch):
     assert {*runs["wrong"]} == {"audit", "tfidf_cosine", "frequency", "chance"}
     assert {*figures["drift"]} == {"random", "topics"}
     assert all(0 <= share <= 1 for shares in figures["drift"].values() for share in shares.values())
-
-
-def test_promised_recall_is_measured_for_each_group(kept):
-    found = promised_recall.measure(kept, 1000)["fitted_on"]
-    for recall in ("0.7", "0.8", "0.9"):
-        assert found["alike"][recall]["seen"]["recall"] == pytest.approx(float(recall), abs=0.15)
-        assert set(found["validation"][recall]) == {"seen", "unseen"}
 
 
 def test_shortlists_are_measured_for_each_group():

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import obvious  # noqa: E402
 import obvious_systems as systems  # noqa: E402
-from obvious_sets import clinc150, gnd_labels, hold_out, make_task  # noqa: E402
+from obvious_sets import hold_out, make_task  # noqa: E402
 
 TOPICS = {"cats": "cat purrs whiskers paw", "boats": "boat sails harbour mast", "bread": "flour oven dough yeast"}
 
@@ -76,30 +76,6 @@ def test_seen_labels_come_first_and_unknown_labels_are_dropped(several_labels):
     assert task.labels[0].count == 1
 
 
-@pytest.fixture
-def clinc(tmp_path):
-    intents = [f"intent_{place}" for place in range(9)]
-    content = {
-        part: [[f"{intent} says {part} {number}", intent] for intent in intents for number in range(12)]
-        for part in ("train", "val", "test")
-    }
-    (tmp_path / "clinc150").mkdir()
-    (tmp_path / "clinc150" / "data_full.json").write_text(json.dumps(content))
-    return tmp_path
-
-
-def test_each_seed_holds_out_a_different_third_of_the_intents(clinc):
-    unseen = []
-    for seed in (1, 2, 3):
-        task = clinc150(clinc, seed, "unseen")
-        unseen.append({label.id for label in task.labels if not label.seen})
-        assert task.num_seen == 6
-        for part in ("train", "validation"):
-            assert {column for row in task.gold[part] for column in row} == set(range(6))
-        assert {column for row in task.gold["test"] for column in row} == set(range(9))
-    assert len(set.union(*unseen)) == 9
-
-
 def test_held_out_labels_occur_only_in_the_test(several_labels, monkeypatch):
     monkeypatch.setattr("obvious_sets.held_out_labels", lambda counts, share: ["b"])
     held = hold_out(several_labels, 0.5)
@@ -112,17 +88,6 @@ def test_held_out_labels_occur_only_in_the_test(several_labels, monkeypatch):
     ):
         assert {old[column] for column in before} == {new[column] for column in whole}
         assert set(without) == set(whole) - {2}
-
-
-def test_subject_names_in_the_other_language_become_synonyms():
-    rows = [
-        {"id": "1", "name_en": "Fungi", "name_de": "Pilze"},
-        {"id": "2", "name_en": "", "name_de": "Fachwerk"},
-        {"id": "3", "name_en": "Fungi", "name_de": None},
-    ]
-    assert [label.name for label in gnd_labels(rows, "en")] == ["Fungi", "Fachwerk", "Fungi (3)"]
-    assert [label.name for label in gnd_labels(rows, "de")] == ["Pilze", "Fachwerk"]
-    assert [label.synonyms for label in gnd_labels(rows, "en", synonyms=True)] == [("Pilze",), (), ()]
 
 
 # --- Figures ---------------------------------------------------------------------------------------------------------

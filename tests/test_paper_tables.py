@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,15 +52,6 @@ def test_every_table_and_figure_of_both_papers_is_listed():
         assert f"Beyond Weight Tying, {name}" in titles
 
 
-def test_compared_rows_and_columns_exist():
-    for table in TABLES:
-        assert {name for pair in table.beside for name in pair} <= set(table.rows)
-        assert {name for pair in table.columns_beside for name in pair} <= set(table.columns)
-        assert {*table.falling, *table.compared} <= set(table.columns)
-        for cells in table.rows.values():
-            assert set(cells) <= set(table.columns)
-
-
 # --- The script ------------------------------------------------------------------------------------------------------
 
 LINEAR, JOINT, LEARNED = (Run("news", f"--units {unit}", 7.0, seeds=2) for unit in ("linear", "gile", "other"))
@@ -97,19 +87,6 @@ def test_a_page_says_where_the_order_differs():
     text = paper_page.page([TINY], records(LINEAR, 50.0, 70.0) | records(JOINT, 51.5, 55.5))
     assert "the order of the paper in 0 of 1; not in F1 (ahead in the paper, 45.5 and 40.5; here 53.50 and 60" in text
     assert "within a standard deviation" in text
-
-
-def test_missing_runs_come_first_seed_first_and_cheapest_first():
-    dear = replace(LEARNED, price=70.0)
-    tiny = table(linear=one(LINEAR, "F1"), joint=one(JOINT, "F1"), learned=one(dear, "F1"))
-    jobs = paper_tables.find_jobs([tiny], records(JOINT, 1.0), seeds=3)
-    assert [(job.run.flags, job.seed) for job in jobs] == [
-        ("--units linear", 1),
-        ("--units other", 1),
-        ("--units gile", 2),
-        ("--units linear", 2),
-        ("--units other", 2),
-    ]
 
 
 def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):

@@ -98,12 +98,6 @@ def test_results_are_written_atomically_with_their_provenance(tmp_path, monkeypa
     assert [file.name for file in path.parent.iterdir()] == ["tiny.json"]
 
 
-def test_outside_a_git_clone_the_commit_is_unknown(tmp_path, monkeypatch):
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    monkeypatch.setattr(machine, "RESULTS", tmp_path / "results")
-    assert machine.commit() == "unknown"
-
-
 # --- Pages -----------------------------------------------------------------------------------------------------------
 
 SCRIPTS = {
@@ -171,11 +165,3 @@ def test_table_figures_occur_in_the_results_file_of_their_section():
         numbers = [number for name in named for number in leaves(FILES[name])]
         wrong = [row for row in rows if not all(is_quoted(cell.strip(), numbers) for cell in row.split("|")[2:-1])]
         assert not wrong, "\n".join([f"in {page}, but not in results of {' or '.join(named)}:", *wrong])
-
-
-def test_an_unmeasured_figure_is_detected():
-    numbers = [0.4873, 12.5, 0.25]
-    for cell in ("48.73", "0.49", "12.5", "4.00", "-", "words", "0.2"):
-        assert is_quoted(cell, numbers), cell
-    for cell in ("48.83", "0.47", "14", "5.00", "1,000"):
-        assert not is_quoted(cell, numbers), cell

@@ -316,20 +316,3 @@ def test_a_lock_on_a_folder_is_exclusive_and_reentrant(tmp_path):
     thread.join()
     assert order == ["waits", "first", "other"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_other_processes_wait_for_a_running_save(tmp_path, monkeypatch):
-    start(tmp_path / "model")
-    threads = []
-    real = saving_gile.move_files
-
-    def move(folder, staging, names, stale):
-        threads.append(threading.Thread(target=complete, args=(folder,)))
-        threads[0].start()
-        real(folder, staging, names, stale)
-
-    monkeypatch.setattr(saving_gile, "move_files", move)
-    put(tmp_path / "model")
-    threads[0].join()
-    assert len(threads) == 1
-    assert contents(tmp_path / "model") == NEW

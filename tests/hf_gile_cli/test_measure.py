@@ -65,18 +65,6 @@ def test_a_terminal_only_gets_the_table(run, saved_model, table, columns, monkey
     assert "as JSON: --output FILE" in result.stderr
 
 
-def test_the_table_says_what_is_ranked_and_leaves_out_groups_without_documents(run, saved_model, table, columns):
-    ranked = "Seen labels are ranked among the seen, unseen among the unseen."
-    assert f"\n{ranked}\n" in run("evaluate", saved_model, table, *columns).stderr
-    config = json.loads((saved_model / "config.json").read_text())
-    (saved_model / "config.json").write_text(json.dumps(config | {"problem_type": "single_label_classification"}))
-    table.write_text(json.dumps({"body": "Breast milk.", "tags": "Milk, Human"}) + "\n")
-    result = run("evaluate", saved_model, table, *columns).stderr
-    rows = {line[:34].rstrip(): line[34:].split() for line in result.splitlines()}
-    assert [rows[name][1] for name in ("accuracy", "macro-F1", "calibration error")] == ["-"] * 3
-    assert f"{ranked} Accuracy and F1 are of the label with the highest score of all labels." in result
-
-
 def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     message = run("evaluate", saved_model, table, *columns, ends=1).stderr

@@ -290,12 +290,6 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
     torch.testing.assert_close(grown[:, :5], old)
 
 
-def test_the_example_adds_a_label_under_an_unused_id(make_reported):
-    # As in a model created by the code of a card.
-    model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])
-    assert 'Label("my-id-3", "Weather"' in make_card(model, CardInfo()).text
-
-
 def test_the_example_code_of_a_multilingual_model_runs(tmp_path, monkeypatch):
     texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
     names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}

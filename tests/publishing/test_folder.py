@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,16 +75,6 @@ def test_labels_passed_to_save_replace_those_of_the_saved_copy(tmp_path, make_mo
     rows, before = reloaded.gile.label_rows.weight, model.gile.label_rows.weight
     assert torch.equal(rows, torch.stack([torch.zeros_like(before[0]), before[2], before[3], before[0]]))
     assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == labels
-
-
-def test_a_linear_unit_is_saved_with_its_trained_codes(tmp_path, make_model):
-    model, processor = make_model(output_layer="linear")
-    tuned = LabelSet(replace(label, threshold=0.5) for label in model.label_set)
-    save(tmp_path / "saved", model, processor, tuned, card="")
-    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == tuned
-    with pytest.raises(ValueError, match="the ids of labels of a linear unit"):
-        save(tmp_path / "other", model, processor, tuned.update("Iron", id="D007501"), card="")
 
 
 def test_a_multilingual_model_gets_an_index_per_language(tmp_path):

@@ -1,7 +1,6 @@
 """Reports on labelled documents."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,16 +114,6 @@ def test_per_label_metrics_equal_scikit_learn(make, documents):
     assert [row["threshold"] for row in report.labels] == pytest.approx([0.41, 0.41, 0.45, 0.37, 0.37])
 
 
-def test_the_number_of_scores_in_memory_is_bounded(make, documents, monkeypatch):
-    monkeypatch.setattr("hf_gile.publishing.report._MAX_SCORES", 11)
-    model, processor = make()
-    sizes = []
-    model.register_forward_hook(lambda module, inputs, output: sizes.append(output.logits.shape))
-    make_report(model, processor, *documents)
-    assert max(rows for rows, _ in sizes) == 2
-    assert sum(rows for rows, _ in sizes) == 23
-
-
 def test_only_candidates_are_measured(make, documents):
     texts, gold = documents
     model, processor = make()
@@ -225,15 +214,6 @@ def test_reports_survive_saving_and_loading(make, documents, tmp_path):
     assert Report.load(tmp_path / "new" / "results.json") == report
     assert report.versions.keys() == {"hf_gile", "transformers", "torch", "python"}
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.json"]
-
-
-def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
-    report = Report(metrics={"micro_f1": 0.25}, labels=[])
-    report.save(tmp_path / "results.json")
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        replace(report, metrics={"micro_f1": float("nan")}).save(tmp_path / "results.json")
-    assert Report.load(tmp_path / "results.json") == report
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The report of a run is a single file for a browser."""
 
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -78,12 +77,6 @@ def test_bins_with_few_scores_are_not_drawn(page):
 def test_a_curve_needs_two_points(page):
     assert 'points="0.0,0.0 200.0,200.0"' in page
     assert "validation AvgPr" not in page
-
-
-def test_without_figures_sections_are_left_out(tmp_path):
-    write_page(tmp_path, replace(RUN, curves={}), replace(REPORT, labels=[], reliability={}), LABELS, [])
-    page = (tmp_path / PAGE_FILE).read_text(encoding="utf-8")
-    assert re.findall("<h2>(.*?)</h2>", page) == ["How good it is", "What was chosen, and why", "Labels", "Next steps"]
 
 
 def count_words(texts):
