@@ -47,11 +47,6 @@ def test_a_row_that_fails_records_its_error_and_the_next_rows_run(tmp_path):
     assert rows["broken"] == {"error": "RuntimeError: out of memory"}
 
 
-def test_an_incomplete_last_line_is_ignored(tmp_path):
-    (tmp_path / "rows").write_text('{"a": {"ms": 1}}\n{"b": {"m')
-    assert gpu.read_rows(tmp_path / "rows") == {"a": {"ms": 1}}
-
-
 def test_results_are_written_after_each_section_beside_earlier_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "SECTIONS", dict.fromkeys(("first", "second"), Section("Title", "Text.", fails, 60)))
     path, written = tmp_path / "gpu.json", []
@@ -67,15 +62,6 @@ def test_results_are_written_after_each_section_beside_earlier_ones(tmp_path, mo
     assert section["commit"] == "c" * 40
     assert section["machine"]["device"] == "cpu"
     assert list(section["rows"]) == ["before", "broken", "after"]
-
-
-@pytest.mark.slow
-def test_a_section_in_a_separate_process_is_cut_off_in_time(tmp_path):
-    options = gpu.argparse.Namespace(device="cpu", tiny=True, seed=0)
-    rows, log = tmp_path / "rows", tmp_path / "log"
-    assert gpu.run_process("attention", options, 300, rows, log) is None
-    assert gpu.read_rows(rows)
-    assert gpu.run_process("attention", options, 0.1, tmp_path / "none", log) == "cut off after 0 seconds"
 
 
 @pytest.mark.parametrize(

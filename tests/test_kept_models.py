@@ -11,7 +11,6 @@ from hf_gile import LabelSet
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import audit
-import promised_recall
 import shortlist
 from obvious_sets import Task
 from saved_models import SavedModel
@@ -50,24 +49,6 @@ def test_the_audit_is_measured(kept, monkeypatch):
     assert {*runs["wrong"]} == {"audit", "tfidf_cosine", "frequency", "chance"}
     assert {*figures["drift"]} == {"random", "topics"}
     assert all(0 <= share <= 1 for shares in figures["drift"].values() for share in shares.values())
-
-
-def test_corruption_inserts_as_many_headings_as_it_removes(kept):
-    gold = audit.multi_hot(kept.task.gold["test"], 5)
-    counts = torch.tensor([1.0, 1, 1, 1, 0])
-    for near in ({}, {column: [4] for column in range(4)}):
-        noisy = audit.corrupted(gold, counts, near, seed=1)
-        assert int((gold & ~noisy).sum()) == int((noisy & ~gold).sum()) == 32
-        if near:
-            assert int((noisy & ~gold)[:, 4].sum()) > 16
-    assert audit.siblings_of(["a", "b", "c"], {"a": {"1"}, "b": {"1", "2"}, "c": {"2"}}) == {0: [1], 1: [0, 2], 2: [1]}
-
-
-def test_promised_recall_is_measured_for_each_group(kept):
-    found = promised_recall.measure(kept, 1000)["fitted_on"]
-    for recall in ("0.7", "0.8", "0.9"):
-        assert found["alike"][recall]["seen"]["recall"] == pytest.approx(float(recall), abs=0.15)
-        assert set(found["validation"][recall]) == {"seen", "unseen"}
 
 
 def test_shortlists_are_measured_for_each_group():

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,19 +31,6 @@ def by_name(records):
 # --- The page --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
-def test_each_row_is_on_the_page_with_its_seeds_or_listed_as_not_measured(table):
-    unmeasured = {line.split(": ", 3)[-2]: line for line in paper_page.not_measured(table, by_name(RECORDS))}
-    section = PAGE.split(f"## {table.title}\n")[1].split("\n## ")[0]
-    for name in table.rows:
-        if name in unmeasured:
-            assert unmeasured[name] in PAGE.split("## Not measured")[1]
-        else:
-            assert f"\n| {name} |" in section
-            row = section.split(f"\n| {name} |")[1].splitlines()[0]
-            assert " seeds" not in row
-
-
 @pytest.mark.release
 def test_no_run_is_older_than_the_code_that_it_depends_on():
     stale = {record["run"] for record in RECORDS if not paper_tables.is_current(record)}
@@ -64,26 +50,6 @@ def test_every_table_and_figure_of_both_papers_is_listed():
         assert name in titles
     for name in [*(f"Table {number}" for number in range(1, 6)), "Figure 2", "Figure 3"]:
         assert f"Beyond Weight Tying, {name}" in titles
-
-
-def test_compared_rows_and_columns_exist():
-    for table in TABLES:
-        assert {name for pair in table.beside for name in pair} <= set(table.rows)
-        assert {name for pair in table.columns_beside for name in pair} <= set(table.columns)
-        assert {*table.falling, *table.compared} <= set(table.columns)
-        for cells in table.rows.values():
-            assert set(cells) <= set(table.columns)
-
-
-def test_runs_have_known_kinds_and_different_files():
-    runs = {run for table in TABLES for run in table.runs}
-    assert {run.kind for run in runs} == set(paper_rows.KINDS) == set(paper_runs.MEASURES)
-    assert len({paper_runs.Job(run, 1).file for run in runs}) == len(runs)
-
-
-@pytest.mark.parametrize("kind", paper_rows.KINDS)
-def test_the_rooms_of_a_kind_exist(kind):
-    assert len(paper_runs.fingerprint(kind)) == 16
 
 
 # --- The script ------------------------------------------------------------------------------------------------------
@@ -123,40 +89,6 @@ def test_a_page_says_where_the_order_differs():
     assert "within a standard deviation" in text
 
 
-def test_a_row_with_too_few_seeds_says_so_and_is_compared_over_the_seeds_of_both():
-    text = paper_page.page([TINY], records(LINEAR, 50.0) | records(JOINT, 60.5, 10.5))
-    assert "| linear | 50, 1 of 2 seeds (40.5) |" in text
-    assert "- Table 9: linear: 1 of 2 runs." in text
-    assert "- **joint** beside **linear**, with fewer seeds so far: the order of the paper in 1 of 1." in text
-
-
-def test_a_page_says_why_an_order_is_another_only_if_one_is():
-    tiny = replace(TINY, why="the test is small.")
-    assert "the test is small" not in paper_page.page([tiny], records(LINEAR, 50.0, 50.0) | records(JOINT, 60.0, 60.0))
-    other = records(LINEAR, 60.0, 60.0) | records(JOINT, 50.0, 50.0)
-    assert "Why an order is not that of the paper: the test is small." in paper_page.page([tiny], other)
-    assert "Why an order is not that of the paper: not known." in paper_page.page([TINY], other)
-
-
-def test_missing_runs_come_first_seed_first_and_cheapest_first():
-    dear = replace(LEARNED, price=70.0)
-    tiny = table(linear=one(LINEAR, "F1"), joint=one(JOINT, "F1"), learned=one(dear, "F1"))
-    jobs = paper_tables.find_jobs([tiny], records(JOINT, 1.0), seeds=3)
-    assert [(job.run.flags, job.seed) for job in jobs] == [
-        ("--units linear", 1),
-        ("--units other", 1),
-        ("--units gile", 2),
-        ("--units linear", 2),
-        ("--units other", 2),
-    ]
-
-
-def test_the_dearest_job_is_of_the_first_seed():
-    jobs = [paper_runs.Job(replace(LINEAR, price=price), seed) for price, seed in ((3, 1), (7, 1), (5, 1), (11, 2))]
-    assert paper_runs.next_job(jobs, takes_dearest=False) == jobs[0]
-    assert paper_runs.next_job(jobs, takes_dearest=True) == jobs[1]
-
-
 def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "results" / "tables.json")
     (tmp_path / "results").mkdir()
@@ -171,84 +103,3 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
     assert again.items() >= record.items()
-
-
-def test_a_run_outside_a_clone_gets_the_commit_with_the_same_code(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "results" / "tables.json")
-    monkeypatch.setattr("machine.commit", lambda: "d" * 40)
-    record = {"run": LINEAR.name, "seed": 1, "code": paper_runs.fingerprint("news"), "commit": "unknown"}
-    (tmp_path / "a.json").write_text(json.dumps(record))
-    assert paper_tables.collect(tmp_path)[LINEAR.name]["1"]["commit"] == "d" * 40
-
-
-def test_runs_leave_a_file_or_a_log_and_none_starts_too_late(tmp_path, monkeypatch):
-    def measure(job, data, work):
-        if job.run == JOINT:
-            raise ValueError("no joint here")
-        return {"F1": job.seed}
-
-    monkeypatch.setitem(paper_runs.MEASURES, "news", measure)
-    (tmp_path / "temporary").mkdir()
-    jobs = [paper_runs.Job(run, 1) for run in (LINEAR, JOINT, replace(LEARNED, price=700.0))]
-    deadline = paper_runs.time.monotonic() + 60
-    ended = list(paper_runs.run_all(jobs, tmp_path, tmp_path, 2, {"commit": "c", "machine": {}}, deadline))
-    assert sorted((job.run.flags, succeeded) for job, succeeded in ended) == [
-        ("--units gile", False),
-        ("--units linear", True),
-    ]
-    assert json.loads((tmp_path / jobs[0].file).read_text())["figures"] == {"F1": 1}
-    assert "no joint here" in (tmp_path / jobs[1].file.replace(".json", ".log")).read_text()
-    assert sorted(path.name for path in (tmp_path / "temporary").iterdir()) == []
-
-
-@pytest.fixture
-def stale(tmp_path, monkeypatch):
-    """Stamps records of an older code, whose runs now return 50, and returns the records afterwards."""
-    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "tables.json")
-    monkeypatch.setattr(paper_tables, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(paper_tables, "tables", lambda: [TINY])
-    monkeypatch.setitem(paper_runs.MEASURES, "news", lambda *job: {"F1": 50.0, "CPU s an epoch": 3.0})
-    (tmp_path / "dw_format").mkdir()
-
-    def write_and_stamp(*records, machine="fast"):
-        def prepare(runs, kinds):
-            (runs / "temporary").mkdir()
-            return {"commit": "e" * 40, "machine": SOURCE["machine"] | {"cpu": machine}}
-
-        monkeypatch.setattr(paper_tables, "prepare", prepare)
-        times = {"code": "old", "cpu_seconds": 5.0, "seconds": 6.0}
-        content = [{**times, "run": run.name, "seed": seed, "figures": figures} for run, seed, figures in records]
-        results = {}
-        for record in content:
-            results.setdefault(record["run"], {})[str(record["seed"])] = record | SOURCE
-        paper_tables.write([TINY], results)
-        options = ["--stamp", "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
-        monkeypatch.setattr(sys, "argv", ["paper_tables.py", *options])
-        paper_tables.main()
-        return by_name(paper_tables.expand(json.loads((tmp_path / "tables.json").read_text())))
-
-    return write_and_stamp
-
-
-def test_runs_of_a_layer_whose_cheapest_run_is_the_same_are_up_to_date(stale, tmp_path, capsys):
-    same = {"F1": 50.0, "CPU s an epoch": 9.0}
-    runs = stale((LINEAR, 1, same), (LINEAR, 2, {"F1": 60.0}), (JOINT, 1, {"F1": 61.0}))
-    assert [paper_tables.is_current(record) for record in runs[LINEAR.name].values()] == [True, True]
-    assert runs[LINEAR.name]["2"]["figures"] == {"F1": 60.0}
-    assert {record["commit"] for record in runs[LINEAR.name].values()} == {SOURCE["commit"]}
-    assert not paper_tables.is_current(runs[JOINT.name]["1"])
-    assert "F1 was 61.0, is 50.0" in capsys.readouterr().out
-    assert f"| `{SOURCE['commit']}` | 3 | 2 | fast" in (tmp_path / "page.md").read_text()
-
-
-@pytest.mark.parametrize(("value", "machine", "current"), [(50.4, "fast", False), (50.4, "b", True), (51, "b", False)])
-def test_figures_of_another_machine_may_differ_by_a_percent(stale, value, machine, current):
-    runs = stale((LINEAR, 1, {"F1": value}), machine=machine)
-    assert paper_tables.is_current(runs[LINEAR.name]["1"]) == current
-
-
-def test_a_figure_that_a_run_no_longer_has_is_a_difference():
-    before = {"figures": {"F1": 50.0, "words": ["a"], "interval": [1.0, 2.0]}, **SOURCE}
-    assert paper_tables.differences(before, before) == []
-    now = {"figures": {"words": ["b"], "interval": [1.0, 2.0]}, **SOURCE}
-    assert paper_tables.differences(before, now) == ["F1 was 50.0, is None", "words was ['a'], is ['b']"]

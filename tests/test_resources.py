@@ -11,14 +11,11 @@ ROOT = Path(__file__).parents[1]
 _TEMPLATE = r'"(model_cards/[^"]+\.jinja)"'
 
 
-@pytest.mark.parametrize(
-    "name", ["recipes/train_table.py", "recipes/train_bioasq.py", "recipes/papers/keras_checkpoints.py"]
-)
-def test_resource_returns_the_path_of_a_recipe(name):
-    assert resource(name) == ROOT / name
+def test_resource_returns_the_path_of_a_recipe():
+    assert resource("recipes/train_table.py") == ROOT / "recipes" / "train_table.py"
 
 
-@pytest.mark.parametrize("name", ["recipes/absent.py", "docs/data.md", "recipes", "../etc/passwd"])
+@pytest.mark.parametrize("name", ["recipes/absent.py", "docs/data.md", "../etc/passwd"])
 def test_a_missing_resource_is_named(name):
     with pytest.raises(FileNotFoundError, match=f"no file '{name}' in recipes or model_cards"):
         resource(name)

@@ -27,19 +27,17 @@ def largest_file(size):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "save", "load"),
+    ("suffix", "save", "load", "bad"),
     [
-        (".jsonl", LabelSet.save, LabelSet.load),
-        (".jsonl", save_labels, LabelSet.load),
-        (".csv", save_labels, load_labels),
+        (".jsonl", LabelSet.save, LabelSet.load, {"name": "half \ud83d"}),
+        (".csv", save_labels, load_labels, {"synonyms": ("\ud800",)}),
     ],
 )
-@pytest.mark.parametrize("bad", [{"name": "half \ud83d"}, {"description": "\udc80"}, {"synonyms": ("\ud800",)}])
 def test_a_failed_save_of_labels_keeps_the_old_file(tmp_path, suffix, save, load, bad):
     path = tmp_path / f"labels{suffix}"
     old = LabelSet.from_names(["Iron"])
     save(old, path)
-    more = [Label(f"D{j}", f"label {j}") for j in range(3000)]
+    more = [Label(f"D{j}", f"label {j}") for j in range(300)]
     labels = old.add(*more, Label("bad", "b")).update("bad", **bad)
     with pytest.raises(ValueError, match=rf"labels\{suffix}: label 'bad' cannot be written: it has a lone surrogate"):
         save(labels, path)

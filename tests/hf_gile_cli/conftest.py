@@ -1,8 +1,10 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -51,11 +53,12 @@ def start():
 
 
 @pytest.fixture
-def saved_model(tmp_path, make_model):
+def saved_model(tmp_path, tmp_path_factory, make_model):
     """Returns the folder of a saved model with five labels, of which a single label is seen."""
-    model, processor = make_model(problem_type="multi_label_classification")
-    model.set_labels(model.label_set.with_counts({"Iron": 7}), processor)
-    folder = tmp_path / "model"
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return folder
+    original = tmp_path_factory.getbasetemp() / "saved_model"  # saved once, then copied
+    if not original.exists():
+        model, processor = make_model(problem_type="multi_label_classification")
+        model.set_labels(model.label_set.with_counts({"Iron": 7}), processor)
+        model.save_pretrained(original)
+        processor.save_pretrained(original)
+    return Path(shutil.copytree(original, tmp_path / "model"))

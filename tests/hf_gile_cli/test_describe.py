@@ -58,8 +58,3 @@ def test_joined_labels_need_a_separator_as_elsewhere(run, tmp_path):
     figures = json.loads(run("describe", path, "--labels", "tags", "--separator", ";", "--json").stdout)
     assert figures["labels"] == 4
     assert figures["labels_per_document"]["median"] == 2
-
-
-def test_a_table_without_the_column_of_labels_is_refused(run, table):
-    message = run("describe", table, "--text", "body", "--labels", "subjects", ends=1).stderr
-    assert "subjects" in message

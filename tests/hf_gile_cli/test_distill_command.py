@@ -10,7 +10,7 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 
 TEXTS = ["iron diet of rats", "low iron diet", "human milk", "breast milk of rats", "heart failure", "acute heart"]
 LABELS = ["iron", "iron", "milk", "milk", "heart", "heart"]
-pytestmark = pytest.mark.usefixtures("datasets_cache")
+pytestmark = pytest.mark.usefixtures("datasets_cache", "short_search")
 
 
 @pytest.fixture

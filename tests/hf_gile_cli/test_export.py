@@ -29,7 +29,7 @@ def save_model(tmp_path, save_text_encoder, label_set):
 
 TEXTS = ["Breast milk lowers the risk of infection.", "iron", "", "Rats were fed a diet low in iron. " * 30]
 
-# Both run in a process that cannot import hf_gile.
+# Runs in a process that cannot import hf_gile.
 ELSEWHERE = """
 import sys
 sys.modules["hf_gile"] = None
@@ -60,36 +60,6 @@ scores["duckdb"] = torch.tensor(rows)[..., 0]
 words = AutoTokenizer.from_pretrained("onnx")(texts, padding=True, truncation=True, return_tensors="np")
 scores["tokenizer"] = torch.tensor(session("onnx/model.onnx").run(None, dict(words))[0])
 save_file({name: values.contiguous() for name, values in scores.items()}, "scores.safetensors")
-"""
-
-IN_POSTGRESQL = """
-import sys
-sys.modules["hf_gile"] = None
-import json, os, re, tempfile
-import onnxruntime, pgserver, torch
-from safetensors.torch import save_file
-from transformers import AutoProcessor
-
-sql = open("labels.sql", encoding="utf-8").read()
-score = re.match("-- score of a label: (.*);", sql)[1]  # the constant - (vector <#> text_code)
-processor = AutoProcessor.from_pretrained("onnx", trust_remote_code=True)
-inputs = {name: tensor.numpy() for name, tensor in processor(json.load(sys.stdin), return_tensors="pt").items()}
-(codes,) = onnxruntime.InferenceSession("onnx/text.onnx").run(None, inputs)
-places = {json.loads(line)["id"]: place for place, line in enumerate(open("onnx/labels.jsonl", encoding="utf-8"))}
-scores = torch.zeros(len(codes), len(places))
-with tempfile.TemporaryDirectory() as folder:
-    os.chmod(folder, 0o755)  # of root's files, the server reads what all may read
-    server = pgserver.get_server(f"{folder}/data")
-    try:
-        server.psql(sql)
-        for row, code in enumerate(codes.tolist()):
-            select = f"SELECT json_build_array(id, {score.replace('text_code', repr(str(code)))}) FROM headings;"
-            for line in re.findall(r"\\[.*\\]", server.psql(select)):
-                label_id, value = json.loads(line)
-                scores[row, places[label_id]] = value
-    finally:
-        server.cleanup()
-save_file({"postgresql": scores}, "scores.safetensors")
 """
 
 
@@ -130,17 +100,6 @@ def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installe
         torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_postgresql_gives_the_scores_of_a_saved_folder_where_hf_gile_is_not_installed(run, save_model, tmp_path):
-    for name in ("pgserver", "onnxruntime", "onnxscript"):
-        pytest.importorskip(name)
-    folder = save_model(joint_size=13, max_words=24)
-    run("export", "onnx", folder, tmp_path / "onnx")
-    run("export", "vectors", folder, tmp_path / "labels.sql", "--table", "headings")
-    scores = compute_elsewhere(tmp_path, IN_POSTGRESQL)["postgresql"]
-    torch.testing.assert_close(scores, compute_without_words(folder), rtol=1e-5, atol=1e-5)
-
-
 @pytest.fixture
 def over_an_encoder(save_model):
     return save_model(joint_size=13)
@@ -154,13 +113,6 @@ def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder
     loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert loaded.encode(["iron"]).shape == (1, 13)
     assert "not empty" in run("export", "sentence-transformers", over_an_encoder, tmp_path / "out", ends=1).stderr
-
-
-@pytest.mark.slow
-def test_onnx_files_are_written(run, saved_model, tmp_path):
-    pytest.importorskip("onnxruntime")
-    done = run("export", "onnx", saved_model, tmp_path / "out", "--int8")
-    assert "out: model.onnx, model_int8.onnx, text.onnx" in done.stderr
 
 
 def test_vectors_equal_those_of_the_index_or_the_other_export(run, over_an_encoder, tmp_path):

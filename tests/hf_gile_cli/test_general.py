@@ -37,8 +37,8 @@ def encoder(monkeypatch, save_text_encoder, tmp_path):
     return available
 
 
-@pytest.mark.parametrize("documents", [(), [TEXT, "where is the milk", "password"]])
-def test_the_score_is_the_sum_of_its_terms(encoder, documents):
+def test_the_score_is_the_sum_of_its_terms(encoder):
+    documents = [TEXT, "where is the milk", "password"]
     model, processor = general_scorer(documents=documents)
     inputs = processor([TEXT], return_tensors="pt")
     labels = LabelSet.from_names(LABELS)
@@ -213,14 +213,6 @@ def test_words_common_in_sample_documents_count_less():
     assert idf.min() >= 1
 
 
-def test_word_rarity_follows_unigram_probabilities():
-    pieces = [("<unk>", 0.0), ("▁the", math.log(0.3)), ("▁milk", math.log(0.1)), ("m", -3.0)]
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(pieces, unk_id=0)))
-    idf = vocabulary_idf(tokenizer)
-    share = 0.25  # of 0.4
-    assert idf[lexical_features("milk")[0]] == pytest.approx(1 - math.log(1 - (1 - share) ** 150), rel=1e-4)
-
-
 def test_the_score_command_works_without_a_model(encoder, run, tmp_path):
     (tmp_path / "texts.txt").write_text(f"{TEXT}\npassword\n")
     result = run("score", "general", tmp_path / "texts.txt", "--label", "milk parcel", "--label", "password")
@@ -229,17 +221,8 @@ def test_the_score_command_works_without_a_model(encoder, run, tmp_path):
     assert rows[0]["labels"][0] == "milk parcel"
     chosen = run("score", "--label", "milk parcel", "--label", "password", input=f"{TEXT}\npassword\n")
     assert [json.loads(line) for line in chosen.stdout.splitlines()] == rows
-    centred = run(
-        "score",
-        "general",
-        tmp_path / "texts.txt",
-        "--background",
-        tmp_path / "texts.txt",
-        "-l",
-        "milk",
-        "-l",
-        "password",
-    )
+    texts = tmp_path / "texts.txt"
+    centred = run("score", "general", texts, "--background", texts, "-l", "milk", "-l", "password")
     assert json.loads(centred.stdout.splitlines()[0])["scores"] != rows[0]["scores"]
     refused = run("score", tmp_path / "texts.txt", "--label", "milk", ends=1)
     assert "hf-gile score general" in refused.output

@@ -32,24 +32,15 @@ WRITERS = {
     "calibrate": ["calibrate", "MODEL", "NOTES", "--text", "text", "--labels", "labels"],
     "card": ["card", "MODEL"],
 }
-JOURNALS = {
-    "empty": b'{"stale": []}',
-    "stale": b'{"stale": ["../home/.bashrc", "/etc/passwd", "labels.jsonl"]}',
-    "list": b"[]",
-    "wrong": b'{"stale": 7, "files": null, "token": "../../home"}',
-    "deep": b"[" * 100_000,
-    "bytes": b"\xff\xfe\x00",
-    "huge": b'{"stale": ["' + b"x" * 3_000_000 + b'"]}',
-}
 
 
-def plant_journal(folder, home, content):
+def plant_journal(folder, home):
     """Plants the journal of an earlier format, with links out of the folder."""
     (folder / ".saving" / "new").mkdir(parents=True)
     (folder / ".saving" / "old").symlink_to(home)
     (folder / ".saving" / "new" / ".bashrc").write_text("theirs")
     (folder / ".bashrc").write_text("theirs")
-    (folder / ".saving" / "moves.json").write_bytes(content)
+    (folder / ".saving" / "moves.json").write_text('{"stale": ["../home/.bashrc", "/etc/passwd", "labels.jsonl"]}')
 
 
 def plant_moved(folder, home):
@@ -73,7 +64,12 @@ def plant_linked_staging(folder, home):
     (folder / ".lock").symlink_to(home / ".bashrc")
 
 
-def plant_pipe(name):
+def plant_interrupted_saves(folder, home):
+    for plant in (plant_journal, plant_staging, plant_linked_staging):
+        plant(folder, home)
+
+
+def pipe(name):
     def plant(folder, home):
         (folder / name).unlink(missing_ok=True)
         (folder / name).parent.mkdir(exist_ok=True)
@@ -82,37 +78,44 @@ def plant_pipe(name):
     return plant
 
 
-def plant_manifest(content):
-    def plant(folder, home):
-        (folder / "model_manifest.json").write_bytes(content)
-
-    return plant
+def link(name, target):
+    return lambda folder, home: (folder / name).symlink_to({"home": home, "folder": folder}.get(target, target))
 
 
-def part(name):
-    return json.dumps({"processor": None, "files": {name: "0"}}).encode()
+def manifest(content):
+    return lambda folder, home: (folder / "model_manifest.json").write_bytes(content)
 
 
-PLANTS = {
-    **{
-        f"journal {name}": lambda f, h, content=content: plant_journal(f, h, content)
-        for name, content in JOURNALS.items()
-    },
+def manifest_of(name):
+    return manifest(json.dumps({"processor": None, "files": {name: "0"}}).encode())
+
+
+SAVES = {
+    "journal": plant_journal,
     "moved files": plant_moved,
     "staging": plant_staging,
     "linked staging": plant_linked_staging,
-    "linked index": lambda folder, home: (folder / "index").symlink_to(home),
-    **{
-        f"pipe {name}": plant_pipe(name) for name in ("labels.jsonl", "config.json", "model_manifest.json", "README.md")
-    },
-    "pipe index": plant_pipe("index/label_index.json"),
+}
+PLANTS = SAVES | {
+    "linked index": link("index", "home"),
+    "link to a device": link("card.yaml", "/dev/zero"),
+    "link to itself": link("loop", "folder"),
     "name with a newline": lambda folder, home: (folder / "a\n\x1b[31mhf-gile").write_text("x"),
-    "link to a device": lambda folder, home: (folder / "card.yaml").symlink_to("/dev/zero"),
-    "link to itself": lambda folder, home: (folder / "loop").symlink_to(folder),
-    **{f"manifest {name}": plant_manifest(content) for name, content in JOURNALS.items()},
-    "manifest outside": plant_manifest(part("../home/.bashrc")),
-    "manifest root": plant_manifest(part("/dev/zero")),
-    "manifest files": plant_manifest(b'{"processor": null, "files": 3}'),
+    "pipe config.json": pipe("config.json"),
+    "pipe model_manifest.json": pipe("model_manifest.json"),
+    "pipe README.md": pipe("README.md"),
+    "pipe index": pipe("index/label_index.json"),
+    "manifest list": manifest(b"[]"),
+    "manifest wrong": manifest(b'{"stale": 7, "files": null, "token": "../../home"}'),
+    "manifest files": manifest(b'{"processor": null, "files": 3}'),
+    "manifest deep": manifest(b"[" * 100_000),
+    "manifest bytes": manifest(b"\xff\xfe\x00"),
+    "manifest root": manifest_of("/dev/zero"),
+}
+OF_ALL_COMMANDS = {
+    "interrupted saves": plant_interrupted_saves,
+    "pipe labels.jsonl": pipe("labels.jsonl"),
+    "manifest outside": manifest_of("../home/.bashrc"),
 }
 
 
@@ -165,31 +168,28 @@ def result_of(words, folder):
     return result
 
 
-FAST = {"journal empty", "moved files", "staging", "linked staging", "pipe labels.jsonl", "manifest outside"}
+def cases(commands, usual):
+    """Returns pairs of a command and a plant: all plants for the usual command, three for the others."""
+    fast = [(usual, plant) for plant in SAVES | OF_ALL_COMMANDS]
+    slow = [(usual, plant) for plant in PLANTS if plant not in SAVES]
+    slow += [(command, plant) for command in commands if command != usual for plant in OF_ALL_COMMANDS]
+    return [*fast, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in slow)]
 
 
-def cases(commands, fast):
-    """Returns all pairs of a command and a plant; few are not slow."""
-    for command in commands:
-        for plant in PLANTS:
-            marks = () if command == fast and plant in FAST else pytest.mark.slow
-            yield pytest.param(command, plant, marks=marks)
-
-
-@pytest.mark.parametrize(("command", "plant"), [*cases(READERS, "score")])
+@pytest.mark.parametrize(("command", "plant"), cases(READERS, "score"))
 def test_commands_that_read_change_nothing(model, tmp_path, limit, command, plant):
-    PLANTS[plant](model, tmp_path / "home")
+    (PLANTS | OF_ALL_COMMANDS)[plant](model, tmp_path / "home")
     before, home = tree(model), tree(tmp_path / "home")
     result = result_of(READERS[command], model)
     assert tree(model) == before
     assert tree(tmp_path / "home") == home
-    if plant.startswith(("journal", "moved", "staging", "linked staging")) and command in ("score", "show", "index"):
+    if plant in (*SAVES, "interrupted saves") and command in ("score", "show", "index"):
         assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize(("command", "plant"), [*cases(WRITERS, "add")])
+@pytest.mark.parametrize(("command", "plant"), cases(WRITERS, "add"))
 def test_commands_that_write_change_only_the_model(model, tmp_path, limit, command, plant):
-    PLANTS[plant](model, tmp_path / "home")
+    (PLANTS | OF_ALL_COMMANDS)[plant](model, tmp_path / "home")
     before, home = tree(model), tree(tmp_path / "home")
     result_of(WRITERS[command], model)
     after = tree(model)

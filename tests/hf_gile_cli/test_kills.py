@@ -5,9 +5,7 @@
 
 import builtins
 import io
-import json
 import os
-import random
 import shutil
 import sys
 from collections import Counter
@@ -20,43 +18,21 @@ from transformers import Trainer, TrainingArguments
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, build_tokenizer, writing
 from hf_gile.models import saving_gile
 from hf_gile.publishing import save
-from hf_gile.sklearn import GileClassifier
-from hf_gile.training.experiment import save_model
 from hf_gile.writing import complete
 
 OPERATIONS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "fsync")
-ROWS = [
-    ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
-    ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
-    ("Rats were fed a diet low in iron.", ["Iron"]),
-    ("Blood was drawn, and iron was measured.", ["Iron", "Blood"]),
-]
-COMMANDS = ("add", "retire", "rename", "import", "calibrate")
 
 
 @pytest.fixture
-def model(tmp_path, make_model, datasets_cache, monkeypatch):
+def model(tmp_path, make_model, monkeypatch):
     """Returns the folder of a saved model with an index, thresholds, two weight shards and a user file."""
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).update("Iron", threshold=0.4), processor)
     save(tmp_path / "model", model, processor, card="# A model")
     (tmp_path / "model" / "notes.txt").write_text("mine")
     (tmp_path / "model" / "model-00001-of-00002.safetensors").write_bytes(b"stale")
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": a, "labels": b}) + "\n" for a, b in ROWS))
     monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
-    (tmp_path / "new.csv").write_text("id,name\nD1,Diet\nD2,Infection\n")
     return tmp_path / "model"
-
-
-def words_of(command, folder):
-    rest = {
-        "add": ["labels", "add", folder, "D1", "Diet"],
-        "retire": ["labels", "retire", folder, "Iron"],
-        "rename": ["labels", "rename", folder, "Iron", "Iron, Dietary"],
-        "import": ["labels", "import", folder, folder.parent / "new.csv"],
-        "calibrate": ["calibrate", folder, folder.parent / "rows.jsonl", "--text", "text", "--labels", "labels"],
-    }
-    return [str(word) for word in rest[command]]
 
 
 @pytest.fixture
@@ -125,28 +101,21 @@ def saves(run, make_model):
         model, processor = another()
         return Trainer(model, TrainingArguments("unused", report_to="none"), processing_class=processor)
 
-    def classifier(folder):
-        classifier = GileClassifier()
-        classifier.model_, classifier.processor_ = another()
-        classifier.save_pretrained(folder)
-
-    commands = {name: lambda folder, name=name: run(*words_of(name, folder)) for name in COMMANDS}
-    return commands | {
+    return {
+        "add": lambda folder: run("labels", "add", folder, "D1", "Diet"),
         "save": lambda folder: save(folder, *another(), card=False),
         "save_pretrained": in_two_calls,
         "processor first": processor_first,
         "shards": in_shards,
         "Trainer.save_model": lambda folder: trainer().save_model(str(folder)),
-        "recipes": lambda folder: save_model(trainer(), folder),
-        "GileClassifier": classifier,
     }
 
 
 class Snapshots:
     """Records the different states of a folder, and of the records of saves, before each file operation."""
 
-    def __init__(self, folder, *others):
-        self.folder, self.others = folder, others
+    def __init__(self, folder):
+        self.folder = folder
         self.states, self.busy, self.points, self.last = [], False, 0, None
         self.read, self.synced, self.unsynced = {}, set(), set()
 
@@ -163,7 +132,7 @@ class Snapshots:
         self.points += 1
         state, keys = {}, []
         record = writing._record(self.folder)
-        for path in (*self.folder.rglob("*"), *self.others, record):
+        for path in (*self.folder.rglob("*"), record):
             if path.is_file():
                 about = path.stat()
                 key = (about.st_ino, about.st_mtime_ns, about.st_size)
@@ -209,22 +178,16 @@ def is_part(name):
     return name in PARTS or name.endswith(".safetensors")
 
 
-FAST = ("add", "save_pretrained")
-KINDS = (*COMMANDS, "save", "save_pretrained", "processor first", "shards", "Trainer.save_model", "recipes")
-KINDS += ("GileClassifier",)
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in KINDS)]
-)
+@pytest.mark.parametrize("kind", ["add", "save", "save_pretrained", "processor first", "shards", "Trainer.save_model"])
 def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
     model, saves, before_each, tmp_path, monkeypatch, kind
 ):
     monkeypatch.setattr(saving_gile, "_PAUSES", ())
     for name in ("index", "notes.txt"):
         path = model / name
-        if kind not in COMMANDS and kind != "save":  # they do not know of an index
+        if kind not in ("add", "save"):  # they do not know of an index
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     old, snapshots = contents(model), Snapshots(model)
     before_each(snapshots.take)
@@ -245,58 +208,7 @@ def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
             assert "a save was interrupted; `hf-gile repair" in message or "save the other again" in message
             if complete(folder):
                 ends["completed"] += points
-                assert outcome(folder, old, new)[0] == "new" or kind not in (*COMMANDS, "save", "recipes")
+                assert outcome(folder, old, new)[0] == "new" or kind not in ("add", "save")
     assert not snapshots.unsynced  # also safe against power cuts
     assert min(ends["old"], ends["refused"], ends["new"]) > 0
     sys.stdout.write(f"\n{kind}: {snapshots.points} points, {dict(ends)}\n")  # pytest -s
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
-def test_a_second_training_killed_at_any_operation_leaves_the_old_or_the_new_model(
-    run, before_each, datasets_cache, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
-    monkeypatch.setattr(saving_gile, "_PAUSES", ())
-    draw = random.Random(0)
-    words = {"heart": "heart failing cardiac ventricle", "iron": "iron anemia ferritin deficiency"}
-    rows = [{"text": " ".join(draw.choices(words[name].split(), k=7)), "tags": name} for name in [*words] * 60]
-    rows[7]["text"] += " rare"
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["train", "--train_files", tmp_path / "rows.jsonl", "--labels", "tags", "--units", "gile", "--use_cpu"]
-    command += [
-        "--recipe",
-        "units",
-        "--embedding_size",
-        7,
-        "--joint_size",
-        5,
-        "--num_train_epochs",
-        1,
-        "--output_dir",
-        tmp_path / "out",
-    ]
-    command += ["--text_encoder", "words"]
-    run(*command, "--min_count", 1)
-    model, settings = tmp_path / "out" / "gile" / "model", tmp_path / "out" / "settings.yaml"
-    old, old_settings, snapshots = contents(model), settings.read_bytes(), Snapshots(model, settings)
-    before_each(snapshots.take)
-    run(*command, "--min_count", 2, "--overwrite_output_dir")
-    snapshots.busy = True
-    new, new_settings = contents(model), settings.read_bytes()
-    assert old["tokenizer.json"] != new["tokenizer.json"]
-    ends = Counter()
-    for number, (state, points) in enumerate(snapshots.states):
-        folder = restored(state, tmp_path / str(number) / "gile" / "model")
-        end, message = outcome(folder, old, new)
-        ends[end] += points
-        assert end != "mixed"
-        assert state.get("../../settings.yaml") in {"old": (old_settings, None), "new": (new_settings, None)}.get(
-            end, (None,)
-        )
-        if end == "refused":
-            assert "a save was interrupted" in message
-            assert complete(folder)
-            assert outcome(folder, old, new)[0] == "new"
-    assert min(ends["old"], ends["refused"], ends["new"]) > 0
-    sys.stdout.write(f"\nsecond training: {snapshots.points} points, {dict(ends)}\n")  # pytest -s

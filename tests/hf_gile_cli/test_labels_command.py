@@ -109,35 +109,26 @@ def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
     assert list(after.values()) == pytest.approx(fresh.tolist(), abs=1e-6)
 
 
-@pytest.mark.parametrize("label_rows", [False, True])
-def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, label_rows):
-    folder = tmp_path / "model"
-    model, processor = make_model(problem_type="multi_label_classification", label_rows=label_rows)
+def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model):
+    folder, terms = tmp_path / "model", tmp_path / "terms.csv"
+    terms.write_text("id,name,description\nIron,Iron,a diet low in iron\n")
+    model, processor = make_model(problem_type="multi_label_classification", label_rows=True)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     run("index", folder, folder / "index", "--dtype", "float32")
-    message = run("labels", "add", folder, "M1", "Rats").stderr
-    assert "index rebuilt" in message
-    run("labels", "rename", folder, "Iron", "Iron Diet")
-    run("labels", "retire", folder, "Blood")
-    model, processor = load(folder)
-    index = LabelIndex.from_pretrained(folder / "index", model)
-    assert index.label_set == model.label_set
-    fresh = LabelIndex.build(model, processor)
-    assert index.codes.float() == pytest.approx(fresh.codes, abs=1e-2)
 
-
-def test_changed_descriptions_rebuild_the_index(run, saved_model, tmp_path):
-    run("index", saved_model, saved_model / "index")
-    (tmp_path / "terms.csv").write_text("id,name,description\nIron,Iron,a diet low in iron\n")
-    result = run(
-        "labels", "import", saved_model, tmp_path / "terms.csv", "--update", "--label-description", "description"
-    )
+    for change in (
+        ["add", folder, "M1", "Rats"],
+        ["retire", folder, "Blood"],
+        ["import", folder, terms, "--update", "--label-description", "description"],
+    ):
+        result = run("labels", *change)
+        assert "index rebuilt" in result.stderr
+        model, processor = load(folder)
+        index = LabelIndex.from_pretrained(folder / "index", model)
+        assert index.label_set == model.label_set
+        assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
     assert result.stdout == "~ Iron  Iron -> Iron: a diet low in iron\n"
-    assert "index rebuilt" in result.stderr
-    model, processor = load(saved_model)
-    index = LabelIndex.from_pretrained(saved_model / "index", model)
-    assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
 
 
 def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp_path, make_model):
@@ -146,22 +137,18 @@ def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp
     assert result.stdout == "- Iron  Iron\n- Blood  Blood\n"
     assert "not written" in result.stderr
     assert contents(saved_model) == before
+
+    file = tmp_path / "labels.csv"
+    save_labels(LabelSet.from_names(["Iron", "Milk"]), file)
+    assert run("labels", "retire", file, "Iron", "--dry-run").stdout
+    assert "Iron" in file.read_text()
+
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     model.save_pretrained(tmp_path / "linear")
     processor.save_pretrained(tmp_path / "linear")
     for flags in ([], ["--dry-run"]):
         result = run("labels", "add", tmp_path / "linear", "M1", "Rats", *flags, ends=1)
         assert "a linear unit scores only the labels it was trained on" in result.stderr
-
-
-@pytest.mark.parametrize("arguments", [["add", "r", "Rats"], ["rename", "Iron", "Ferrum"], ["retire", "Milk"]])
-def test_dry_runs_do_not_change_label_files(run, tmp_path, arguments):
-    path = tmp_path / "labels.csv"
-    save_labels(LabelSet.from_names(["Iron", "Milk"]), path)
-    before = path.read_bytes()
-    command, *rest = arguments
-    assert run("labels", command, path, *rest, "--dry-run").stdout
-    assert path.read_bytes() == before
 
 
 def test_failed_changes_have_no_effect(run, saved_model, monkeypatch):
@@ -193,13 +180,10 @@ def test_a_change_reports_that_a_generated_card_is_outdated(run, saved_model):
 
 
 def test_new_labels_without_known_words_are_reported(run, saved_model):
-    for arguments in (["add", "Z", "Zebrafish"], ["rename", "Iron", "Ferrum"]):
-        command, *rest = arguments
-        for flags in (["--dry-run"], []):
-            message = run("labels", command, saved_model, *rest, *flags).stderr
-            assert f"the model knows no word of 1 label: '{rest[1]}'; all such labels get the same score" in message
+    for command, *rest in (["add", "Z", "Zebrafish"], ["rename", "Iron", "Ferrum"]):
+        message = run("labels", command, saved_model, *rest, "--dry-run").stderr
+        assert f"the model knows no word of 1 label: '{rest[1]}'; all such labels get the same score" in message
     assert "knows" not in run("labels", "add", saved_model, "Z2", "Zebrafish", "--description", "milk").stderr
-    assert "knows" not in run("labels", "retire", saved_model, "Blood").stderr
 
 
 def test_a_changed_label_file_keeps_its_format(run, tmp_path):
@@ -223,15 +207,13 @@ def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
     assert path.read_text() == "id,name,shelf\nIron,Iron,3\n"
 
 
-@pytest.mark.parametrize("command", [["rename", "Rare Books", "Old Books"], ["retire", "S11", "Rare Books"]])
-def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path, command):
+def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("id,name,description\nS11,Maps,\nS12,Rare Books,\n")
-    name, *rest = command
-    message = run("labels", name, path, *rest, ends=1).stderr
+    message = run("labels", "rename", path, "Rare Books", "Old Books", ends=1).stderr
     assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': pass the id" in message
     path.write_text(f"{path.read_text()}S13,Rare Books,of the town\n")
-    assert "which is the name of 'S12' and 'S13'" in run("labels", name, path, *rest, ends=1).stderr
+    assert "which is the name of 'S12' and 'S13'" in run("labels", "retire", path, "Rare Books", ends=1).stderr
 
 
 def test_a_linked_label_file_stays_a_link_and_keeps_its_permissions(run, tmp_path):
@@ -246,39 +228,24 @@ def test_a_linked_label_file_stays_a_link_and_keeps_its_permissions(run, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["model", "file"])
-def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path, kind):
-    target = saved_model
-    if kind == "file":
-        target = tmp_path / "files" / "labels.jsonl"
-        target.parent.mkdir()
-        LabelSet.from_names(["Iron"]).save(target)
-    with exclusive_lock(target):  # another command is running
-        process = start("labels", "add", target, "r", "Rats")
-        assert process.stderr.readline() == f"waiting for another hf-gile process that is changing {target}\n"
-        file = target / "labels.jsonl" if target.is_dir() else target
-        before = LabelSet.load(file)
-        if kind == "file":
-            before = before.rename("Iron", "Iron, Dietary")  # the change of the other command
-            before.save(file)
-    process.communicate()
-    assert process.returncode == 0
-    assert LabelSet.load(file).names == [*before.names, "Rats"]
-    assert not any(path.name.endswith(".lock") for path in file.parent.iterdir())
-
-
-@pytest.mark.slow
-def test_concurrent_imports_into_a_new_file_lose_no_label(start, tmp_path):
-    processes = []
-    for number in range(6):
-        names = [f"{number}-{label}" for label in range(20_000)]
-        LabelSet.from_names(names).save(tmp_path / f"{number}.jsonl")
-        processes.append(start("labels", "import", tmp_path / "new" / "all.jsonl", tmp_path / f"{number}.jsonl"))
+def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path):
+    file = tmp_path / "files" / "labels.jsonl"
+    file.parent.mkdir()
+    LabelSet.from_names(["Iron"]).save(file)
+    waiting = "waiting for another hf-gile process that is changing"
+    with exclusive_lock(file), exclusive_lock(saved_model):  # other commands are running
+        processes = [start("labels", "add", target, "r", "Rats") for target in (file, saved_model)]
+        assert [process.stderr.readline() for process in processes] == [
+            f"{waiting} {file}\n",
+            f"{waiting} {saved_model}\n",
+        ]
+        LabelSet.from_names(["Iron"]).rename("Iron", "Iron, Dietary").save(file)
     for process in processes:
-        _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
-    assert len(LabelSet.load(tmp_path / "new" / "all.jsonl")) == 120_000
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["all.jsonl"]
+        process.communicate()
+        assert process.returncode == 0
+    assert LabelSet.load(file).names == ["Iron, Dietary", "Rats"]
+    assert len(LabelSet.load(saved_model / "labels.jsonl")) == 6
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_read_only_models_and_files_can_be_shown(run, saved_model, tmp_path):
@@ -328,7 +295,6 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
         (["show", "model/labels.csv"], 1, "no file or folder model/labels.csv"),
         (["show", "modell"], 1, "did you mean model?"),
         (["show", "."], 1, ". is not a saved model with labels: it has no labels.jsonl"),
-        (["show", "model", "--sort", "size"], 2, "'size' is not one of 'column', 'count', 'name', 'id'"),
         (["add", "user/model", "a", "A"], 1, "to change a model on the Hub, change a copy: hf download user/model"),
         (
             ["add", "model", "Iron", "Rats"],
@@ -336,10 +302,8 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
             "model already has a label 'Iron', 'Iron': change its name with hf-gile labels rename",
         ),
         (["add", "model", "x", "Iron"], 1, "'Iron' is already the text of another label in row 3"),
-        (["add", "model", "x", "X", "--threshold", "2"], 2, "--threshold"),
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
         (["rename", "model", "Iron", " "], 1, "the name is empty"),
-        (["retire", "model"], 2, "Missing argument"),
         (["import", "model", "absent.csv"], 1, "nothing matches absent.csv"),
     ],
 )
@@ -348,14 +312,3 @@ def test_errors_are_reported_without_a_traceback(run, saved_model, monkeypatch, 
     result = run("labels", *arguments, ends=ends)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_an_index_behind_a_link_is_not_written(run, saved_model, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    run("index", saved_model, elsewhere)
-    (saved_model / "index").symlink_to(elsewhere)
-    before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
-    result = run("labels", "add", saved_model, "new", "New label", ends=1)
-    assert "link" in result.stderr
-    assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
-    assert "New label" not in (saved_model / "labels.jsonl").read_text()

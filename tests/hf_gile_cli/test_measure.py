@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex
 from hf_gile.publishing import make_report
 
 pytestmark = pytest.mark.usefixtures("datasets_cache")
@@ -65,18 +65,6 @@ def test_a_terminal_only_gets_the_table(run, saved_model, table, columns, monkey
     assert "as JSON: --output FILE" in result.stderr
 
 
-def test_the_table_says_what_is_ranked_and_leaves_out_groups_without_documents(run, saved_model, table, columns):
-    ranked = "Seen labels are ranked among the seen, unseen among the unseen."
-    assert f"\n{ranked}\n" in run("evaluate", saved_model, table, *columns).stderr
-    config = json.loads((saved_model / "config.json").read_text())
-    (saved_model / "config.json").write_text(json.dumps(config | {"problem_type": "single_label_classification"}))
-    table.write_text(json.dumps({"body": "Breast milk.", "tags": "Milk, Human"}) + "\n")
-    result = run("evaluate", saved_model, table, *columns).stderr
-    rows = {line[:34].rstrip(): line[34:].split() for line in result.splitlines()}
-    assert [rows[name][1] for name in ("accuracy", "macro-F1", "calibration error")] == ["-"] * 3
-    assert f"{ranked} Accuracy and F1 are of the label with the highest score of all labels." in result
-
-
 def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     message = run("evaluate", saved_model, table, *columns, ends=1).stderr
@@ -92,29 +80,18 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
         assert f"no document has a label of {saved_model}" in message.stderr
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
 @pytest.mark.parametrize(
     ("ids", "hint"),
     [
         ("Ferrum|Sanguis", " (did you mean --separator '|'?)"),
         ("Milk, Skimmed", ""),
         ("iron", " (the labels have 'Iron', which differs in case, spaces or entities only: write it so)"),
-        ("Ir_on", " (the labels have 'Iron', which differs in case, spaces or entities only: write it so)"),
     ],
 )
-def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, columns, command, ids, hint):
+def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, columns, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
-    message = run(command, saved_model, table, *columns, ends=1).stderr
+    message = run("evaluate", saved_model, table, *columns, ends=1).stderr
     assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in message
-    message = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
-    assert f"such as {ids!r}{hint}: add them" in message
-
-
-def test_a_calibration_on_few_documents_is_noted(run, saved_model, table, columns):
-    few = "may be unlike others: a calibration needs 100 or more"
-    assert few in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
-    table.write_text(table.read_text() * 9)
-    assert few not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
 
 
 def test_a_table_mostly_without_texts_is_refused_with_the_flag_that_skips(run, saved_model, table, columns):
@@ -124,8 +101,7 @@ def test_a_table_mostly_without_texts_is_refused_with_the_flag_that_skips(run, s
     assert message.endswith("; fix them, or skip them with --on-error skip\n")
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
-@pytest.mark.parametrize("sign", [";", ", ", " "])
+@pytest.mark.parametrize(("command", "sign"), [("evaluate", " "), ("calibrate", ", ")])
 def test_known_labels_joined_in_a_cell_are_read(run, saved_model, table, columns, command, sign):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": f"Iron{sign}Blood"}) + "\n")
     columns = [*columns, *(["--dry-run"] if command == "calibrate" else [])]
@@ -137,17 +113,15 @@ def test_known_labels_joined_in_a_cell_are_read(run, saved_model, table, columns
     assert f"Iron{sign}Blood" in message
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
-def test_tables_of_excel_and_columns_of_zeros_and_ones_are_read(run, saved_model, tmp_path, command):
+def test_tables_of_excel_and_columns_of_zeros_and_ones_are_read(run, saved_model, tmp_path):
     path = tmp_path / "rows.csv"
     rows = [f"{text};{'1;0' if 'Iron' in gold else '0;1'}" for text, gold in ROWS[1:]]
     path.write_bytes("\r\n".join(["sep=;", "body;Iron;Blood", *rows, "Nothing.;0;0"]).encode("utf-16"))
-    result = run(command, saved_model, path, "--text", "body", "--labels", "Iron", "--labels", "Blood")
+    result = run("evaluate", saved_model, path, "--text", "body", "--labels", "Iron", "--labels", "Blood")
     assert "4 records from 1 file, 1 of them without labels; left out: none" in result.stderr
     assert "label columns 'Iron', 'Blood': a column of zeros and ones a label" in result.stderr
-    assert (
-        "no column 'body', only" in run(command, saved_model, path, "--delimiter", "|", "--text", "body", ends=1).stderr
-    )
+    refused = run("evaluate", saved_model, path, "--delimiter", "|", "--text", "body", ends=1)
+    assert "no column 'body', only" in refused.stderr
 
 
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
@@ -164,6 +138,8 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert "unusual_documents" not in figures
     assert 0 < model.config.usual_score < 1
     again = run("calibrate", saved_model, table, *columns, "--dry-run")
+    assert again.stderr.endswith("\nnot written\n")
+    assert load(saved_model)[0].config.usual_score == model.config.usual_score
     share = json.loads(again.stdout)["unusual_documents"]
     assert share <= 0.25
     assert f"{100 * share:.0f} % of these documents have no label as probable as 90 %" in again.stderr
@@ -183,6 +159,7 @@ def test_absent_label_groups_are_not_mentioned(run, saved_model, table, columns)
     result = run("calibrate", saved_model, table, *columns, "--common-thresholds")
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
+    assert "may be unlike others: a calibration needs 100 or more" in result.stderr
     note = (
         "3 documents have unseen labels, 5 in total: too few to fit (at least 30 documents and 50 labels), so unseen "
     )
@@ -202,33 +179,22 @@ def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, co
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}{figures}\n")
 
 
-def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
-    before = {path.name: path.read_bytes() for path in saved_model.iterdir()}
-    result = run("calibrate", saved_model, table, *columns, "--method", "platt", "--dry-run")
-    assert result.stderr.endswith("\nnot written\n")
-    assert {path.name: path.read_bytes() for path in saved_model.iterdir()} == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "ends", "message"),
     [
         (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags; name the column with --text"),
         (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "no row has a label in 'labels'"),
         (["evaluate", "model", "absent.csv"], 1, "nothing matches absent.csv"),
-        (["evaluate", "model"], 2, "Missing argument"),
         (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "'model' is a directory"),
         (["calibrate", "user/model", "rows.jsonl"], 1, "to calibrate a model on the Hub, download a copy"),
         (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
-        (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "'no' is not one of 'raise', 'skip'"),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, saved_model, table, monkeypatch, arguments, ends, message):
     monkeypatch.chdir(saved_model.parent)
-    before = LabelSet.load(saved_model / "labels.jsonl")
     result = run(*arguments, ends=ends)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
-    assert LabelSet.load(saved_model / "labels.jsonl") == before
 
 
 @pytest.fixture
@@ -255,7 +221,6 @@ def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, tabl
     assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
-def test_multi_label_documents_are_refused_for_a_single_label_model(run, one_label_model, table, columns, command):
-    message = run(command, one_label_model, table, *columns, ends=1).stderr
+def test_multi_label_documents_are_refused_for_a_single_label_model(run, one_label_model, table, columns):
+    message = run("evaluate", one_label_model, table, *columns, ends=1).stderr
     assert "assigns a single label, but document 'rows.jsonl:1' has 2: leave it out, or train" in message

@@ -14,10 +14,8 @@ from hf_gile import (
     GileProcessor,
     LabelScoringPipeline,
     LabelSet,
-    build_tokenizer,
 )
 from hf_gile_cli.running import hidden_panics
-from hf_gile_cli.saved_model import unknown_labels
 
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
 
@@ -131,11 +129,10 @@ def test_labels_that_are_not_read_are_not_reported(run, tmp_path, make_model):
     assert "the model knows no word of 1 label: 'Quantum'; all" in unknown.stderr
 
 
-@pytest.mark.parametrize("top_k", [0, 3])
-def test_a_threshold_and_top_k_can_be_combined(run, saved_model, pipe, top_k):
+def test_a_threshold_and_top_k_can_be_combined(run, saved_model, pipe):
     every = pipe(TEXTS[0])["scores"]
     threshold = (every[1] + every[2]) / 2
-    rows = lines(run("score", saved_model, "--threshold", threshold, "--top-k", top_k, input=TEXTS[0]))
+    rows = lines(run("score", saved_model, "--threshold", threshold, "--top-k", 3, input=TEXTS[0]))
     check(rows, [pipe(TEXTS[0], threshold=threshold)])
     assert len(rows[0]["labels"]) == 2
 
@@ -153,16 +150,10 @@ def test_names_and_descriptions_come_from_label_file_columns(run, saved_model, p
     check(rows, [pipe(TEXTS[0], {"Rats": "rats were fed", "Milk": ""})])
 
 
-@pytest.mark.parametrize("kind", ["tsv", "jsonl.gz", "parquet"])
-def test_every_table_format_gives_the_same_answers(run, saved_model, pipe, tmp_path, kind):
+def test_text_columns_of_a_table_are_joined(run, saved_model, pipe, tmp_path):
     rows = [{"id": f"d{number}", "title": "Iron", "body": text} for number, text in enumerate(TEXTS)]
-    path = tmp_path / f"table.{kind}"
-    if kind == "tsv":
-        path.write_text("\n".join(["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]) + "\n")
-    elif kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
     answers = lines(run("score", saved_model, path, "--text", "title", "--text", "body"))
     assert [row["id"] for row in answers] == ["d0", "d1", "d2", "d3"]
     assert not any("text" in row for row in answers)
@@ -197,14 +188,6 @@ def test_invalid_lines_can_be_skipped_and_are_counted(run, saved_model, tmp_path
     assert "line 4: no column 'text', only txt; did you mean 'txt'?" in result.stderr
 
 
-def test_a_file_of_invalid_lines_is_an_error(run, saved_model, tmp_path):
-    (tmp_path / "bad.txt").write_bytes(b"\xff\xfd\n")
-    flags = ["--encoding", "utf-8", "--on-error", "skip"]
-    result = run("score", saved_model, tmp_path / "bad.txt", *flags, ends=1)
-    assert "bad.txt: line 1: byte 1 of the line is not utf-8" in result.stderr
-    assert "no text could be read" in result.stderr
-
-
 def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Rats\n2,Milk\n3,Heart\n")
     built = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
@@ -218,17 +201,12 @@ def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
     [
         (["--threshold", "much"], 2, "must be a number or stored, got 'much'"),
         (["--threshold", "7"], 1, "threshold must be a probability"),
-        (["--top-k", "-1"], 2, "--top-k"),
-        (["--on-error", "ignore"], 2, "'ignore' is not one of 'raise', 'skip'"),
-        (["--long-texts", "all"], 2, "'all' is not one of 'cut', 'max', 'mean'"),
         (["--format", "pdf"], 2, "'pdf' is not one of 'text', 'jsonl', 'csv'"),
         (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
         (["--label", "a", "--label", "a"], 1, "id 'a' is already used in row 1"),
         (["--label-file", "absent.csv"], 1, "nothing matches absent.csv"),
         (["--encoding", "utf-7000"], 1, "encoding must be known to Python"),
-        (["--labels", "a"], 2, "No such option"),
         (["absent.txt"], 1, "no file at absent.txt"),
-        (["--device", "cuda:99"], 1, "this machine has no device 'cuda:99': "),
         (["--device", "gpu"], 1, "this machine has no device 'gpu': "),
     ],
 )
@@ -252,7 +230,7 @@ def test_a_missing_model_is_named(run, model, message, tmp_path, monkeypatch):
     assert message in run("score", model, input="a\n", ends=1).stderr
 
 
-@pytest.mark.parametrize("model", ["runs/first", "runs/first/model", "runs/first/auto/modell"])
+@pytest.mark.parametrize("model", ["runs/first", "runs/first/auto/modell"])
 def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for unit in ("auto", "gile"):
@@ -260,15 +238,13 @@ def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, monk
         folder.mkdir(parents=True)
         (folder / "config.json").write_text("{}")
     assert "; did you mean runs/first/auto/model" in run("score", model, input="a\n", ends=1).stderr
-    assert "; did you mean runs/first/auto/model" in run("labels", "show", model, ends=1).stderr
 
 
-@pytest.mark.parametrize("command", ["score", "evaluate"])
 @pytest.mark.parametrize(("name", "says"), [("body", True), ("b.csv", False)])
-def test_a_flag_that_must_be_repeated_is_said_to_be(run, saved_model, tmp_path, monkeypatch, command, name, says):
+def test_a_flag_that_must_be_repeated_is_said_to_be(run, saved_model, tmp_path, monkeypatch, name, says):
     path = tmp_path / "a.csv"
     path.write_text("title,body,labels\nmilk,iron,m\n")
-    words = [command, str(saved_model), str(path), "--text", "title", name]
+    words = ["score", str(saved_model), str(path), "--text", "title", name]
     monkeypatch.setattr("sys.argv", ["hf-gile", *words])
     message = run(*words, ends=1).stderr
     assert ("; to pass several values, repeat the flag: --text title --text body\n" in message) is says
@@ -279,22 +255,11 @@ def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
     assert "is a model of type 'bert', not a GILE model" in result.stderr
 
 
-@pytest.mark.parametrize("content", ["NaN", "5", "null", "[]", '"x"', "{"])
+@pytest.mark.parametrize("content", ["5", "{"])
 def test_a_configuration_that_is_not_a_json_object_is_named(run, saved_model, content):
     (saved_model / "config.json").write_text(content)
     result = run("score", saved_model, input="a\n", ends=1)
     assert f"{saved_model / 'config.json'} is not a JSON object" in result.stderr
-
-
-def test_labels_without_known_words_are_detected(tokenizer, monkeypatch):
-    monkeypatch.setattr("hf_gile_cli.saved_model._CHUNK_SIZE", 2)
-    texts = ["Zebrafish Milk", "Zebrafish Quantum", "milk", "Quantum", "Quantum: in milk"]
-    assert unknown_labels(GileProcessor(tokenizer), texts) == [1, 3]
-    of_languages = build_tokenizer(vocabulary=["de:milch", "en:milk"])
-    processor = GileProcessor(of_languages, languages=["de", "en"])
-    assert unknown_labels(processor, ["milch", "milk", "milk"], ["de", "de", "en"]) == [1]
-    with pytest.raises(ValueError, match="this model has the languages de, en: pass the language"):
-        unknown_labels(processor, ["milch"])
 
 
 def test_a_panic_of_the_tokenizer_is_a_sentence(run, saved_model, capfd):
@@ -309,46 +274,32 @@ def test_a_panic_of_the_tokenizer_is_a_sentence(run, saved_model, capfd):
     assert capfd.readouterr().err == ""  # Rust writes to the file descriptor
 
 
-@pytest.mark.parametrize(
-    ("error", "shown"), [("PanicException", ""), ("ValueError", "a message\n")], ids=["panic", "other error"]
-)
-def test_only_the_messages_of_a_panic_are_hidden(capfd, error, shown):
-    kind = type(error, (BaseException,), {})
-
+def test_messages_before_an_error_other_than_a_panic_are_shown(capfd):
     @hidden_panics()
     def fail():
         os.write(2, b"a message\n")
-        raise kind
+        raise RuntimeError("no memory")
 
-    with pytest.raises(kind):
+    with pytest.raises(RuntimeError, match="no memory"):
         fail()
-    assert capfd.readouterr().err == shown
+    assert capfd.readouterr().err == "a message\n"
 
 
-@pytest.mark.parametrize("name", ["none.csv", "none.tsv", "none.csv.gz", "none.json", "none.parquet"])
+@pytest.mark.parametrize("name", ["none.csv.gz", "none.json"])
 def test_an_empty_file_of_a_table_is_an_error(run, saved_model, tmp_path, name):
     (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith(".gz") else b"")
     assert f"{name}: empty file" in run("score", saved_model, tmp_path / name, ends=1).stderr
     result = run("score", saved_model, tmp_path / name, "--on-error", "skip", ends=1)
     assert "no text could be read" in result.stderr
-    if not name.endswith(".gz"):
-        assert (
-            f"{name}: empty file"
-            in run("score", saved_model, tmp_path / name, "--output", tmp_path / "o", ends=1).stderr
-        )
 
 
-@pytest.mark.parametrize("content", [("a.csv", "text,tags\n"), ("a.json", "[]"), ("a.jsonl", ""), ("a.txt", "")])
-def test_a_file_without_texts_gives_no_answers_and_a_note(run, saved_model, tmp_path, content):
-    name, text = content
-    (tmp_path / name).write_text(text)
-    result = run("score", saved_model, tmp_path / name)
-    assert (result.stdout, result.stderr) == ("", f"no texts in {tmp_path / name}\n")
-
-
-def test_empty_standard_input_gives_no_answers_and_a_note(run, saved_model):
-    result = run("score", saved_model, input="")
-    assert (result.stdout, result.stderr) == ("", "no texts in standard input\n")
+@pytest.mark.parametrize(("name", "text"), [("a.csv", "text,tags\n"), ("a.txt", ""), ("-", "")])
+def test_input_without_texts_gives_no_answers_and_a_note(run, saved_model, tmp_path, monkeypatch, name, text):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    result = run("score", saved_model, name, input="")
+    source = "standard input" if name == "-" else name
+    assert (result.stdout, result.stderr) == ("", f"no texts in {source}\n")
 
 
 @pytest.mark.parametrize(("source", "disabled"), [("notes.txt", None), ("-", True)])

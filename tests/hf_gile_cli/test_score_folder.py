@@ -54,32 +54,23 @@ def test_a_second_call_resumes_and_a_shard_does_its_share(run, saved_model, tmp_
 
 
 @pytest.mark.parametrize(
-    ("environment", "done"),
+    "environment",
     [
-        ({"RANK": "2", "WORLD_SIZE": "3"}, 1),
-        ({"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "3"}, None),
-        (
-            {
-                "SLURM_ARRAY_TASK_ID": "5",
-                "SLURM_ARRAY_TASK_MIN": "1",
-                "SLURM_ARRAY_TASK_COUNT": "3",
-                "SLURM_ARRAY_TASK_STEP": "2",
-            },
-            1,
-        ),
+        {"RANK": "2", "WORLD_SIZE": "3"},
+        {
+            f"SLURM_ARRAY_TASK_{name}": value
+            for name, value in {"ID": "5", "MIN": "1", "COUNT": "3", "STEP": "2"}.items()
+        },
     ],
 )
-def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_path, monkeypatch, environment, done):
+def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_path, monkeypatch, environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     files = [tmp_path / f"{number}.txt" for number in range(3)]
     for file in files:
         file.write_text(f"Rats were fed {file.stem} times.\n")
-    result = run("score", saved_model, *files, "--output", tmp_path / "scored", ends=0 if done else 2)
-    if not done:
-        assert "must be I/N with I from 0 to N-1, got '4/3'" in result.stderr
-        return
-    assert status(run, tmp_path / "scored")["done"] == done
+    run("score", saved_model, *files, "--output", tmp_path / "scored")
+    assert status(run, tmp_path / "scored")["done"] == 1
     (part,) = (tmp_path / "scored" / "parts").iterdir()
     assert pq.read_table(part)["text"].to_pylist() == ["Rats were fed 2 times."]
 
@@ -94,7 +85,6 @@ def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["model", "--output", "out"], "needs files as input, not standard input"),
         (["model", "notes.txt", "-", "--output", "out"], "needs files as input, not standard input"),
         (["model", "notes.txt", "--output", "out", "--evidence"], "cannot be combined with --output"),
         (["model", "notes.txt", "--output", "out", "--shortlist", "5"], "cannot be combined with --output"),
@@ -110,7 +100,7 @@ def test_incompatible_options_are_usage_errors(run, words, message):
 @pytest.mark.parametrize("who", ["the command", "a worker"])
 def test_after_a_kill_the_next_call_finishes_the_run(run, start, saved_model, tmp_path, who):
     path, output = tmp_path / "notes.txt", tmp_path / "scored"
-    path.write_text("".join(f"Rats were fed {number} times.\n" for number in range(30_000)))
+    path.write_text("".join(f"Rats were fed {number} times.\n" for number in range(10_000)))
     words = ["score", saved_model, path, "--output", output, "--part-size", 0.01]
     process = start(*words, "--workers", 2, start_new_session=True)
     while not list(output.glob("parts/0*.parquet")):

@@ -20,21 +20,12 @@ pytest.importorskip("datasets")
 WORDS = {"heart": "heart failing cardiac ventricle", "milk": "milk breast feeding", "iron": "iron anemia ferritin"}
 
 
-@pytest.mark.parametrize("name", ["table", "units", "bioasq", "dw", "xmc"])
-def test_the_path_of_each_recipe_is_shown(run, name):
-    assert run("train", "--recipe", name, "--where").stdout == f"{resource(f'recipes/train_{name}.py')}\n"
+def test_the_path_of_each_recipe_is_shown(run):
+    for name in ("table", "units", "bioasq", "dw", "xmc"):
+        assert run("train", "--recipe", name, "--where").stdout == f"{resource(f'recipes/train_{name}.py')}\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "flag"),
-    [
-        ("table", "--label_file"),
-        ("bioasq", "--train_until"),
-        ("dw", "--languages"),
-        ("xmc", "--encoding"),
-        ("units", "--joint_size"),
-    ],
-)
+@pytest.mark.parametrize(("name", "flag"), [("table", "--label_file"), ("dw", "--languages")])
 def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
     printed = run("train", "--recipe", name, "--help").stdout
     assert printed.startswith("Usage: hf-gile train [--recipe NAME] [RECIPE OPTIONS]...")
@@ -59,16 +50,13 @@ def test_the_help_of_train_starts_with_what_most_runs_need(run):
     ("arguments", "ends", "message"),
     [
         (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, units, got 'bio'"),
-        (["--no_such_flag", "1"], 2, "error: --no_such_flag: unknown flag"),
         (
             ["--label", "tags"],
             2,
             "error: --label: unknown flag; did you mean --labels (Column with the label ids",
         ),
-        (["--config", "absent.yaml"], 2, "--config: cannot read absent.yaml"),
         ([], 2, "error: no training documents: pass --train_files"),
         (["--train-files", "absent.csv"], 2, "error: train_files: nothing matches absent.csv"),
-        (["--train_files", "."], 2, "error: train_files: nothing to read at ."),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, tmp_path, monkeypatch, arguments, ends, message):
@@ -87,9 +75,9 @@ def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch
         for _ in range(200):
             gold = draw.choice(list(WORDS))
             writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=7)), gold])
-    steps = ["--lexical", "false", "--num_train_epochs", "6", "--per_device_train_batch_size", "5", "--use_cpu"]
+    steps = ["--lexical", "false", "--num_train_epochs", "3", "--per_device_train_batch_size", "5", "--use_cpu"]
     arguments = ["--train_files", "notes.csv", "--labels", "tags", *steps, "--text_encoder", "words"]
-    arguments += ["--output_dir", "runs/notes"]
+    arguments += ["--output_dir", "runs/notes", "--no_baselines"]
     secret = ["--hub-token", "and-enter"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
@@ -127,8 +115,8 @@ def notes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("most", "flags"),
-    [(2, ["--calibration", "platt"]), (2, ["--calibration", "none"]), (1, [])],
-    ids=["several labels", "not calibrated", "one label"],
+    [(2, ["--calibration", "platt"]), (1, [])],
+    ids=["several labels", "one label"],
 )
 def test_table_results_card_and_answers_are_the_same_numbers(run, notes, most, flags):
     shown = run("train", *notes(most), *flags).stdout

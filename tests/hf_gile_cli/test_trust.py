@@ -10,7 +10,7 @@ import pytest
 from transformers import AlignTextConfig, AutoModelForSequenceClassification, DacModel, modeling_utils
 from transformers.integrations import hub_kernels
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor
+from hf_gile import GileConfig, GileProcessor
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -74,13 +74,10 @@ def known_classes(folder):
         (known_classes, None),  # classes of the package
     ],
 )
-@pytest.mark.parametrize("command", [["score", "MODEL"], ["labels", "add", "MODEL", "new", "Rats"]])
-def test_commands_run_no_code_from_a_model_folder(run, saved_model, plant, attack, says, command):
+def test_commands_run_no_code_from_a_model_folder(run, saved_model, plant, attack, says):
     marker = plant(saved_model)
     attack(saved_model)
-    result = run(
-        *(saved_model if word == "MODEL" else word for word in command), input=CONSENT, ends=0 if says is None else 1
-    )
+    result = run("score", saved_model, input=CONSENT, ends=0 if says is None else 1)
     assert not marker.exists()
     if says is not None:
         assert says in result.stderr
@@ -99,16 +96,6 @@ def test_commands_run_no_code_for_the_encoder_of_a_model(run, saved_over_encoder
     result = run("score", saved_over_encoder, input=CONSENT, ends=1)
     assert not marker.exists()
     assert CODE in result.stderr
-
-
-def test_a_field_outside_its_section_of_config_json_has_no_effect(run, saved_over_encoder, plant):
-    expected = run("score", saved_over_encoder, input=CONSENT).stdout
-    marker = plant(saved_over_encoder)
-    planted_fields = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
-    edit(saved_over_encoder / "config.json", text_encoder_config={"model_type": "bert"} | planted_fields)
-    result = run("score", saved_over_encoder, input=CONSENT)
-    assert not marker.exists()
-    assert result.stdout == expected
 
 
 def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, monkeypatch):
@@ -144,24 +131,20 @@ def no_kernel(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("part", "fields"),
     [
-        {"_attn_implementation": "somebody/kernel"},
-        {"attn_implementation": "somebody/kernel@v1:flash"},
-        {"_attn_implementation_internal": "somebody/kernel"},
-        {"_attn_implementation": {"": "eager", "text_config": "paged|somebody/kernel"}},
-        {"attn_implementation": "flash_attention_2"},
-        {"experts_implementation": "somebody/kernel"},
-        {"vision_config": {"model_type": "timm_wrapper", "architecture": "hf-hub:somebody/model"}},
-        {"parts": [{"backbone": "somebody/model"}]},
-        {"quantization_config": {"quant_method": "mxfp4"}},
-        {"quantization_config": {"quant_method": "fbgemm_fp8"}},
-        {"quantization_config": {"quant_method": ["torchao"]}},
+        ("model", {"attn_implementation": "somebody/kernel@v1:flash"}),
+        ("text", {"_attn_implementation_internal": "somebody/kernel"}),
+        ("encoder", {"_attn_implementation": {"": "eager", "text_config": "paged|somebody/kernel"}}),
+        ("encoder", {"attn_implementation": "flash_attention_2"}),
+        ("model", {"experts_implementation": "somebody/kernel"}),
+        ("model", {"vision_config": {"model_type": "timm_wrapper", "architecture": "hf-hub:somebody/model"}}),
+        ("text", {"parts": [{"backbone": "somebody/model"}]}),
+        ("model", {"quantization_config": {"quant_method": "mxfp4"}}),
+        ("encoder", {"quantization_config": {"quant_method": ["torchao"]}}),
     ],
-    ids=lambda fields: " ".join(map(str, fields)),
 )
-@pytest.mark.parametrize("part", ["model", "text", "encoder"])
-def test_a_model_folder_names_nothing_to_download(saved_over_encoder, no_kernel, fields, part):
+def test_a_model_folder_names_nothing_to_download(saved_over_encoder, no_kernel, part, fields):
     file = saved_over_encoder / "config.json"
     content = json.loads(file.read_text())
     text = content["text_config"]
@@ -171,26 +154,16 @@ def test_a_model_folder_names_nothing_to_download(saved_over_encoder, no_kernel,
         AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
 
 
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_a_model_folder_may_name_an_attention_of_torch(saved_over_encoder, no_kernel, implementation):
-    edit(saved_over_encoder / "config.json", _attn_implementation=implementation)
+def test_a_model_folder_may_name_an_attention_of_torch(saved_over_encoder, no_kernel):
+    edit(saved_over_encoder / "config.json", _attn_implementation="sdpa")
     model = AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
-    assert model.config._attn_implementation == implementation
+    assert model.config._attn_implementation == "sdpa"
 
 
-@pytest.mark.parametrize("load", [GileForSequenceClassification, AutoModelForSequenceClassification])
-def test_adapters_of_a_model_folder_load_no_other_model(saved_over_encoder, tmp_path, load):
+def test_adapters_of_a_model_folder_load_no_other_model(saved_over_encoder, tmp_path):
     (saved_over_encoder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
     with pytest.raises(ValueError, match=r"contains adapters of another model: merge them into its weights"):
-        load.from_pretrained(saved_over_encoder, trust_remote_code=False)
-
-
-def test_adapters_without_a_model_load_no_other_model(saved_over_encoder, tmp_path):
-    (tmp_path / "adapter").mkdir()
-    adapter = tmp_path / "adapter" / "adapter_config.json"
-    adapter.write_text(json.dumps({"base_model_name_or_path": str(saved_over_encoder)}))
-    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them into its weights"):
-        GileForSequenceClassification.from_pretrained(adapter.parent)
+        AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
 
 
 def test_a_processor_folder_names_nothing_to_download(saved_over_encoder, monkeypatch):
@@ -217,10 +190,10 @@ def needs_flag(call):
     return name.startswith("Auto") or "Processor" in name or "Tokenizer" in name
 
 
-@pytest.mark.parametrize("folder", ["hf_gile", "hf_gile_cli", "recipes", "benchmarks"])
-def test_every_loading_call_sets_trust_remote_code(folder):
+def test_every_loading_call_sets_trust_remote_code():
     calls = [
         (f"{path}:{node.lineno}", node)
+        for folder in ("hf_gile", "hf_gile_cli", "recipes", "benchmarks")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and needs_flag(node)

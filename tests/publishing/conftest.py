@@ -1,5 +1,7 @@
 """A loopback Hub, and models to upload."""
 
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -46,12 +48,14 @@ def publish(tmp_path):
 
 
 @pytest.fixture
-def make_saved(tmp_path, make_model):
-    """Saves a model with random weights and its card; returns the folder."""
+def make_saved(tmp_path, tmp_path_factory, make_model):
+    """Returns a copy of the folder of a model with random weights and a card, which is saved once."""
 
-    def make(name="saved", card="# A model\n", **options):
-        model, processor = make_model(**options)
-        save(tmp_path / name, model, processor, card=card)
-        return tmp_path / name
+    def make(name="saved", joint_size=13):
+        original = tmp_path_factory.getbasetemp() / f"saved-{joint_size}"
+        if not original.exists():
+            model, processor = make_model(joint_size=joint_size)
+            save(original, model, processor, card="# A model\n")
+        return Path(shutil.copytree(original, tmp_path / name))
 
     return make

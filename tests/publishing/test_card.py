@@ -45,13 +45,9 @@ HOSTILE = [
     "line\nbreak",
     "`code` ``` **bold** ~~gone~~",
     "[link](javascript:alert(1)) ![x](y.png)",
-    "</details></table><img src=x onerror=y>",
     '"quoted" \\ backslash\\',
     "\u202egnp.exe \u2066x",
-    "لب",
     "{{ 7 * 7 }}{% for %}",
-    "$x$ # - 1.",
-    "---",
 ]
 
 
@@ -231,13 +227,12 @@ def test_outdated_figures_of_an_earlier_card_are_removed(make_reported, tmp_path
     assert (tmp_path / "figures" / "mine.png").is_file()
 
 
-@pytest.mark.parametrize("problem_type", ["multi_label_classification", "single_label_classification"])
-def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
+def test_labels_are_escaped_on_cards(make_reported, tmp_path):
     labels = [
-        Label(f"id{n} {text}", f"{n} {text}", f"means {text}", seen=n < 7, count=max(0, 7 - n))
+        Label(f"id{n} {text}", f"{n} {text}", f"means {text}", seen=n < 5, count=max(0, 5 - n))
         for n, text in enumerate(HOSTILE)
     ]
-    model, _, report = make_reported(labels, problem_type=problem_type)
+    model, _, report = make_reported(labels)
     report.dataset = HOSTILE[0] + HOSTILE[1]
     card = make_card(model, CardInfo(model_name="# <b>|"), report, tmp_path)
     page = render(card)
@@ -258,15 +253,14 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
         compile(program, "card", "exec")
 
 
-KINDS = {
-    "many labels": {},
-    "single label": {"problem_type": "single_label_classification"},
-    "linear unit": {"output_layer": "linear"},
-    "label rows and sentences": {"label_rows": True, "text_encoder_type": "han"},
-}
-
-
-@pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"label_rows": True, "text_encoder_type": "han"},
+        {"problem_type": "single_label_classification"},
+        {"output_layer": "linear"},
+    ],
+)
 def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields):
     model, processor, report = make_reported(
         calibration={"unseen": {"method": "platt", "scale": 0.5, "offset": 0.0}}, **fields
@@ -294,12 +288,6 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
     with torch.no_grad():
         old, grown = model(**words).logits, new(**words).logits
     torch.testing.assert_close(grown[:, :5], old)
-
-
-def test_the_example_adds_a_label_under_an_unused_id(make_reported):
-    # As in a model created by the code of a card.
-    model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])
-    assert 'Label("my-id-3", "Weather"' in make_card(model, CardInfo()).text
 
 
 def test_the_example_code_of_a_multilingual_model_runs(tmp_path, monkeypatch):
@@ -358,7 +346,6 @@ def test_the_card_describes_calibration_and_its_error(make_reported):
     spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
     for calibration, sentence in (
         ({}, "Probabilities are not calibrated."),
-        ({"seen": platt, "unseen": platt}, "those of seen and unseen labels by Platt scaling."),
         ({"seen": platt, "unseen": spline}, "seen labels by Platt scaling, those of unseen labels by a monotone"),
     ):
         labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
@@ -375,15 +362,6 @@ def test_the_card_describes_calibration_and_its_error(make_reported):
         assert errors[3][-1] == f"{100 * report.metrics['unseen_expected_calibration_error']:.2f}"
         if calibration:
             assert errors[1][1] == f"{100 * report.metrics['uncalibrated_seen_expected_calibration_error']:.2f}"
-
-
-def test_the_card_says_if_unseen_labels_share_the_seen_calibration(make_reported):
-    labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
-    model, _, report = make_reported(labels, {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}})
-    model.config.thresholds = {"seen": 0.31}
-    text = make_card(model, INFO, report).text
-    assert "Too few of these documents have unseen labels, which therefore share calibration" in text
-    assert "from a probability of 0.31 (seen labels), or 0.31 (unseen labels)" in text
 
 
 def test_the_card_states_the_limits_of_the_model(make_reported):
@@ -403,48 +381,13 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     assert "not trained on" not in limits
 
 
-def test_ids_are_shown_completely(make_reported):
-    labels = [Label(f"http://example.org/thesaurus/c11{n}", f"name {n}", seen=n < 3) for n in range(10, 15)]
-    model, _, report = make_reported(labels)
-    report.dataset = report.split = "test"
-    card = make_card(model, CardInfo(), report)
-    rows = next(table for table in tables(render(card)) if "id" in table[0])[1:]
-    assert sorted(row[0] for row in rows) == [label.id for label in labels]
-    assert "On 31 documents of test, in percent:" in card.text
-
-
-def test_tables_omit_empty_columns(make_reported):
-    model, _, report = make_reported()
-    assert tables(render(make_card(model, INFO, report)))[0][0] == [
-        "id",
-        "label",
-        "trained on",
-        "tested on",
-        "F1",
-    ]
-    assert tables(render(make_card(model, INFO)))[0][0] == ["id", "label", "trained on"]
-    named, _, named_report = make_reported([Label(name, name, threshold=0.1 * n) for n, name in enumerate(WORDS[:3])])
-    assert tables(render(make_card(named, INFO, named_report)))[0][0] == ["label", "threshold", "tested on", "F1"]
-
-
-def test_the_card_of_a_single_label_uses_the_singular_and_fences_its_command(make_reported):
-    model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
-    card = make_card(model, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"), report)
-    assert "Scores a text against 1 label: iron." in card.text
-    assert "Its label was seen in training." in card.text
-    assert "no heading" not in re.sub(r"<pre>.*?</pre>", "", render(card), flags=re.DOTALL)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"language": "english"}, "ISO 639 codes, such as 'en'.*got 'english'"),
         ({"license": "Apache 2.0"}, "license must be the id of a licence on the Hub"),
-        ({"repo_id": "a/b/c"}, "repo_id must be an id on the Hub, got 'a/b/c'"),
         ({"datasets": ["ok/ok", "no no"]}, "datasets must be an id on the Hub, got 'no no'"),
-        ({"base_model": "../x"}, "base_model must be an id on the Hub"),
         ({"language": False}, "language must be a list of texts, got False; in YAML, quote"),
-        ({"limits": [3]}, "limits must be a list of texts"),
         ({"license": 2.0}, "license must be a text, got 2.0"),
     ],
 )

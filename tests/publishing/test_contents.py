@@ -1,9 +1,7 @@
 """Files of a folder that are uploaded, left out, or missing."""
 
 import gzip
-import json
 import pickle
-import shutil
 
 import numpy as np
 import pytest
@@ -29,7 +27,6 @@ def test_every_file_of_a_saved_model_is_uploaded(tmp_path, make_saved, save_text
 
 def test_pickles_are_not_uploaded_under_any_name(tmp_path):
     (tmp_path / "training_args.bin").write_bytes(pickle.dumps({"learning_rate": 1e-3}))
-    (tmp_path / "optimizer.pt").write_bytes(b"")
     (tmp_path / "vocabulary").write_bytes(pickle.dumps(["a", "b"]))
     torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.model")
     torch.save({"weight": torch.zeros(2)}, tmp_path / "old.model", _use_new_zipfile_serialization=False)
@@ -42,7 +39,6 @@ def test_pickles_are_not_uploaded_under_any_name(tmp_path):
         "mixed.npz",
         "objects.npy",
         "old.model",
-        "optimizer.pt",
         "training_args.bin",
         "vocabulary",
         "weights.model",
@@ -77,33 +73,20 @@ def test_training_artifacts_are_not_uploaded(tmp_path):
     assert sorted(left_out) == sorted(f"{path.name}/" if path.is_dir() else path.name for path in tmp_path.iterdir())
 
 
-def test_links_in_the_hub_cache_are_uploaded_as_files(tmp_path):
-    snapshot = tmp_path / "snapshots" / "0a1b"
-    snapshot.mkdir(parents=True)
-    (tmp_path / "blobs").mkdir()
-    (tmp_path / "blobs" / "2c3d").write_text("{}")
-    (snapshot / "config.json").symlink_to("../../blobs/2c3d")
-    files, _ = select_files(snapshot)
-    assert files["config.json"].read_text() == "{}"
-
-
 @pytest.mark.parametrize(
     ("gone", "missing"),
     [
-        ("config.json", "a config.json with model_type 'gile'"),
-        ("model.safetensors", r"the weights \(model.safetensors\)"),
-        ("stored_labels_gile.py", r"its code \(stored_labels_gile.py\)"),
-        ("pipeline_gile.py", r"its code \(pipeline_gile.py\)"),
-        ("tokenizer.json", r"its processor \(tokenizer.json\)"),
-        ("labels.jsonl", r"its labels \(labels.jsonl\)"),
+        ("model.safetensors", "the weights (model.safetensors)"),
+        ("pipeline_gile.py", "its code (pipeline_gile.py)"),
+        ("tokenizer.json", "its processor (tokenizer.json)"),
+        ("labels.jsonl", "its labels (labels.jsonl)"),
     ],
 )
 def test_missing_parts_of_a_folder_are_named(make_saved, gone, missing):
     folder = make_saved()
     assert missing_parts(folder) == []
     (folder / gone).unlink()
-    (part,) = missing_parts(folder)
-    assert part == missing.replace("\\", "")
+    assert missing_parts(folder) == [missing]
 
 
 def test_a_missing_shard_is_named(tmp_path, make_model, make_saved):
@@ -115,15 +98,6 @@ def test_a_missing_shard_is_named(tmp_path, make_model, make_saved):
     assert len(shards) > 1
     shards[1].unlink()
     assert missing_parts(folder) == [f"the weights ({shards[1].name})"]
-
-
-def test_other_kinds_of_models_are_incomplete(tmp_path, make_saved):
-    folder = make_saved()
-    for broken in ("{", "[]", json.dumps({"model_type": "bert"})):
-        (folder / "config.json").write_text(broken)
-        assert missing_parts(folder) == ["a config.json with model_type 'gile'"]
-    shutil.rmtree(folder)
-    assert missing_parts(folder) == ["a config.json with model_type 'gile'"]
 
 
 def test_unrelated_files_are_not_treated_as_model_files(make_saved):

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,6 @@ from hf_gile.publishing import Report, push_folder, save
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
-
-
-class BrokenReport(Report):
-    def save(self, path):
-        raise RuntimeError("no space left")
 
 
 def logits_of(model, processor):
@@ -81,16 +75,6 @@ def test_labels_passed_to_save_replace_those_of_the_saved_copy(tmp_path, make_mo
     rows, before = reloaded.gile.label_rows.weight, model.gile.label_rows.weight
     assert torch.equal(rows, torch.stack([torch.zeros_like(before[0]), before[2], before[3], before[0]]))
     assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == labels
-
-
-def test_a_linear_unit_is_saved_with_its_trained_codes(tmp_path, make_model):
-    model, processor = make_model(output_layer="linear")
-    tuned = LabelSet(replace(label, threshold=0.5) for label in model.label_set)
-    save(tmp_path / "saved", model, processor, tuned, card="")
-    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == tuned
-    with pytest.raises(ValueError, match="the ids of labels of a linear unit"):
-        save(tmp_path / "other", model, processor, tuned.update("Iron", id="D007501"), card="")
 
 
 def test_a_multilingual_model_gets_an_index_per_language(tmp_path):
@@ -144,55 +128,34 @@ def test_saving_removes_outdated_model_files_and_keeps_the_rest(tmp_path, make_m
     assert {name for name in contents(folder) if name.startswith("index/")} == {"index/notes.txt"}
 
 
-def test_a_failed_save_leaves_the_folder_unchanged(tmp_path, make_model):
-    model, processor = make_model()
-    folder = tmp_path / "saved"
-    with pytest.raises(RuntimeError, match="no space left"):
-        save(folder, model, processor, report=BrokenReport({}, []), card="")
-    assert not folder.exists()
-    save(folder, model, processor, card="# First")
-    before = contents(folder)
-    with pytest.raises(RuntimeError, match="no space left"):
-        save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport({}, []), card="# Second")
-    assert contents(folder) == before
-
-
-@pytest.mark.parametrize(
-    ("largest", "file"),
-    [
-        (20_000, "_gile.py"),  # Python's error for a copy names the source file
-        (200_000, ""),  # weights are written by a library in Rust, whose error names no file
-    ],
-)
-def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model, largest, file):
+def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model):
     resource = pytest.importorskip("resource")
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card="# First")
     before = contents(folder)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, limit[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))
     try:
         with pytest.raises(OSError, match=re.escape(str(folder))) as raised:
-            save(folder, make_model(joint_size=8000)[0], processor, card="# Second")
+            save(folder, make_model(joint_size=3)[0], processor, card="# Second")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert file in str(raised.value)
+    assert "_gile.py" in str(raised.value)  # Python's error for a copy names the source file
     assert ".saving" not in str(raised.value)
     assert "hf_gile/models" not in str(raised.value)
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("taken", ["index", "tokenizer.json"])
-def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model, taken):
+def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, index=False, card="# First")
     (folder / "model-00001-of-00002.safetensors").write_bytes(b"")
     (folder / "tokenizer.json").unlink()
-    (folder / taken).write_text("mine") if taken == "index" else (folder / taken).mkdir()
+    (folder / "tokenizer.json").mkdir()
     before = contents(folder)
-    with pytest.raises(FileExistsError, match=taken):
+    with pytest.raises(FileExistsError, match=r"tokenizer\.json"):
         save(folder, make_model(joint_size=3)[0], processor, card="# Second")
     assert contents(folder) == before
 

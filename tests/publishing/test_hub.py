@@ -41,7 +41,8 @@ def test_all_files_of_a_folder_are_uploaded_in_a_single_commit(hub, make_saved):
 
 
 def test_uploading_writes_the_repository_name_into_the_card(hub, make_saved):
-    folder = make_saved(card='# A model\n\npipeline(model="path/to/this/model")\n')
+    folder = make_saved()
+    (folder / "README.md").write_text('# A model\n\npipeline(model="path/to/this/model")\n')
     before = (folder / "README.md").read_bytes()
     push_folder(folder, REPO)
     assert hub.repositories[REPO].files()["README.md"] == b'# A model\n\npipeline(model="ada/gile")\n'
@@ -127,18 +128,6 @@ def test_a_branch_is_created_from_an_unchanged_main(hub, make_saved):
     assert len(repository.history("wide/joint")) == 4
 
 
-def test_a_new_repository_may_start_with_a_branch(hub, make_saved):
-    folder = make_saved()
-    published = push_folder(folder, REPO, revision="draft", commit_message="Draft")
-    repository = hub.repositories[REPO]
-    assert published.commit == repository.branches["draft"]
-    assert repository.history("draft") == ["Draft", *repository.history("main")]
-    assert repository.files("main").keys() == {".gitattributes"}
-    plan = push_folder(folder, REPO, revision="other", dry_run=True)
-    assert len(plan.changes) == len(plan.files)
-    assert repository.branches.keys() == {"main", "draft"}
-
-
 def test_a_pull_request_needs_no_write_access(hub, make_saved):
     folder = make_saved()
     push_folder(folder, REPO)
@@ -181,15 +170,8 @@ def test_a_repository_whose_gitignore_may_exclude_files_is_refused(hub, make_sav
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"token": "hf_nobody"},
-            r"ada/gile does not exist, or needs a valid token \(401: Invalid credentials.*hf auth login",
-        ),
+        ({"token": "hf_nobody"}, r"ada/gile does not exist, or needs a valid token \(401: Invalid cred.*hf auth login"),
         ({"token": False}, r"needs a valid token \(401"),
-        (
-            {"token": "hf_ada_reads"},
-            r"no permission for ada/gile \(403: You don't have the rights to create.*write role",
-        ),
         ({"token": "hf_bob"}, r"no permission for ada/gile \(403: You don't.*namespace \"ada\""),
     ],
 )
@@ -201,7 +183,7 @@ def test_the_error_without_write_access_says_what_to_do(hub, make_saved, options
     assert hub.repositories == {}
 
 
-@pytest.mark.parametrize("token", ["hf_secret\n", "hf_sécret", "hf_secret hf_secret", ""])
+@pytest.mark.parametrize("token", ["hf_sécret", "hf_secret hf_secret"])
 def test_an_invalid_token_is_refused_without_showing_it(hub, make_saved, token):
     with pytest.raises(ValueError, match="pass the token alone") as error:
         push_folder(make_saved(), REPO, token=token)
@@ -248,25 +230,12 @@ def test_a_concurrent_push_is_not_overwritten(hub, make_saved):
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        (
-            Fault("GET /api/models/[^/]+/[^/]+$", status=503, times=9),
-            ConnectionError,
-            r"the Hub is not available \(503",
-        ),
         (Fault("POST .*/preupload/", status=500, times=9), ConnectionError, r"the Hub is not available \(500"),
-        (
-            Fault("POST .*/preupload/", status=429, times=9),
-            ConnectionError,
-            r"the Hub limits the rate of requests \(429",
-        ),
+        (Fault("POST .*/preupload/", status=429, times=9), ConnectionError, r"limits the rate of requests \(429"),
         (Fault("PUT /lfs/", cut=100, times=20), ConnectionError, "the connection to the Hub was interrupted"),
         (Fault("PUT /lfs/", status=403), PermissionError, r"no permission for ada/gile \(403"),
-        (Fault("POST .*/commit/", status=504), ConnectionError, r"the Hub is not available \(504"),
-        (Fault("POST .*/commit/", cut=1000), ConnectionError, "the connection to the Hub was interrupted"),
         (Fault("POST .*/commit/", status=413), OSError, r"the Hub refused the files of ada/gile \(413"),
-        (Fault("POST .*/commit/", status=422), OSError, r"the Hub refused the files of ada/gile \(422"),
     ],
-    ids=lambda value: f"{value.request} {value.status or 'cut'}" if isinstance(value, Fault) else "",
 )
 def test_a_failed_push_changes_nothing_and_can_be_repeated(hub, make_saved, fault, kind, message):
     folder = make_saved()
@@ -284,10 +253,9 @@ def test_a_failed_push_changes_nothing_and_can_be_repeated(hub, make_saved, faul
     assert repository.files()["notes.md"] == b"mine"
 
 
-@pytest.mark.parametrize("status", [0, 500])
-def test_a_push_whose_answer_was_lost_can_be_repeated(hub, make_saved, status):
+def test_a_push_whose_answer_was_lost_can_be_repeated(hub, make_saved):
     hub.create(REPO)
-    hub.faults = [Fault("POST .*/commit/", lose=True, status=status)]
+    hub.faults = [Fault("POST .*/commit/", lose=True)]
     folder = make_saved()
     with pytest.raises(ConnectionError, match="try again"):
         push_folder(folder, REPO)
@@ -324,21 +292,8 @@ def test_only_a_branch_can_be_pushed_to(hub, make_saved):
 @pytest.mark.parametrize(
     ("options", "status", "reason"),
     [
-        ({"token": False}, 0, "it does not exist, or needs a valid token (401: Invalid username or password.): check"),
-        ({"token": "hf_nobody"}, 0, "it does not exist, or needs a valid token (401: Invalid credentials in "),
-        (
-            {"token": "hf_bob"},
-            0,
-            "it, or this branch of it, does not exist or is not visible with this token (404: Rep",
-        ),
-        (
-            {"revision": "next"},
-            0,
-            "it, or this branch of it, does not exist or is not visible with this token (404: In",
-        ),
         ({}, 403, "this token has no permission for it (403: simulated error): to read, request access on its page"),
         ({}, 500, "the Hub is not available (500: simulated error): try again later"),
-        ({}, 429, "the Hub limits the rate of requests (429: simulated error): try again later"),
         ({}, 0, "OSError: ada/milk does not appear to have a file named labels.jsonl"),
     ],
 )
@@ -348,10 +303,3 @@ def test_an_error_of_reading_says_what_the_hub_answered(hub, tmp_path, options, 
     with pytest.raises(OSError, match=r".") as error:
         cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache", **options)
     assert explain(error.value, "it")[1].startswith(reason)
-
-
-def test_an_error_of_reading_mentions_offline_mode(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(OSError, match=r".") as error:
-        cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache")
-    assert "offline mode is on, so it cannot be reached: unset HF_HUB_OFFLINE" in explain(error.value, "it")[1]

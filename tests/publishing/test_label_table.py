@@ -1,7 +1,6 @@
 """Labels on a card, and the table of all labels."""
 
 import csv
-import random
 
 from hf_gile import Label
 from hf_gile.publishing.card_sections import shown_labels, write_label_table
@@ -31,33 +30,12 @@ def test_labels_with_similar_counts_are_not_divided():
     assert (heading, len(group), unseen) == ("Trained on", 9, "Never trained on")
 
 
-def test_the_table_does_not_depend_on_the_order_of_labels():
-    shuffled = random.Random(0).sample(LABELS, len(LABELS))
-    assert shown_labels(shuffled) == shown_labels(LABELS)
-
-
 def test_labels_with_documents_in_the_test_are_preferred():
     supports = {f"L{n:02}": 2 for n in range(0, 53, 2)}
     groups = shown_labels(LABELS, supports, each=3)
     tested = [label for heading, group in groups for label in group if heading != "Never trained on"]
     assert all(supports.get(label.id) for label in tested)
     assert by_heading(groups)["Never trained on"] == ["L42", "L44", "L46"]
-
-
-def test_a_small_label_set_is_shown_completely():
-    assert by_heading(shown_labels(LABELS[:7])) == {"": [f"L{n:02}" for n in range(7)]}
-
-
-def test_labels_without_counts_are_shown_without_headings():
-    [(heading, group)] = shown_labels([Label(f"L{n:02}", f"name {n}", seen=True) for n in range(53)], each=3)
-    assert heading == ""
-    assert len(group) == len(set(group)) == 12
-
-
-def test_no_label_is_shown_twice():
-    for number in range(1, 53):
-        ids = [label.id for _, group in shown_labels(LABELS[-number:], each=3) for label in group]
-        assert len(set(ids)) == len(ids)
 
 
 def test_the_label_file_has_every_label_with_its_metrics(tmp_path):

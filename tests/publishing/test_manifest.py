@@ -57,11 +57,6 @@ def push_parts(model, processor, tmp_path):
     processor.push_to_hub(REPO)
 
 
-def push_parts_in_saves(model, processor, tmp_path):
-    processor.save_pretrained(tmp_path / "gile", push_to_hub=True, repo_id=REPO)
-    model.save_pretrained(tmp_path / "gile", push_to_hub=True, repo_id=REPO)
-
-
 def push_by_trainer(model, processor, tmp_path):
     args = TrainingArguments(str(tmp_path / "run"), report_to="none", hub_model_id=REPO)
     trainer = Trainer(model, args, processing_class=processor)
@@ -70,7 +65,7 @@ def push_by_trainer(model, processor, tmp_path):
     assert find_problem(tmp_path / "run", "model") is None
 
 
-@pytest.mark.parametrize("push", [push_parts, push_parts_in_saves, push_by_trainer])
+@pytest.mark.parametrize("push", [push_parts, push_by_trainer])
 def test_the_hub_has_the_manifests_of_both_parts(hub, load, make_model, tmp_path, push):
     model, processor = make_model()
     push(model, processor, tmp_path)
@@ -88,10 +83,3 @@ def test_the_hub_has_the_manifests_of_both_parts(hub, load, make_model, tmp_path
         GileForSequenceClassification.from_pretrained(REPO, **options)
     with pytest.raises(ValueError, match=r"ada/gile: tokenizer.json differs from \w+_manifest.json"):
         GileProcessor.from_pretrained(REPO, trust_remote_code=False, **options)
-
-
-def test_a_published_model_has_a_manifest(hub, load, make_model, publish, tmp_path):
-    model, processor = make_model()
-    publish(model, processor, None, REPO)
-    assert manifest_of(hub, tmp_path / "parts").keys() == {"model", "processor"}
-    load()

@@ -27,19 +27,14 @@ def names(make_model):
     return {"model": model, "processor": processor, "labels": labels, "rows": rows}
 
 
-@pytest.mark.parametrize("is_dry", [True, False], ids=["dry run", "published"])
-def test_the_publishing_example_runs(is_dry, names, hub, tmp_path, monkeypatch):
+def test_the_publishing_example_runs(names, hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n((?:(?!```).)*?push_folder\((?:(?!```).)*?)```", PAGE, re.DOTALL)
     assert "dry_run=True" in code
-    code = code.replace("user/gile-notes", "ada/gile-notes")
-    code = code if is_dry else code.replace("dry_run=True", "private=True")
+    code = code.replace("user/gile-notes", "ada/gile-notes").replace("dry_run=True", "private=True")
     exec(compile(code, "docs/publishing.md", "exec"), names)
     assert {file.status for file in names["published"].files} == {"new"}
     assert names["model"].config.thresholds
-    if is_dry:
-        assert "ada/gile-notes" not in hub.repositories
-        return
     files = hub.repositories["ada/gile-notes"].files()
     assert hub.repositories["ada/gile-notes"].private
     assert {"README.md", "labels.jsonl", "results.json", "model.safetensors", "index/label_index.json"} <= set(files)

@@ -1,10 +1,5 @@
 """`hf-gile push` against a Hub."""
 
-import os
-import subprocess
-import sys
-from types import SimpleNamespace
-
 import pytest
 from huggingface_hub import constants
 from typer.testing import CliRunner
@@ -41,18 +36,11 @@ def test_unchanged_files_are_counted_but_not_listed(hub, make_saved):
         assert second.stderr.startswith(f"{before}1 change, {files - 1} files unchanged{after}")
 
 
-@pytest.mark.parametrize(
-    ("flags", "kind"),
-    [
-        ([], "private or public by its owner's settings"),
-        (["--private"], "private"),
-        (["--public"], "public"),
-    ],
-)
-def test_a_dry_run_announces_a_new_repository_or_pull_request(hub, make_saved, flags, kind):
+def test_a_dry_run_announces_a_new_repository_or_pull_request(hub, make_saved):
     folder = make_saved()
-    message = f"ada/milk does not exist or is not visible with this token: it would be created, {kind}\n"
-    assert message in push(folder, "ada/milk", "--dry-run", *flags).stderr
+    message = "ada/milk does not exist or is not visible with this token: it would be created, "
+    for flags, kind in (([], "private or public by its owner's settings"), (["--private"], "private")):
+        assert f"{message}{kind}\n" in push(folder, "ada/milk", "--dry-run", *flags).stderr
     assert hub.repositories == {}
     hub.create("ada/milk")
     proposed = push(folder, "ada/milk", "--dry-run", "--create-pr").stderr
@@ -68,37 +56,26 @@ def test_errors_of_a_refused_push_name_the_flags(hub, make_saved):
     assert "(--token)" in push(folder, "ada/milk", "--token", "hf_nobody").stderr
 
 
-@pytest.mark.parametrize("launch", ["here", pytest.param("process", marks=pytest.mark.slow)])
-def test_a_pushed_model_can_be_used_by_its_hub_name(hub, make_saved, tmp_path, monkeypatch, launch):
+def test_a_pushed_model_can_be_used_by_its_hub_name(hub, make_saved, tmp_path, monkeypatch):
     folder = make_saved()
     pushed = push(folder, "ada/milk", "--private")
     assert pushed.exit_code == 0, pushed.output
-    settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
 
-    def run(*arguments, HF_TOKEN="hf_ada", HF_HOME=tmp_path / "home"):
-        monkeypatch.setenv("HF_TOKEN", HF_TOKEN)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(HF_HOME))
-        result = CliRunner().invoke(app, arguments, input="Rats were fed.\n", prog_name="hf-gile")
-        return SimpleNamespace(returncode=result.exit_code, stdout=result.stdout, stderr=result.stderr)
+    def run(*arguments, token="hf_ada", cache="home"):
+        monkeypatch.setenv("HF_TOKEN", token)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / cache))
+        return CliRunner().invoke(app, arguments, input="Rats were fed.\n", prog_name="hf-gile")
 
-    def start(*arguments, **more):
-        command = [sys.executable, "-m", "hf_gile_cli", *arguments]
-        environment = os.environ | settings | more
-        return subprocess.run(command, env=environment, input="Rats were fed.\n", capture_output=True, text=True)
-
-    if launch == "process":
-        run = start
     scored, listed, absent = run("score", "ada/milk"), run("labels", "show", "ada/milk"), run("score", "ada/beer")
-    here = CliRunner().invoke(app, ["score", str(folder)], input="Rats were fed.\n")
-    assert (scored.returncode, scored.stdout) == (0, here.stdout)
-    assert (listed.returncode, listed.stdout) == (0, CliRunner().invoke(app, ["labels", "show", str(folder)]).stdout)
-    assert absent.returncode == 1
+    assert (scored.exit_code, scored.stdout) == (0, run("score", str(folder)).stdout)
+    assert (listed.exit_code, listed.stdout) == (0, run("labels", "show", str(folder)).stdout)
+    assert absent.exit_code == 1
     assert absent.stderr == (
         "hf-gile score: ada/beer is no local file or folder, and cannot be read from the Hub: it, or this branch of "
         "it, does not exist or is not visible with this token (404: Repository not found): check the names; if it is "
         "private, log in with `hf auth login` or set HF_TOKEN\n"
     )
-    unknown = run("labels", "show", "ada/milk", HF_TOKEN="hf_nobody", HF_HOME=str(tmp_path / "other"))
-    assert unknown.returncode == 1
+    unknown = run("labels", "show", "ada/milk", token="hf_nobody", cache="other")
+    assert unknown.exit_code == 1
     assert "needs a valid token (401: Invalid credentials in Authorization header): check" in unknown.stderr
     assert unknown.stderr.count("\n") == 1

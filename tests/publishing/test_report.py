@@ -1,8 +1,6 @@
 """Reports on labelled documents."""
 
-import json
 import math
-from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -68,22 +66,9 @@ def multi_hot(model, gold):
     return rows
 
 
-def every_value(value):
-    if isinstance(value, dict):
-        for name, item in value.items():
-            assert type(name) is str
-            yield from every_value(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from every_value(item)
-    else:
-        yield value
-
-
-@pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
-def test_report_metrics_equal_metrics_of_all_scores(make, documents, calibration):
+def test_report_metrics_equal_metrics_of_all_scores(make, documents):
     texts, gold = documents
-    model, processor = make(calibration)
+    model, processor = make(CALIBRATION)
     report = make_report(model, processor, texts, gold, batch_size=3, num_training_documents=11)
     raw, truth = logits_of(model, processor, texts), multi_hot(model, gold)
     scores = calibrated(raw, model.stored_labels.seen(), model.config.calibration)
@@ -100,12 +85,9 @@ def test_report_metrics_equal_metrics_of_all_scores(make, documents, calibration
     error.reset()
     error.update(raw, truth)
     name = "unseen_expected_calibration_error"
-    if calibration:
-        assert report.metrics[f"uncalibrated_{name}"] == pytest.approx(error.compute()[name], abs=1e-6)
-        assert report.metrics[f"uncalibrated_{name}"] != pytest.approx(report.metrics[name], abs=1e-3)
-    else:
-        assert not any(name.startswith("uncalibrated_") for name in report.metrics)
-    times = ["before", "after"] if calibration else ["before"]
+    assert report.metrics[f"uncalibrated_{name}"] == pytest.approx(error.compute()[name], abs=1e-6)
+    assert report.metrics[f"uncalibrated_{name}"] != pytest.approx(report.metrics[name], abs=1e-3)
+    times = ["before", "after"]
     assert {group: list(bins) for group, bins in report.reliability.items()} == {"seen": times, "unseen": times}
     assert sum(entry["count"] for entry in report.reliability["seen"]["before"]) == 23 * 3
 
@@ -130,16 +112,6 @@ def test_per_label_metrics_equal_scikit_learn(make, documents):
             assert row[name] == (None if math.isnan(value) else pytest.approx(value, abs=1e-4)), (row, name)
     assert [row["count"] for row in report.labels] == [7, 3, 1, 0, 0]
     assert [row["threshold"] for row in report.labels] == pytest.approx([0.41, 0.41, 0.45, 0.37, 0.37])
-
-
-def test_the_number_of_scores_in_memory_is_bounded(make, documents, monkeypatch):
-    monkeypatch.setattr("hf_gile.publishing.report._MAX_SCORES", 11)
-    model, processor = make()
-    sizes = []
-    model.register_forward_hook(lambda module, inputs, output: sizes.append(output.logits.shape))
-    make_report(model, processor, *documents)
-    assert max(rows for rows, _ in sizes) == 2
-    assert sum(rows for rows, _ in sizes) == 23
 
 
 def test_only_candidates_are_measured(make, documents):
@@ -176,23 +148,9 @@ def test_excluded_labels_do_not_count_as_predictions(make, documents):
         make_report(model, processor, texts, gold, excluded=[[]])
 
 
-def test_a_group_with_a_single_label_has_no_ranking_metrics(make, documents):
-    model, processor = make()
-    model.set_labels(
-        model.label_set.with_counts({"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Blood": 2}), processor
-    )
-    metrics = make_report(model, processor, *documents).metrics
-    assert "unseen_micro_f1" in metrics
-    ranked = [name for name in metrics if name.startswith("unseen_") and ("precision" in name or "_at_" in name)]
-    assert ranked == ["unseen_among_all_average_precision"]
-    assert metrics["unseen_documents"] > 0
-    assert {"average_precision", "seen_average_precision", "seen_ranking_loss", "ranking_loss"} <= set(metrics)
-
-
-@pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
-def test_single_label_models_predict_the_best_label(make, documents, calibration):
+def test_single_label_models_predict_the_best_label(make, documents):
     texts, _ = documents
-    model, processor = make(calibration, problem_type="single_label_classification")
+    model, processor = make(CALIBRATION, problem_type="single_label_classification")
     ids = model.label_set.ids
     gold = [ids[row % 5] for row in range(22)]
     report = make_report(model, processor, texts, [*gold, []])
@@ -222,6 +180,7 @@ def test_a_model_with_only_unseen_labels_is_measured(make_model, documents):
     report = make_report(*make_model(), *documents)
     assert list(report.reliability) == ["unseen"]
     assert "average_precision" in report.metrics
+    assert not any(name.startswith("uncalibrated_") for name in report.metrics)
     assert not any(name.startswith(("seen_", "unseen_")) for name in report.metrics)
 
 
@@ -254,32 +213,19 @@ def test_reports_survive_saving_and_loading(make, documents, tmp_path):
     report.save(tmp_path / "new" / "results.json")
     assert Report.load(tmp_path / "new" / "results.json") == report
     assert report.versions.keys() == {"hf_gile", "transformers", "torch", "python"}
-    assert {type(value) for value in every_value(asdict(report))} <= {str, int, float, type(None)}
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.json"]
-
-
-def test_a_report_that_cannot_be_saved_keeps_the_old_file(tmp_path):
-    report = Report(metrics={"micro_f1": 0.25}, labels=[])
-    report.save(tmp_path / "results.json")
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        replace(report, metrics={"micro_f1": float("nan")}).save(tmp_path / "results.json")
-    assert Report.load(tmp_path / "results.json") == report
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", ""),
         (b"[]", ""),
         (b'{"metrics": {}}', "'labels'"),
-        (b'{"metrics": {}, "labels": [], "more": 1}', "'more'"),
         (b'{"metrics": {"micro_f1": NaN}, "labels": []}', "the number NaN"),
         (b"\xff secret" * 999, ""),
         (b"[" * 99_999, ""),
-        (json.dumps({"secret" * 999: 1}).encode(), ""),
     ],
-    ids=range(8),
+    ids=range(5),
 )
 def test_a_file_that_is_not_a_report_is_named_and_not_quoted(tmp_path, content, message):
     (tmp_path / "results.json").write_bytes(content)
@@ -290,11 +236,9 @@ def test_a_file_that_is_not_a_report_is_named_and_not_quoted(tmp_path, content, 
 
 def test_measuring_restores_the_training_mode(make, documents):
     model, processor = make()
-    for training in (True, False):
-        model.train(training)
-        make_report(model, processor, *documents)
-        assert model.training is training
     model.train()
+    make_report(model, processor, *documents)
+    assert model.training
     with pytest.raises(ValueError, match="no label has the id"):
         make_report(model, processor, *documents[:1], [["nothing"]] * 23)
     assert model.training
@@ -309,7 +253,7 @@ def test_empty_and_mismatched_inputs_are_refused(make, documents):
         make_report(model, processor, texts, gold[:3])
     with pytest.raises(ValueError, match=r"gold\[1\]: no label has the id 'Irn' .*did you mean 'Iron'"):
         make_report(model, processor, texts[:2], [[], ["Irn"]])
-    for columns in ([], [5], [-1], [0, 0], [0.5], torch.ones(5, dtype=torch.bool)):
+    for columns in ([], [5], [0, 0], [0.5]):
         with pytest.raises(ValueError, match="columns must be distinct integers from 0 to 4"):
             make_report(model, processor, texts, gold, columns=columns)
     single, processor = make(problem_type="single_label_classification")

@@ -1,7 +1,6 @@
 """The report of a run is a single file for a browser."""
 
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -80,25 +79,9 @@ def test_a_curve_needs_two_points(page):
     assert "validation AvgPr" not in page
 
 
-def test_without_figures_sections_are_left_out(tmp_path):
-    write_page(tmp_path, replace(RUN, curves={}), replace(REPORT, labels=[], reliability={}), LABELS, [])
-    page = (tmp_path / PAGE_FILE).read_text(encoding="utf-8")
-    assert re.findall("<h2>(.*?)</h2>", page) == ["How good it is", "What was chosen, and why", "Labels", "Next steps"]
-
-
 def count_words(texts):
     """Scores three labels by the number of their words."""
     return torch.tensor([[float(text.count(word)) for word in ("heart", "milk", "iron")] for text in texts])
-
-
-def test_the_words_of_a_label_are_its_evidence():
-    text = "milk, a heart  and milk"
-    assert find_evidence(count_words, text, count_words([text])[0]) == [
-        [("heart", 1.0)],
-        [("milk,", 1.0), ("milk", 1.0)],
-        [],
-    ]
-    assert find_evidence(count_words, "", torch.zeros(3)) == [[], [], []]
 
 
 def test_a_long_text_is_read_in_few_parts():
