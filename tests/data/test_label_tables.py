@@ -116,7 +116,7 @@ BY_LANGUAGE = {
 @pytest.mark.parametrize("names", BY_LANGUAGE.values(), ids=BY_LANGUAGE)
 def test_texts_by_language_are_read_where_they_are_asked_for(write, names):
     rows = [
-        {"id": f"u:{number}", "name": name, "description": {"de": "klein"}, "also": {"de": ["m", {"value": "n"}]}}
+        {"id": f"u:{number}", "name": name, "description": {"mul": "klein"}, "also": {"de": ["m", {"value": "n"}]}}
         for number, name in enumerate(names)
     ]
     path = write("a.jsonl", rows=rows)
@@ -125,7 +125,7 @@ def test_texts_by_language_are_read_where_they_are_asked_for(write, names):
         Label(f"u:{number}", name, "klein", synonyms=("m", "n")) for number, name in enumerate(["Mäuse", "Ratten"])
     )
     report = ReadReport()
-    assert load_labels(path, **chosen, report=report) == LabelSet([Label("u:0", "Mice")])
+    assert load_labels(path, **chosen, report=report) == LabelSet([Label("u:0", "Mice", "klein")])
     assert report.left_out == {"without a name in en": 1}
     assert report.ids_left_out == {"u:1": "without a name in en"}
 
@@ -171,6 +171,8 @@ def test_a_text_has_a_label_on_each_line(write, name):
         ("# small\nmice\n#\nred rats\n", ["mice", "red rats"]),
         ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
         ("0-17\n18-25\n", ["0-17", "18-25"]),
+        ("grade 1\ngrade 2\n", ["grade 1", "grade 2"]),
+        ("A. Mus\nB. Rat\nA. Cat\n", ["A. Mus", "B. Rat", "A. Cat"]),
         ("1984\n2001\n", ["1984", "2001"]),
         ("404: not found\nhello\n", ["404: not found", "hello"]),
         ("label\ntext\ncategory\n", ["label", "text", "category"]),
@@ -188,6 +190,7 @@ def test_unusual_lines_are_names(write, content, names):
         "name\tid\tnote\nMice\t3\tsmall\n",
         '"id";"name"\n3;Mice\n',
         "| id | name |\n|----|:---|\n| 3 | Mice |\n",
+        "+----+------+\n| id | name |\n+----+------+\n|  3 | Mice |\n+----+------+\n",
     ],
 )
 def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
@@ -195,7 +198,7 @@ def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
     assert (labels.ids, labels.names) == (["3"], ["Mice"])
 
 
-LISTED = "(a|each) line has a number, a bullet or quotes, such as .*(mice|rats)"
+LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{)"
 REFUSED = {
     "no line has a label": ["\n\n", "# a comment\n"],
     "line 1: a label has a tab; if it is a table, name its columns": ["D3\tMice\n"],
@@ -221,6 +224,16 @@ REFUSED = {
         "0 = mice\n1 = rats\n",
         "3,mice\n5,rats\n",
         "Labels\n1. mice\n2. rats\n",
+        "000 mice\n010 rats\n020 cats\n030 mice\n[040] unused\n",
+        "A - mice\nA1 - rats\nB - cats\n",
+        "I. mice\nII. rats\n",
+        "(1) mice\n(2) rats\n",
+        "mice->0\nrats->1\n",
+        "mice=3\nrats=5\n",
+        'cats\n"mice, red"\n',
+        "animals\n-------\nmice\n",
+        ".\n├── mice\n└── rats\n",
+        'item {\n  name: "mice"\n}\n',
     ],
 }
 
@@ -262,12 +275,17 @@ def test_the_name_of_the_only_column_is_no_label(write, name, header):
             "rodents\n  mice\n\trats\n",
             ["lines are indented, as of a tree: parents are read from a table with a column broader"],
         ),
+        (
+            "a.csv",
+            "id,name\n01. Mär,Mice\n5,Rats\n",
+            ["the id '01. Mär' looks like a number that a spreadsheet has changed: format ids as text"],
+        ),
         ("labels.txt", "404: Not Found", ["a single label, '404: Not Found': a text has a label on each line"]),
         (
             "a.csv",
             'id,name,synonyms\n1E+05,mice,"mouse, house mouse"\n3,rats,\n',
             [
-                "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text",
+                "the id '1E+05' looks like a number that a spreadsheet has changed: format ids as text",
                 "'mouse, house mouse' is a single synonym: they are separated by semicolons",
             ],
         ),
@@ -359,6 +377,8 @@ def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.0,Rats\n")).ids == ["3", "5"]
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
     assert load_labels(write("a.json", rows=[{"id": 3.0, "name": "Mice"}])).ids == ["3"]
+    parents = load_labels(write("a.csv", "id,name,broader\n3,Mice,\n5,Rats,3.0\n"))
+    assert [label.broader for label in parents] == [(), ("3",)]
 
 
 @pytest.mark.parametrize(
