@@ -53,11 +53,13 @@ _KINDS = {  # by suffix, if the content does not tell
 }
 _JSON = re.compile(r"[\[{][\s\[{]*\"")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
-# Of PubMed, RIS, EndNote and Web of Science; of MARC and PICA as text; BibTeX.
+# Of PubMed, RIS, EndNote and Web of Science; of MARC and PICA as text; BibTeX; two relations of terms in a thesaurus.
 _REFERENCES = (
     r"PMID- \d|TY  - [A-Z]|%0 [A-Z]|FN [A-Z][\w ]*\r?\nVR "
     r"|=LDR  |\d{9} (LDR|\d{3}).. L |\d{3}[A-Z@](/\d\d)? [$\x1f]"
     r"|(%.*\n|\s)*@\w+\{[^\s,{}]*,\s*\n"
+    r"|(?=([^\n]*\n){1,20}?[ \t]*(?P<tag>(SN|UF|BT|NT|TT):|(?<=[ \t])(SN|UF|BT|NT|TT)[ \t]))"
+    r"(?=([^\n]*\n){1,40}?[ \t]*(?!(?P=tag))((SN|UF|BT|NT|RT|TT):|(?<=[ \t])(SN|UF|BT|NT|RT|TT)[ \t]))"
 )
 
 # How texts of each kind start, in order of preference; those below a `csv` are never in a file with a suffix of CSV.
@@ -107,8 +109,8 @@ REFUSED = {
     'pandas.read_stata(...).to_csv("table.csv")',
     "archive": "is an archive of an unknown kind: unpack it first",
     "marc": "is a MARC file: convert it to a table or to SKOS, for example with MarcEdit or pymarc",
-    "references": "has references or records of a catalogue as text, such as RIS, BibTeX or MARC: "
-    "export them as CSV, for example with Zotero or MarcEdit (PubMed has XML)",
+    "references": "has references, or records of a catalogue or thesaurus, as text, such as RIS, BibTeX, MARC or BT: "
+    "export them as CSV or SKOS, for example with Zotero or MarcEdit (PubMed has XML)",
     "other": "is a binary file: write it as CSV, JSON lines or Parquet",
 }
 """Kinds of content that no reader accepts, and what to do."""
