@@ -67,11 +67,11 @@ def read_label_table(
         ValueError: If a column is missing, or there are no labels; also if a row is malformed, has no id or name, or
             repeats an id, unless the report says to skip.
     """
+    report.note(form.note)
     if form.kind == "text":
         return _read_names(file, form, report)
     if form.kind == "json" and (labels := _read_json_names(file, report)):
         return labels
-    report.note(form.note)
     located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
@@ -144,16 +144,11 @@ def _describe_problem(names: Sequence[str]) -> str:
         return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
     if not names:
         return "no line has a label"
+    if len(names) == 1 and re.match(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""", names[0]):
+        return f"a line has several labels, such as {names[0]!r}; a text has a label on each line"
     if len(names) == 1:
-        signs = [sign for sign in ",;|" if names[0].count(sign) > 1]
-        if signs or re.match(r"""[\[({]\s*["'].*[\])}]$""", names[0]):
-            return f"a line has several labels, such as {names[0]!r}; a text has a label on each line"
         return ""
-    numbered = [match.groups() for match in map(_NUMBERED.match, names) if match]
-    are_numbered = len(numbered) == len(names) and all(
-        len(set(parts)) == len(names) for parts in zip(*numbered, strict=True)
-    )
-    if are_numbered or all(map(_QUOTED.match, names)):
+    if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
         return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
     for sign in ";|":
         if all(sign in name for name in names):
@@ -161,6 +156,12 @@ def _describe_problem(names: Sequence[str]) -> str:
     if all(name.endswith(",") for name in names):
         return f"each line ends with ',', such as {names[0]!r}; {_IF_TABLE}"
     return ""
+
+
+def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
+    """Checks whether most lines have a number of their own, and most of these another name."""
+    numbers = dict(match.group("number", "name") for match in map(pattern.fullmatch, names) if match)
+    return len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
 
 
 def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
@@ -210,12 +211,13 @@ def _check_columns(
 
 def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadReport) -> None:
     """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value."""
-    ids = [str(row.get(chosen.id)) for row in rows]
-    if all(map(_DECIMAL.fullmatch, ids)):
-        for row, label_id in zip(rows, ids, strict=True):
-            row[chosen.id] = label_id.partition(".")[0]
-    if rounded := list(filter(_ROUNDED.fullmatch, ids)):
-        report.note(f"the id {rounded[0]!r} looks like a number that a spreadsheet has rounded: format ids as text")
+    for column in (chosen.id, "broader"):
+        cells = [row for row in rows if not is_missing(row.get(column))]
+        if all(_DECIMAL.fullmatch(str(row[column])) for row in cells):
+            for row in cells:
+                row[column] = str(row[column]).partition(".")[0]
+    if changed := list(filter(_CHANGED.fullmatch, (str(row.get(chosen.id)) for row in rows))):
+        report.note(f"the id {changed[0]!r} looks like a number that a spreadsheet has changed: format ids as text")
     lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
     texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
     for column in lists | texts:
@@ -249,9 +251,7 @@ def _plain_cell(cell: Any) -> Any:
 def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -> None:
     texts = [row[column] for row in rows if isinstance(row[column], str) and not is_missing(row[column])]
     are_written_lists = are_lists(texts)
-    signs = [sign for sign in "|\n" if has_lists and any(sign in text for text in texts)]
-    if any(";" in text for text in texts):
-        signs.clear()
+    sign = next((sign for sign in ";|\n" if any(sign in text for text in texts)), ";")
     for row in rows:
         cell = row[column]
         if is_missing(cell):
@@ -259,8 +259,8 @@ def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -
         elif isinstance(cell, str) and are_written_lists:
             items = parse_list(cell)
             row[column] = cell if items is None else items
-        elif isinstance(cell, str) and signs:
-            row[column] = cell.split(signs[0])
+        elif isinstance(cell, str) and has_lists and sign != ";":
+            row[column] = cell.split(sign)
 
 
 def _read_label(
@@ -359,14 +359,21 @@ def _texts(
             value = _by_language(value)
         if isinstance(value, Mapping) and all(_LANGUAGE.fullmatch(str(key)) for key in value):
             by_language = {key.lower(): text for key, text in value.items()}
-            value = next((by_language[tag.lower()] for tag in languages if tag.lower() in by_language), None)
+            # "mul" is Wikidata's tag of a name in all languages.
+            value = next(filter(None, map(by_language.get, map(str.lower, (*languages, "mul")))), None)
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
-        for part in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(part, Mapping):  # as Wikidata and JSON-LD write a text with its language
-                part = next((part[key] for key in ("value", "@value") if key in part), part)
-            texts.append(clean_text(part, column).strip())
+        parts = value if isinstance(value, list | tuple) else [value]
+        # Wikidata and JSON-LD write a text with its language.
+        texts += [clean_text(_value_of(part, ("value", "@value")), column).strip() for part in parts]
     return list(filter(None, texts))
+
+
+def _value_of(item: Any, keys: Sequence[str]) -> Any:
+    """Returns the value of the first of these keys that an object has; anything else as it is."""
+    if not isinstance(item, Mapping):
+        return item
+    return next((item[key] for key in keys if key in item), item)
 
 
 def _by_language(texts: list[Any]) -> Any:
@@ -398,12 +405,8 @@ def _parse_ids(value: object) -> tuple[str, ...]:
     """Returns ids: a text for `split_synonyms`, or a list of texts, numbers or objects with an id."""
     if value is None or isinstance(value, str):
         return split_synonyms(clean_text(value, "broader"))
-    ids = []
-    for item in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(item, Mapping):
-            item = next((item[key] for key in _ID_KEYS if item.get(key) is not None), None)
-        ids.append(clean_label(document_id(item, "broader")))
-    return tuple(ids)
+    items = value if isinstance(value, list | tuple) else [value]
+    return tuple(clean_label(document_id(_value_of(item, _ID_KEYS), "broader")) for item in items)
 
 
 def _parse_names(value: object) -> tuple[str, ...]:
@@ -447,24 +450,34 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
-_ROUNDED = re.compile(r"\d(\.\d+)?E\+\d+")
+_CHANGED = re.compile(
+    r"\d(\.\d+)?E\+\d+|(?=.*\d)(\d\d?[. -]+)?"
+    r"(?i:Jan|Feb|M[a\xe4]r|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])([. -]+\d\d)?"
+)
 _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
-_LISTED = "has a number, a bullet or quotes"
+_LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
 _KEYS = ("id2label", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
-_BULLET = re.compile(r"(--?|[*\u2022\u2013\u2014])\s")
-_QUOTED = re.compile(r"""(["']).*\1,?$""")
-# A code that numbers a name: not a number in a name such as "2 stars" and "0-17".
-_NUMBERED = re.compile(
-    r"([A-Za-z]{0,3}\d[\d.-]*)"
-    r"(?:\s*[=,:]\s*|\s?[.)\u2013-]\s*|\s)\s*"
-    r"""(["'(]*[^\W\d].*)"""
+# Also rules, lines of trees, code, and cells of CSV.
+_BULLET = re.compile(
+    r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
+    r'|.*\{$|\}[;,]?$|"[^"]*,.*"$'
 )
+_QUOTED = re.compile(r"""(["']).*\1,?$""")
+# A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
+_NUMBERED = [
+    re.compile(
+        r"[(\[]?(?P<number>[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
+        r"(?:\s*[=,:]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
+        r"""(?P<name>["'(]*[^\W\d].*)"""
+    ),
+    re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
+]
 _FOREIGN = (
     "schlagwort", "schlagwörter", "stichwort", "begriff",
     "bezeichnung", "kategorie", "thema", "themen",

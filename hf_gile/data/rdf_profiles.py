@@ -95,7 +95,10 @@ DEFINITIONS = (
 )
 """Paths to definitions of all kinds."""
 
-NO_LABELS = re.compile(r"(Collection|ConceptScheme|ConceptGroup|ThesaurusArray|Ontology|MetadataSet|Dataset)$")
+NO_LABELS = re.compile(
+    r"(Collection|ConceptScheme|ConceptGroup|ThesaurusArray|Ontology|MetadataSet|Dataset"
+    r"|owl#\w*Property|ns#Property|ontology#Property)$"
+)
 """Ends of classes whose members are no labels, though they have names and schemes."""
 
 RETIRED_CLASSES = ("Deprecated", "Obsolete")

@@ -129,7 +129,10 @@ class _Statements:
         self.texts: dict[str, dict[str, list[_Text | str]]] = defaultdict(lambda: defaultdict(list))
         self.tags: dict[str, Counter[str]] = defaultdict(Counter)
         self.properties: Counter[str] = Counter()  # others with texts
-        self._ranks: dict[str | None, tuple[str, _Rank | None]] = {None: ("", (len(languages), False))}
+        self._ranks: dict[str | None, tuple[str, _Rank | None]] = {
+            None: ("", (len(languages), False)),
+            "mul": ("mul", (len(languages), False)),  # Wikidata's name in all languages
+        }
         self._actions: dict[str, Callable[[str, Any], None]] = {}
         self._subject: Any = None
         self._subject_name = ""
@@ -228,6 +231,7 @@ class _Vocabulary:
     def _find_concepts(self) -> set[str]:
         statements = self.statements
         named = {subject for steps in _PATHS[self.profile.names[0]] for subject in statements.texts[steps[0]]}
+        named -= statements.containers
         if not self.profile.classes:
             return named
         classes = self._add_subclasses(_classes(self.profile))
@@ -243,8 +247,9 @@ class _Vocabulary:
         concepts = members | (implied & named)
         if concepts - statements.containers:
             return concepts
-        # As a last resort, whatever has a preferred label, unless another kind of vocabulary has such members.
-        return named - statements.members_of(set[str]().union(*map(_classes, PROFILES[1:])))
+        # As a last resort, whatever has a preferred label, unless most of these are of another kind of vocabulary.
+        others = named & statements.members_of(set[str]().union(*map(_classes, PROFILES[1:])))
+        return named - others if len(others) <= 0.5 * len(named) else set()
 
     def _add_subclasses(self, classes: set[str]) -> set[str]:
         subclasses = defaultdict(set)

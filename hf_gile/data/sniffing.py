@@ -31,7 +31,7 @@ _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
 _RULE = re.compile(r"(?s:(?=.*---))[\s|+:=-]+|\(\d+ rows?\)")  # and the number of rows below a table
-_MARKDOWN = r"(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*---)[ |:-]+\r?\n"
+_MARKDOWN = r"(?:\+[+-]+\r?\n)?(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*---)[ |:+-]+\r?\n"
 _BINARY = {
     "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
     "parquet": b"PAR1",
@@ -53,11 +53,20 @@ _KINDS = {  # by suffix, if the content does not tell
 }
 _JSON = re.compile(r"[\[{][\s\[{]*\"")
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
+# Of PubMed, RIS, EndNote and Web of Science; of MARC and PICA as text; BibTeX; two relations of terms in a thesaurus.
+_REFERENCES = (
+    r"PMID- \d|TY  - [A-Z]|%0 [A-Z]|FN [A-Z][\w ]*\r?\nVR "
+    r"|=LDR  |\d{9} (LDR|\d{3}).. L |\d{3}[A-Z@](/\d\d)? [$\x1f]"
+    r"|(%.*\n|\s)*@\w+\{[^\s,{}]*,\s*\n"
+    r"|(?=([^\n]*\n){1,20}?[ \t]*(?P<tag>(SN|UF|BT|NT|TT):|(?<=[ \t])(SN|UF|BT|NT|TT)[ \t]))"
+    r"(?=([^\n]*\n){1,40}?[ \t]*(?!(?P=tag))((SN|UF|BT|NT|RT|TT):|(?<=[ \t])(SN|UF|BT|NT|RT|TT)[ \t]))"
+)
 
 # How texts of each kind start, in order of preference; those below a `csv` are never in a file with a suffix of CSV.
 _STARTS: tuple[tuple[str, str], ...] = (
     ("lfs", r"version https://git-lfs\.github\.com/spec"),
     ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
+    ("references", _REFERENCES),
     ("mesh", r"\*NEWRECORD|(?=<)(?s:.{0,9999}?)<(Descriptor|Qualifier|Supplemental)RecordSet\b"),
     ("medline", r"(?=<)(?s:.{0,9999}?)<(Pubmed(Book)?Article(Set)?|MedlineCitationSet)\b"),
     ("xml", r"<\?xml|<!"),
@@ -66,7 +75,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
     (
         "ontology",
-        r"([\w-]+:.*\n|\s)*\[(Term|Typedef)\]|format-version:\s*1"
+        r"([\w-]+:.*\n|!.*\n|\s)*\[(Term|Typedef)\]|(!.*\n)*format-version:\s*1"
         r"|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)",
     ),
     ("csv", _MARKDOWN),
@@ -100,6 +109,8 @@ REFUSED = {
     'pandas.read_stata(...).to_csv("table.csv")',
     "archive": "is an archive of an unknown kind: unpack it first",
     "marc": "is a MARC file: convert it to a table or to SKOS, for example with MarcEdit or pymarc",
+    "references": "has references, or records of a catalogue or thesaurus, as text, such as RIS, BibTeX, MARC or BT: "
+    "export them as CSV or SKOS, for example with Zotero or MarcEdit (PubMed has XML)",
     "other": "is a binary file: write it as CSV, JSON lines or Parquet",
 }
 """Kinds of content that no reader accepts, and what to do."""

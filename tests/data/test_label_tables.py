@@ -75,7 +75,7 @@ BY_LANGUAGE = {
 @pytest.mark.parametrize("names", BY_LANGUAGE.values(), ids=BY_LANGUAGE)
 def test_texts_by_language_are_read_where_they_are_asked_for(write, names):
     rows = [
-        {"id": f"u:{number}", "name": name, "description": {"de": "klein"}, "also": {"de": ["m", {"value": "n"}]}}
+        {"id": f"u:{number}", "name": name, "description": {"mul": "klein"}, "also": {"de": ["m", {"value": "n"}]}}
         for number, name in enumerate(names)
     ]
     path = write("a.jsonl", rows=rows)
@@ -84,7 +84,7 @@ def test_texts_by_language_are_read_where_they_are_asked_for(write, names):
         Label(f"u:{number}", name, "klein", synonyms=("m", "n")) for number, name in enumerate(["Mäuse", "Ratten"])
     )
     report = ReadReport()
-    assert load_labels(path, **chosen, report=report) == LabelSet([Label("u:0", "Mice")])
+    assert load_labels(path, **chosen, report=report) == LabelSet([Label("u:0", "Mice", "klein")])
     assert report.left_out == {"without a name in en": 1}
     assert report.ids_left_out == {"u:1": "without a name in en"}
 
@@ -121,6 +121,9 @@ def test_a_text_has_a_label_on_each_line(write, name):
         ("# small\nmice\n#\nred rats\n", ["mice", "red rats"]),
         ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
         ("0-17\n18-25\n", ["0-17", "18-25"]),
+        ("grade 1\ngrade 2\n", ["grade 1", "grade 2"]),
+        ("A. Mus\nB. Rat\nA. Cat\n", ["A. Mus", "B. Rat", "A. Cat"]),
+        ("1984\n2001\n", ["1984", "2001"]),
         ("404: not found\nhello\n", ["404: not found", "hello"]),
         ("label\ntext\ncategory\n", ["label", "text", "category"]),
     ],
@@ -130,14 +133,21 @@ def test_unusual_lines_are_names(write, content, names):
 
 
 @pytest.mark.parametrize(
-    "content", ["id,name\n3,Mice\n", "name\tid\tnote\nMice\t3\tsmall\n", "| id | name |\n|----|:---|\n| 3 | Mice |\n"]
+    "content",
+    [
+        "id,name\n3,Mice\n",
+        "name\tid\tnote\nMice\t3\tsmall\n",
+        '"id";"name"\n3;Mice\n',
+        "| id | name |\n|----|:---|\n| 3 | Mice |\n",
+        "+----+------+\n| id | name |\n+----+------+\n|  3 | Mice |\n+----+------+\n",
+    ],
 )
 def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
     labels = load_labels(write("labels.txt", content))
     assert (labels.ids, labels.names) == (["3"], ["Mice"])
 
 
-LISTED = "(a|each) line has a number, a bullet or quotes, such as .*(mice|rats)"
+LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{)"
 REFUSED = {
     "# a comment\n": "no line has a label",
     "D3\tMice\n": "line 1: a label has a tab; if it is a table, name its columns",
@@ -151,6 +161,16 @@ REFUSED = {
     "A00 mice\nA01.1 rats\n": LISTED,
     "D3: mice\nD5: rats\n": LISTED,
     "3,mice\n5,rats\n": LISTED,
+    "000 mice\n010 rats\n020 cats\n030 mice\n[040] unused\n": LISTED,
+    "A - mice\nA1 - rats\nB - cats\n": LISTED,
+    "I. mice\nII. rats\n": LISTED,
+    "(1) mice\n(2) rats\n": LISTED,
+    "mice->0\nrats->1\n": LISTED,
+    "mice=3\nrats=5\n": LISTED,
+    "animals\n-------\nmice\n": LISTED,
+    ".\n├── mice\n└── rats\n": LISTED,
+    'cats\n"mice, red"\n': LISTED,
+    'item {\n  name: "mice"\n}\n': LISTED,
 }
 
 
@@ -181,7 +201,10 @@ def test_the_name_of_the_only_column_is_no_label(write, name, header):
 NOTED = {
     "lines are indented, as of a tree: parents are read from a table with a column broader": "rodents\n  mice\n",
     "a single label, '404: Not Found': a text has a label on each line": "404: Not Found",
-    "the id '1E+05' looks like a number that a spreadsheet has rounded: format ids as text": "id,name\n1E+05,mice\n",
+    "the id '1E+05' looks like a number that a spreadsheet has changed: format ids as text": "id,name\n1E+05,mice\n",
+    "the id '01. Mär' looks like a number that a spreadsheet has changed: format ids as text": (
+        "id,name\n01. Mär,Mice\n5,Rats\n"
+    ),
     "'mouse, house mouse' is a single synonym: they are separated by semicolons": (
         'id,name,synonyms\n1,mice,"mouse, house mouse"\n3,rats,\n'
     ),
@@ -259,6 +282,8 @@ def test_lists_written_as_text_are_lists(write, cells):
 def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.0,Rats\n")).ids == ["3", "5"]
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
+    parents = load_labels(write("a.csv", "id,name,broader\n3,Mice,\n5,Rats,3.0\n"))
+    assert [label.broader for label in parents] == [(), ("3",)]
 
 
 def test_a_missing_column_is_explained_by_the_flags_of_labels(write):

@@ -272,6 +272,12 @@ OTHER_KINDS = {
         ex:3 a owl:Class ; rdfs:label "old" ; owl:deprecated true .""",
         "read as OWL",
     ),
+    "OWL with names of SKOS": (
+        """ex:1 a owl:Class ; rdfs:label "heart" ; skos:prefLabel "heart"@en .
+        ex:2 a owl:Class ; rdfs:label "lung"@mul ; skos:prefLabel "lung"@en ; rdfs:subClassOf ex:1 .
+        ex:p a owl:ObjectProperty ; skos:prefLabel "part of"@en . ex:3 skos:prefLabel "other"@en .""",
+        "read as OWL",
+    ),
     "schema.org": (
         """ex:1 a schema:DefinedTerm ; schema:name "heart" .
         ex:2 a schema:DefinedTerm ; schema:name "lung" ; schema:alternateName "pulmo" ; schema:broader ex:1 ;
