@@ -98,8 +98,8 @@ def parse_list(text: str) -> list[Any] | None:
     text = text.strip()
     if _TAGS.fullmatch(text):
         return [item.strip() for item in _TAG.findall(text)]
-    if quoted := _ONE_QUOTED.fullmatch(text):
-        return [quoted[2]]
+    if whole := _ONE_QUOTED.fullmatch(text):
+        return [whole[2]]
     if wrapped := _WRAPPER.fullmatch(text):
         inner = wrapped[1].strip()
         text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"

@@ -378,8 +378,8 @@ def _parquet_features(file: Path, forms: Mapping[str, Format]) -> Mapping[str, A
 
 def _class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Sequence[str]]:
     """Returns the names of classes by number, for the columns that have them."""
-    kinds = {column: getattr(features.get(column), "feature", features.get(column)) for column in columns}  # of a list
-    return {column: tuple(kind.names) for column, kind in kinds.items() if hasattr(kind, "names")}
+    kinds: dict[str, Any] = {name: getattr(features.get(name), "feature", features.get(name)) for name in columns}
+    return {name: tuple(kind.names) for name, kind in kinds.items() if hasattr(kind, "names")}
 
 
 def _first_rows(
