@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformers import TrainingArguments
 
 from .data.joined_labels import joined_by
-from .data.label_cells import are_lists
+from .data.label_cells import are_lists, has_lists
 from .data.label_columns import LabelColumn, see
 from .data.zero_shot import hash_order, seen_first
 from .extras import needs_extra
@@ -333,14 +333,15 @@ def _make_labels(labels: Labels) -> list[Label]:
 def _see_cells(cells: Sequence[Any]) -> LabelColumn:
     """Sees whether labels are lists, also as text; refuses texts that look like several labels."""
     texts = [str(cell) for cell in cells if isinstance(cell, str)]
-    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), None if are_lists(texts) else "none")
+    separator = None if are_lists(texts) or has_lists(texts) else "none"
+    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), separator)
     if column.form == "plain" and (sign := joined_by(texts)) is not None:
         raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
     return column
 
 
 def _as_list(cell: object) -> object:
-    return list(cell) if isinstance(cell, set | np.ndarray) else cell
+    return list(cell) if isinstance(cell, set | frozenset | np.ndarray) else cell
 
 
 def _are_lists(y: Targets) -> bool:
@@ -348,7 +349,7 @@ def _are_lists(y: Targets) -> bool:
     if isinstance(y, np.ndarray) and not (y.ndim == 1 and y.dtype == object):
         return False
     rows = list(y)
-    others = [row for row, cell in enumerate(rows) if not isinstance(cell, list | tuple | set | np.ndarray)]
+    others = [row for row, cell in enumerate(rows) if not isinstance(cell, list | tuple | set | frozenset | np.ndarray)]
     if 0 < len(others) < len(rows):
         cell = shortened(rows[others[0]])
         raise ValueError(f"y[{others[0]}] is {cell}, but others are lists: pass a list for each text, [] for no label")

@@ -250,3 +250,9 @@ def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "hf_gile.sklearn")
     with pytest.raises(ImportError, match=r"GileClassifier needs the `train` extra: pip install 'hf-gile\[train\]'"):
         __import__("hf_gile.sklearn")
+
+
+def test_a_few_lists_written_as_text_are_lists():
+    gold, _ = GileClassifier()._read_labels(['["mice", "rats"]', "mice", "rats", "cats"])
+    assert gold == [["mice", "rats"], ["mice"], ["rats"], ["cats"]]
+    assert GileClassifier()._read_labels([frozenset({"mice"}), frozenset()])[0] == [["mice"], []]

@@ -47,7 +47,9 @@ def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     cells = Counter(map(str.strip, texts))
     others = Counter(sign for cell in cells for sign in set(_OTHER.findall(cell)))
     frequent = [sign for sign, number in others.most_common(8) if number > 0.1 * len(cells) and sign not in _USUAL]
-    for sign in (*_USUAL, " ", *frequent):
+    all_cells = "\0".join(cells)
+    longer = [sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in _USUAL]
+    for sign in (*longer, *_USUAL, " ", *frequent):  # such as ";#"
         joined = {cell: split(cell, sign) for cell in cells if sign in cell}
         if sign in ";|," and joined and all(cell.endswith(sign) for cell in cells):
             return sign
@@ -179,10 +181,7 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     if sign == "," and alone == 1:
         return True
     is_small = 2 * len(uses) <= len(cells)  # the vocabulary
-    least = 8
-    if is_small or sign in ", ":
-        least = 4
-    if share < 0.1 or recurring < 0.2 or not _move(joined, least):
+    if share < 0.1 or recurring < 0.2 or not _move(joined, 8 - 4 * (is_small or sign in ", ")):
         return False
     if sign != " ":
         return sign in ",/" or is_small or (len(joined) >= 5 and alone > 0.6)

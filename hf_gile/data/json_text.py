@@ -86,8 +86,9 @@ def _listed_objects(text: _JsonText) -> Iterator[object]:
     text.expect("}")
     if not lists:
         raise ValueError(
-            f"expected a list of objects, or an object per line, got an object with the keys {keys[:9]}; in pandas, "
-            'write it with to_json(orient="records"); jq writes objects by id as a list with `jq "[.[]]"`'
+            f"expected a list of objects, or an object per line, got an object with the keys {keys[:9]}; "
+            'in pandas, write it with to_json(orient="records"); jq writes objects by id as a list '
+            'with `jq "[.[]]"`, and an inner list with `jq .key.list`'
         )
 
 

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
-from .schema import clean_label, clean_text, decode_entities
+from .schema import clean_label, clean_text, plain_text
 
 MISSING = {
     "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL",
@@ -29,6 +29,8 @@ _ANSWERS = (
     ("yes", "no"), ("y", "n"),
     ("ja", "nein"), ("oui", "non"),
     ("si", "no"), ("sí", "no"),
+    ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
+    ("checked", "unchecked"), ("selected", "not selected"),
     ("x", ""), ("\u2713", "\u2717"),
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
@@ -45,16 +47,16 @@ _WRAPPER = re.compile(
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
 _BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
-_ONE_QUOTED = re.compile(r"""(["'])[^"'\\\[({][^"'\\]*\1""")
+_ONE_QUOTED = re.compile(r"""[=b]?(["'])([^"'\\\[({][^"'\\]*)\1""")  # ="007" is text in Excel
 _ITEM = re.compile(rf"\s*(?:np\.\w+\()?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
 
 def is_missing(value: Any) -> bool:
-    """Checks whether a cell has no value: None, NaN, white space, or a word for these."""
+    """Checks whether a cell has no value: None, NaN, an object without keys, white space, or a word for these."""
     if isinstance(value, str):
         inner = value.strip("[](){}<>'\" \t\n")
         return not inner or inner in MISSING or inner.isspace() or value.strip() in MISSING
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return value is None or value == {} or (isinstance(value, float) and math.isnan(value))
 
 
 def clean_id(value: object, name: str = "a label") -> str:
@@ -65,7 +67,7 @@ def clean_id(value: object, name: str = "a label") -> str:
         name: Name for messages.
 
     Returns:
-        The id as `clean_label` writes it, without entities.
+        The id as `clean_label` writes it, without markup and entities of HTML.
 
     Raises:
         ValueError: If it is empty or of another type.
@@ -76,7 +78,7 @@ def clean_id(value: object, name: str = "a label") -> str:
         return str(int(value))
     if isinstance(value, Real):
         raise ValueError(f"{name} must be a text or a whole number, got {value}")
-    checked = clean_label(decode_entities(clean_text(value, name)))
+    checked = clean_label(plain_text(clean_text(value, name)))
     if not checked:
         raise ValueError(f"{name} must not be empty, got {shortened(value)}")
     return checked
@@ -96,8 +98,8 @@ def parse_list(text: str) -> list[Any] | None:
     text = text.strip()
     if _TAGS.fullmatch(text):
         return [item.strip() for item in _TAG.findall(text)]
-    if _ONE_QUOTED.fullmatch(text):
-        return [text[1:-1]]
+    if whole := _ONE_QUOTED.fullmatch(text):
+        return [whole[2]]
     if wrapped := _WRAPPER.fullmatch(text):
         inner = wrapped[1].strip()
         text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"

@@ -38,7 +38,10 @@ from .schema import decode_entities
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
 
-_KEYS = ("name", "label", "title", "id", "uri", "value", "choices")  # of objects, in order of preference
+_KEYS = (  # of objects, in order of preference
+    "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
+    "id", "code", "uri", "value", "choices",
+)  # fmt: skip
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
@@ -314,8 +317,7 @@ def _refuse_rows(
     """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
     if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
         raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
-    words = [{str(cell).strip().lower() for cell in _cells(rows, column)} for column in columns]
-    words = list(filter(None, words))
+    words = [{str(cell).strip().lower() for cell in cells} for column in columns if (cells := _cells(rows, column))]
     seen = sorted(set().union(*words))
     if len(columns) == 1:
         flags = flag_columns(rows, ())
@@ -325,7 +327,8 @@ def _refuse_rows(
                 f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"
             )
         return
-    are_two = len(words) > 1 and len(seen) <= 2 and all(cells == words[0] for cells in words)
+    # One word is in all columns, such as 0 or "no", and the other may be the name of the column.
+    are_two = len(words) > 1 and set.intersection(*words) and all(len(cells) <= 2 for cells in words)
     are_numbers = bool(seen) and all(number_of(word.removesuffix("%")) is not None for word in seen)
     if (are_two or are_numbers) and not any(word in known for word in seen):
         raise ValueError(
@@ -389,7 +392,10 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     ids = set(known)
     named = [key for key in keys if ids and sum(str(item[key]) in ids for item in objects) > 0.5 * len(objects)]
     if not keys:
-        raise ValueError(f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id")
+        raise ValueError(
+            f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id: "
+            "write a list of the names of a document's labels"
+        )
     key = (named or keys)[0]
     labels = [[item[key] for item in listed if isinstance(item, Mapping)] for listed in lists]
     if len(labels) >= _FEW and len(labels[0]) > 1 and labels.count(labels[0]) == len(labels):

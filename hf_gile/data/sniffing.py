@@ -30,7 +30,10 @@ _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
-_RULE = re.compile(r"(?s:(?=.*---))[\s|+:=-]+|\(\d+ rows?\)")  # and the number of rows below a table
+_RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*---.*)|\(\d+ rows?( affected)?\)")  # or the number of rows
+_DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, HXL and Orange
+    r'(\{"ImportId".*\}|#\w[\w+]*|string|varchar|object|integer|discrete|continuous|class|meta)?', re.DOTALL
+)
 _MARKDOWN = r"(?:\+[+-]+\r?\n)?(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*---)[ |:+-]+\r?\n"
 _BINARY = {
     "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
@@ -81,19 +84,31 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("csv", _MARKDOWN),
     ("csv", ""),
     ("fasttext", r"[^\n]+\s__label__\S"),
+    (
+        "sql",
+        r"(--.*\n|/\*.*\n|\s)*((CREATE|DROP) TABLE |INSERT INTO .*VALUES"
+        r"|COPY .*FROM stdin|SET \w+ =)",
+    ),
+    ("drawn", r"(?i:@relation\s)|[┌╭┏╔][─━═]"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
     ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),
     ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
 )
 
 VOCABULARIES = {
-    **dict.fromkeys(("mesh", "xml", "turtle", "ntriples"), "pass vocabularies as a label file"),
+    **dict.fromkeys(
+        ("mesh", "xml", "turtle", "ntriples"),
+        "pass vocabularies as a label file, and write tables as CSV",
+    ),
     "medline": "train on it with --recipe bioasq",
 }
 """Kinds of content that are no tables, and what to do."""
 
 REFUSED = {
-    "html": "is a web page (HTML), not data: download the file itself",
+    "html": "is a web page (HTML), not data: download the file itself, "
+    'or if it opens as a table in Excel, save it as "CSV UTF-8"',
+    "sql": "is a dump of a database (SQL): load it, and export a table as CSV",
+    "drawn": "is a table as ARFF or as drawn for a terminal: export it as CSV",
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
     "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
     "(robot convert --input terms.obo --output terms.owl)",
@@ -309,7 +324,7 @@ def csv_reader(lines: Iterable[str], form: Format) -> Any:
 
 
 def is_rule(cells: Sequence[str]) -> bool:
-    """Checks whether a row between bars is a line below names of columns, as Markdown and databases write it."""
+    """Checks whether a row is a line below names of columns, as Markdown and databases write it."""
     return _RULE.fullmatch("|".join(cells)) is not None
 
 
@@ -365,10 +380,10 @@ def _see_cells(
         columns = ("row", *(cell.strip() for cell in rows[0]))
         skip += 1
         notes.append("the first column, named row, has no name")
-    elif not columns and (merged := _merged_header(rows, names)):
-        columns = merged
-        skip += 2
-        notes.append("names of columns in two lines")
+    elif not columns and (header := _long_header(rows, names)):
+        columns = header.pop()
+        skip += len(header) + sum("".join(row).count("\n") for row in header)
+        notes.append(f"the header has {len(header)} rows")
     elif not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
@@ -409,12 +424,11 @@ def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
 
 def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str]], float]:
     """Returns the format, the first rows, and how well they are read: the share of rows as wide as the first."""
-    reader = csv_reader(io.StringIO(text, newline=""), form)
     rows: list[list[str]] = []
     errors = 0
     try:
-        for row in reader:
-            if row and not (form.delimiter == "|" and is_rule(row)):
+        for row in csv_reader(io.StringIO(text, newline=""), form):
+            if row and not is_rule(row):
                 rows.append(row)
             if len(rows) > _MAX_ROWS:
                 break
@@ -442,13 +456,21 @@ def _has_row_names(rows: Sequence[list[str]]) -> bool:
     return len(names) == len(others) and any(row[-1] for row in others)
 
 
-def _merged_header(rows: Sequence[list[str]], names: Collection[str]) -> tuple[str, ...]:
-    """Returns the names of columns in two rows, such as a category above each option; nothing if they are in one."""
+def _long_header(rows: Sequence[list[str]], names: Collection[str]) -> list[Any]:
+    """Returns the rows of a header, and the names in them; nothing if the header is a row.
+
+    There may be a category above each option, or a type, a tag or a question below each name.
+    """
     above, below = ([cell.strip() for cell in row] for row in (*rows[:2], [], [])[:2])
-    merged = tuple(option or category for category, option in zip(above, below, strict=False))
-    are_two = len(set(above)) < len(above) == len(below) == len(set(merged))
+    are_described = [any(row) and all(map(_DESCRIBED.fullmatch, row)) for row in rows[:3]]
+    if len(above) > 1 and any(are_described[1:]):
+        return [*rows[: 2 + any(are_described[2:])], tuple(above)]
+    named = [option.replace("Open-Ended Response", "") for option in below]
+    merged = tuple(option or category for category, option in zip(above, named, strict=False))
     wanted = set(names).intersection(above)
-    return merged if are_two and wanted and wanted.issubset(merged) and "" not in merged else ()
+    is_whole = "" not in merged and len(above) == len(below) == len(set(merged))
+    are_two = named != below or (len(set(above)) < len(above) and wanted.issubset(merged))
+    return [*rows[:2], merged] if wanted and is_whole and are_two else []
 
 
 def _lacks_header(rows: Sequence[list[str]], names: Collection[str]) -> bool:

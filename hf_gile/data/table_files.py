@@ -262,7 +262,7 @@ def missing_column_error(
     near = difflib.get_close_matches(missing, columns, n=3, cutoff=_NEAR)
     hint = f'; name the column with {argument}="..."' if argument else ""
     hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?" if near else hint
-    if form is not None and form.columns and argument:
+    if form is not None and form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
     elif form is not None and form.kind == "csv" and any(len(column.split()) > _WORDS for column in columns):
         hint += "; if the first line is no header, name all columns with --columns"
@@ -373,7 +373,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
         finally:
             csv.field_size_limit(usual_limit)
         is_error = isinstance(cells, ValueError)
-        if is_error or (cells and not (form.delimiter == "|" and is_rule(cells))):
+        if is_error or (cells and not is_rule(cells)):
             yield row_lines[0][0], cells
 
 

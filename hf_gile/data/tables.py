@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 7
+_VERSION = 8
 LABELS = "labels"
 """Column of labels, unless another is named."""
 
@@ -378,12 +378,8 @@ def _parquet_features(file: Path, forms: Mapping[str, Format]) -> Mapping[str, A
 
 def _class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Sequence[str]]:
     """Returns the names of classes by number, for the columns that have them."""
-    classes: dict[str, Sequence[str]] = {}
-    for column in columns:
-        feature = getattr(features.get(column), "feature", features.get(column))  # of a list
-        if names := getattr(feature, "names", None):
-            classes[column] = tuple(names)
-    return classes
+    kinds: dict[str, Any] = {name: getattr(features.get(name), "feature", features.get(name)) for name in columns}
+    return {name: tuple(kind.names) for name, kind in kinds.items() if hasattr(kind, "names")}
 
 
 def _first_rows(

@@ -91,6 +91,12 @@ def merged_cells():
     return f"text,topic{',' * (len(LABELS) - 1)}\n,{','.join(LABELS)}\n{table}"
 
 
+def survey(*below):
+    """Writes answers of a survey, and the rows below the names of columns."""
+    rows = [[text, label] for text, (label,) in ONE]
+    return pd.DataFrame([*below, *rows], columns=["text", "labels"]).to_csv(index=False)
+
+
 def mysql(rows):
     written = ['"text","labels"\n']
     for text, labels in rows:
@@ -167,4 +173,34 @@ MAKERS = {
     ),
     "merged cells": (NONE_TO_TWO, "a.csv", merged_cells(), {}),
     "MySQL": (SAID, "a.csv", mysql(SAID), {}),
+    "Qualtrics": (
+        ONE,
+        "a.csv",
+        survey(["What\nhappened?", "Which topic?"], ['{"ImportId":"QID1_TEXT"}', '{"ImportId":"QID2"}']),
+        {},
+    ),
+    "HXL": (ONE, "a.csv", survey(["#meta+text", "#topic"]), {}),
+    "Orange": (ONE, "a.csv", survey(["string", "discrete"], ["meta", "class"]), {}),
+    "SQL Server": (ONE, "a.csv", survey(["----", "------"]) + "\n(80 rows affected)\n", {}),
+    "SharePoint": (
+        ONE_OR_TWO,
+        "a.csv",
+        frame(ONE_OR_TWO, lambda labels: f";#{';#'.join(labels)};#").to_csv(),
+        {"separator": ";#"},
+    ),
+    "REDCap": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, "Checked", "Unchecked").to_csv(index=False), {}),
+    "Excel-safe codes": (ONE, "a.csv", frame(ONE, lambda labels: f'="{labels[0]}"').to_csv(), {}),
+    "Drupal": (ONE, "a.csv", frame(ONE, lambda labels: f'<a href="/t/3">{labels[0]}</a>').to_csv(), {}),
+    "jsonlite": (
+        NONE_TO_TWO,
+        "a.json",
+        json.dumps([{"text": text, "labels": labels or {}} for text, labels in NONE_TO_TWO]),
+        {},
+    ),
+    "Zotero": (
+        NONE_TO_TWO,
+        "a.json",
+        json.dumps({"items": [{"text": t, "labels": [{"tag": label} for label in ids]} for t, ids in NONE_TO_TWO]}),
+        {},
+    ),
 }

@@ -234,6 +234,13 @@ def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     assert read(*table, columns=["rude", "off topic"], separator="none")[0][2] == [str(no)] * (no != "")
 
 
+@pytest.mark.parametrize("no", ["0", "Not quoted"])
+def test_a_word_that_all_columns_share_is_no_label(no):
+    table = [{"Q5_1": "rude", "Q5_2": no}, {"Q5_1": no, "Q5_2": "threat"}]
+    with pytest.raises(ValueError, match=r"are the same in all columns, .* write 1 in the columns of a document's lab"):
+        read(*table, columns=["Q5_1", "Q5_2"])
+
+
 def test_numbers_by_label_are_read():
     cells = [{"rude": 0.9, "off topic": 0.0}, {"rude": 0, "off topic": 0}, {"rude": True, "off topic": True}]
     expected = [["rude"], [], ["rude", "off topic"]]
@@ -283,6 +290,10 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
         (["mice", "undefined", "(null)", "<none>", "#REF!", ".", "''", "\u2014"], [["mice"], *([[]] * 7)]),
         (["none", "mice", "NONE"], [["none"], ["mice"], ["NONE"]]),
         (["[04, 02]", "[02]"], [["04", "02"], ["02"]]),
+        (['="04"', '="02"'], [["04"], ["02"]]),
+        (["b'mice'", "b'red rats'"], [["mice"], ["red rats"]]),
+        (["<b>mice</b>", '<a href="/7">rats &amp; cats</a>'], [["mice"], ["rats & cats"]]),
+        ([["mice"], {}], [["mice"], []]),
         (["'mice'", '"red rats"', "'mice'"], [["mice"], ["red rats"], ["mice"]]),
         (["[broken item]", "[broken item, spam]", "{praise}"], [["broken item"], ["broken item", "spam"], ["praise"]]),
         (["mice", "rats", '["mice", "cats"]'], [["mice"], ["rats"], ["mice", "cats"]]),
@@ -323,6 +334,7 @@ def test_objects_are_read_by_their_name_or_known_id():
     assert read(*map(json.dumps, cells))[0] == read(*cells)[0] == [["mice"], ["rats", "mice"]]
     assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
     assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
+    assert read([{"id": "https://example.org/7", "display_name": "mice"}], [])[0] == [["mice"], []]
     with pytest.raises(ValueError, match=r"labels are objects with the keys .*, of which none is a name or id"):
         read([{"score": 3}])
 

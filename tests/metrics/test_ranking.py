@@ -84,6 +84,14 @@ def test_a_tie_counts_against_the_model():
     }
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_scores_keep_their_ties(dtype):
+    scores, gold = batch(seed=3, ties=False)
+    scores = torch.tensor(scores).to(dtype)
+    expected = sklearn_means(scores.double().numpy(), gold)
+    assert streamed(scores, gold) == pytest.approx(expected, abs=1e-12)
+
+
 def test_labels_with_a_score_of_minus_infinity_are_excluded():
     rng = np.random.default_rng(0)
     scores, gold = rng.normal(size=(7, 11)), np.zeros((7, 11), dtype=bool)
