@@ -160,7 +160,7 @@ def _describe_problem(names: Sequence[str]) -> str:
 
 def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     """Checks whether most lines have a number of their own, and most of these another name."""
-    numbers = dict(match.group("number", "name") for match in map(pattern.fullmatch, names) if match)
+    numbers = {match["number"]: match["name"] for match in map(pattern.fullmatch, names) if match}
     return len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
 
 
