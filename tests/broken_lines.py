@@ -33,13 +33,13 @@ MUTATIONS = [
         "hf_gile/models/scoring_gile.py",
         "else projected * weight[0]}",
         "else projected + weight[0]}",
-        "models/test_modeling.py",
+        "models/test_score_terms.py",
     ),
     Mutation(
         "hf_gile/models/text_encoders_gile.py",
         "weights = (input_ids != pad_token_id).to(vectors.dtype)",
         "weights = torch.ones_like(input_ids).to(vectors.dtype)",
-        "models/test_modeling.py",
+        "models/test_label_index.py",
     ),
     Mutation(
         "hf_gile/models/text_encoders_gile.py",
