@@ -79,7 +79,7 @@ def mine(model, processor, sampled, weights=None, labels=GOLD):
 GOLD_COLUMNS = torch.tensor([0, 2, 3, 4, 8, 10])
 
 
-@pytest.mark.parametrize(("output_layer", "number"), [("gile", 2), ("linear", 1), ("only_input", 9)])
+@pytest.mark.parametrize(("output_layer", "number"), [("gile", 2), ("linear", 9), ("only_input", 1)])
 def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, output_layer, number):
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (2, 5))
     model, processor = make_model(HardNegatives(number, chunk_size=4), output_layer)

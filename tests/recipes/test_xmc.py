@@ -275,6 +275,16 @@ def test_broken_matrices_are_named(write, load, message):
         load(write(contents))
 
 
+def test_filtered_pairs_are_not_labels(write, load):
+    texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
+    report = ReadReport()
+    train = load(write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"}), ["train"], report=report).documents[
+        "train"
+    ]
+    assert (train["id"], train["labels"], train["excluded"]) == (["0", "2"], [["0"], ["0"]], [["1"], []])
+    assert report.left_out == {"without labels": 1}
+
+
 def test_filtered_pairs_reach_the_model_as_excluded_columns(write, load, make_model):
     from hf_gile.training import encode_dataset
 
