@@ -560,8 +560,8 @@ def validation_precision(epoch: Mapping[str, float]) -> float:
     return epoch.get("eval_validation_seen_average_precision", every_label)
 
 
-def unit(task: Task, seed: int, options: Options, name: str) -> Fitted:
-    """A unit of `recipes/train_units.py` over frozen MiniLM, trained in steps; the learning rate is chosen."""
+def fit_unit(task: Task, seed: int, options: Options, name: str) -> Fitted:
+    """Trains a unit of `recipes/train_units.py` over frozen MiniLM, with the best of `RATES_OF_UNITS`."""
     if not task.texts["validation"]:
         raise NotForThisSetError("without validation documents nothing says when to stop")
     flags = ["--text_encoder", str(minilm_folder()), "--freeze_text_encoder", "--units", name, "--learning_rate"]
@@ -607,12 +607,12 @@ SYSTEMS: Mapping[str, System] = {
     "ours_words": System(
         "ours, no pretrained encoder", partial(ours, flags=("--text_encoder", "words")), drawn=True, unseen=True
     ),
-    "gile": System("GILE, MiniLM, in steps", partial(unit, name="gile"), drawn=True, unseen=True),
+    "gile": System("GILE over MiniLM, in steps", partial(fit_unit, name="gile"), drawn=True, unseen=True),
     "gile_rows": System(
-        "GILE and rows over MiniLM, in steps", partial(unit, name="gile_rows"), drawn=True, unseen=True
+        "GILE and rows over MiniLM, in steps", partial(fit_unit, name="gile_rows"), drawn=True, unseen=True
     ),
     "bilinear_rows": System(
-        "bilinear form and rows over MiniLM, in steps", partial(unit, name="bilinear_rows"), drawn=True, unseen=True
+        "bilinear form and rows over MiniLM, in steps", partial(fit_unit, name="bilinear_rows"), drawn=True, unseen=True
     ),
     "static": System("ours, distilled", partial(ours, distilled=True), drawn=True, unseen=True),
     "tfidf_svc": System("TF-IDF, linear SVM", tfidf_svc),

@@ -181,7 +181,7 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     if sign == "," and alone == 1:
         return True
     is_small = 2 * len(uses) <= len(cells)  # the vocabulary
-    if share < 0.1 or recurring < 0.2 or not _move(joined, 8 - 4 * (is_small or sign in ", ")):
+    if share < 0.1 or recurring < 0.2 or not _move(joined, 4 if is_small or sign in ", " else 8):
         return False
     if sign != " ":
         return sign in ",/" or is_small or (len(joined) >= 5 and alone > 0.6)

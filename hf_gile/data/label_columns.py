@@ -300,7 +300,7 @@ def _ones(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _candidates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
-    return [column for column in (rows[0] if rows else ()) if column and not _COUNTED.fullmatch(column)]
+    return [column for row in rows[:1] for column in row if column and not _COUNTED.fullmatch(column)]
 
 
 def _cells(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:

@@ -1,11 +1,13 @@
 """Tables in the shape of many makers: the documents, the content of the file, and the settings to read it."""
 
 import csv
+import gzip
 import io
 import json
 import random
 import zipfile
 
+import datasets
 import pandas as pd
 
 LABELS = ["parcel delivery", "refund", "broken pump", "invoice", "praise"]
@@ -49,6 +51,14 @@ def zipped(name, data):
     return packed.getvalue()
 
 
+def parquet(rows, **features):
+    written = io.BytesIO()
+    table = {"text": [text for text, _ in rows], "labels": [labels for _, labels in rows]}
+    types = datasets.Features({"text": datasets.Value("string"), **features}) if features else None
+    datasets.Dataset.from_dict(table, features=types).to_parquet(written)
+    return written.getvalue()
+
+
 def numbered(rows):
     return [(text, [LABELS.index(label) for label in labels]) for text, labels in rows]
 
@@ -78,6 +88,15 @@ def go_emotions():
 
 def fasttext(rows):
     return "".join(" ".join([*(f"__label__{label}" for label in labels), text]) + "\n" for text, labels in rows)
+
+
+def three_columns():
+    cells = [[*labels, None, None][:2] for _, labels in NONE_TO_TWO]
+    table = [
+        {"text": text, "label1": first, "label2": second}
+        for (text, _), (first, second) in zip(NONE_TO_TWO, cells, strict=True)
+    ]
+    return pd.DataFrame(table).to_csv()
 
 
 def kaggle_arxiv(rows):
@@ -110,8 +129,13 @@ WORDS = [(text, [label.replace(" ", "_") for label in labels]) for text, labels 
 CODES = dict(zip(LABELS, ["cs.LG", "stat.ML", "math.OC", "cs.CL", "q-bio.NC"], strict=True))
 ARXIV = [(text, [CODES[label] for label in labels]) for text, labels in ONE_OR_TWO]
 SAID = [(f'{text} "so"', labels) for text, labels in documents(high=1)]
+CLASSES = datasets.Sequence(datasets.ClassLabel(names=LABELS))
 SEMICOLONS = joined(ONE, "").to_csv(sep=";", index=False, lineterminator="\r\n")
+QUOTED = {"index": False, "quotechar": "'", "quoting": csv.QUOTE_ALL}
 NUMPY = frame(NONE_TO_TWO, lambda labels: "[" + " ".join(map(repr, labels)) + "]")
+OBJECTS = [{"text": text, "labels": as_objects(labels)} for text, labels in NONE_TO_TWO]
+PLAIN = [{"text": text, "labels": labels} for text, labels in NONE_TO_TWO]
+
 # The documents, the name and content of the file, and the settings.
 MAKERS = {
     "pandas": (NONE_TO_TWO, "a.csv", frame(NONE_TO_TWO).to_csv(), {}),
@@ -126,12 +150,23 @@ MAKERS = {
     "Excel as Unicode text": (ONE, "a.txt", joined(ONE, "").to_csv(sep="\t", index=False).encode("utf-16"), {}),
     "a report of Excel": (ONE, "a.csv", "\ufeffComplaints of 2024;\r\n;\r\n" + SEMICOLONS, {}),
     "Kaggle": (NONE_TO_TWO, "train.csv", kaggle_toxic_comments(), {"text": ["comment_text"], "id": "id"}),
+    "a zip of Kaggle": (
+        NONE_TO_TWO,
+        "a.csv.zip",
+        zipped("a.csv", one_hot(NONE_TO_TWO, 1, 0).to_csv(index=False)),
+        {"labels": ["labels"]},
+    ),
+    "ETHOS": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, 0.83, 0.25).to_csv(sep=";", index=False), {}),
+    "crosses": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, "x", "").to_csv(index=False), {"labels": LABELS}),
+    "the Hub": (NONE_TO_TWO, "a.parquet", parquet(NONE_TO_TWO), {}),
+    "classes of the Hub": (NONE_TO_TWO, "a.parquet", parquet(numbered(NONE_TO_TWO), labels=CLASSES), {}),
     "GoEmotions": (
         ONE_OR_TWO,
         "a.tsv",
         go_emotions(),
         {"text": ["1"], "labels": ["2"], "separator": ",", "label_file": "\n".join(LABELS)},
     ),
+    "Reuters": (ONE_OR_TWO, "a.csv", joined(ONE_OR_TWO, "|").to_csv(index=False), {"separator": "|"}),
     "Stack Overflow": (
         ONE_OR_TWO,
         "a.csv",
@@ -139,6 +174,13 @@ MAKERS = {
         {},
     ),
     "movie genres": (NONE_TO_TWO, "a.csv", frame(NONE_TO_TWO, as_objects).to_csv(), {}),
+    "a database": (NONE_TO_TWO, "a.tsv", frame(NONE_TO_TWO, json.dumps).to_csv(sep="\t", index=False), {}),
+    "spaCy": (
+        NONE_TO_TWO,
+        "a.jsonl",
+        lines({"text": text, "cats": {name: float(name in gold) for name in LABELS}} for text, gold in NONE_TO_TWO),
+        {"labels": ["cats"]},
+    ),
     "fastText": (WORDS, "a.txt", fasttext(WORDS), {}),
     "no header": (
         ONE,
@@ -146,6 +188,14 @@ MAKERS = {
         joined(ONE, "")[["labels", "text"]].to_csv(index=False, header=False),
         {"columns": ["labels", "text"]},
     ),
+    "no header, by number": (
+        ONE_OR_TWO,
+        "a.tsv",
+        joined(ONE_OR_TWO, " / ").to_csv(sep="\t", index=False, header=False),
+        {"text": ["1"], "labels": ["2"], "separator": "/"},
+    ),
+    "single quotes": (ONE_OR_TWO, "a.csv", joined(ONE_OR_TWO, "|").to_csv(**QUOTED), {"separator": "|"}),
+    "a column a label": (NONE_TO_TWO, "a.csv", three_columns(), {"labels": ["label1", "label2"]}),
     "Label Studio": (NONE_TO_TWO, "a.csv", frame(NONE_TO_TWO, label_studio).to_csv(index=False), {}),
     "Argilla": (
         NONE_TO_TWO,
@@ -153,6 +203,8 @@ MAKERS = {
         lines({"text": text, "labels": argilla(labels)} for text, labels in NONE_TO_TWO),
         {},
     ),
+    "JSON lines named .json": (NONE_TO_TWO, "a.json", lines(PLAIN), {}),
+    "packed objects": (NONE_TO_TWO, "a.jsonl.gz", gzip.compress(lines(OBJECTS).encode()), {}),
     "arXiv": (
         ARXIV,
         "a.json",
@@ -171,6 +223,13 @@ MAKERS = {
         '"text" "labels"\n' + "".join(f'"{row}" "{text}" "{ids[0]}"\n' for row, (text, ids) in enumerate(ONE, 1)),
         {},
     ),
+    "names of rows of R": (
+        ONE,
+        "a.txt",
+        '"text"\t"labels"\n' + "".join(f'"r_{row}"\t"{text}"\t"{ids[0]}"\n' for row, (text, ids) in enumerate(ONE)),
+        {},
+    ),
+    "a survey": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, "ja", "nein").to_csv(sep=";", index=False), {}),
     "merged cells": (NONE_TO_TWO, "a.csv", merged_cells(), {}),
     "MySQL": (SAID, "a.csv", mysql(SAID), {}),
     "Qualtrics": (

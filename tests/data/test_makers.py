@@ -116,10 +116,24 @@ def test_a_table_without_a_header_says_how_to_name_its_columns(read):
         read("b.csv", different)
 
 
-@pytest.mark.parametrize("separator", [None, "|"])
-def test_joined_labels_stop_the_run_before_training(read, separator):
-    with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator ';', or --separator no"):
-        read("a.csv", csv_of(joined(TWO, "; ")), separator=separator)
+def test_joined_labels_stop_the_run_before_training(read):
+    content = csv_of(joined(TWO, "; "))
+    for separator in (None, "|"):
+        with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator ';', or --separator no"):
+            read("a.csv", content, separator=separator)
+    assert len(read("a.csv", content, separator="none")[1]) > len(LABELS)
+
+
+def test_lists_of_zeros_and_ones_get_the_names_of_the_label_file(read):
+    content = csv_of(frame(TWO, lambda labels: [int(name in labels) for name in LABELS]))
+    with pytest.raises(
+        ValueError, match=r"say which of 5 labels a document has, but not their names: pass a --label_file"
+    ):
+        read("a.csv", content)
+    names = "id,name\n" + "".join(f"{name},{name}\n" for name in LABELS)
+    parts, labels, _ = read("a.csv", content, names)
+    assert gold(parts) == sets(TWO)
+    assert set(labels.ids) == set(LABELS)
 
 
 def test_documents_without_labels_are_negatives_in_every_part(read):
