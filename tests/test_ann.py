@@ -15,7 +15,7 @@ from hf_gile.models import GileConfig, GileModel
 WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("an", "el", "it", "om", "ur")]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _faiss():
     pytest.importorskip("faiss", reason="approximate search needs faiss: pip install 'hf-gile[serve]'")
 

@@ -114,15 +114,10 @@ def test_no_modules_import_each_other_in_a_cycle():
 
 
 def imports_of(path, modules):
-    """Returns the modules that a module imports, also inside functions; `_code_that_travels` never runs."""
+    """Returns the modules that a module imports, also inside functions."""
     package = path.relative_to(ROOT).parts[:-1]
     names = set()
-    nodes = [TREES[path]]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.FunctionDef) and node.name == "_code_that_travels":
-            continue
-        nodes += ast.iter_child_nodes(node)
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])

@@ -306,6 +306,12 @@ class GileConfig(PreTrainedConfig):
     model_type = "gile"
     sub_configs: ClassVar[dict[str, Any]] = {"text_config": GileTextConfig}
     largest: ClassVar[dict[str, int]] = LARGEST
+    # All in one file: transformers would load a copy of the code for each file named here.
+    auto_classes: ClassVar[dict[str, str]] = {
+        "AutoConfig": "modeling_gile.GileConfig",
+        "AutoModel": "modeling_gile.GileModel",
+        "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
+    }
 
     text_config: Any = None  # always a GileTextConfig after __post_init__
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
@@ -397,12 +403,6 @@ class GileConfig(PreTrainedConfig):
             )
         _refuse_unknown(self, kwargs)
         super().__post_init__(**kwargs)
-        # One repository serves several auto classes; register_for_auto_class could write only a single class.
-        self.auto_map = {
-            "AutoConfig": "configuration_gile.GileConfig",
-            "AutoModel": "modeling_gile.GileModel",
-            "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
-        }
         # transformers prefers tasks of a model to built-in tasks, so these names select our pipelines.
         self.custom_pipelines = {
             task: {
@@ -418,7 +418,10 @@ class GileConfig(PreTrainedConfig):
 
     def to_diff_dict(self) -> dict[str, Any]:
         """Returns the fields to save; see `PreTrainedConfig.to_diff_dict`."""
-        return {**super().to_diff_dict(), "text_config": self.text_config.to_diff_dict()}
+        fields_to_save = super().to_diff_dict()
+        fields_to_save["text_config"] = self.text_config.to_diff_dict()
+        fields_to_save["auto_map"] = self.auto_classes  # transformers sets that of the instance
+        return fields_to_save
 
     @property
     def document_size(self) -> int:
@@ -556,8 +559,3 @@ class GileConfig(PreTrainedConfig):
                 f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: upgrade "
                 "hf-gile (pip install -U hf-gile), or load the model where hf-gile is not installed"
             )
-
-
-def _code_that_travels() -> None:
-    """Is never called: transformers copies the imported files, and recognizes saved models by them."""
-    from .modeling_gile import GileForSequenceClassification  # noqa: F401

