@@ -418,10 +418,11 @@ class GileConfig(PreTrainedConfig):
 
     def to_diff_dict(self) -> dict[str, Any]:
         """Returns the fields to save; see `PreTrainedConfig.to_diff_dict`."""
-        fields_to_save = super().to_diff_dict()
-        fields_to_save["text_config"] = self.text_config.to_diff_dict()
-        fields_to_save["auto_map"] = self.auto_classes  # transformers sets that of the instance
-        return fields_to_save
+        return {
+            **super().to_diff_dict(),
+            "text_config": self.text_config.to_diff_dict(),
+            "auto_map": self.auto_classes,  # transformers sets that of the instance
+        }
 
     @property
     def document_size(self) -> int:
