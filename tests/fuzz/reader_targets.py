@@ -255,7 +255,7 @@ TARGETS = [
     reading("MeSH JSON lines", "mesh.jsonl", [_MESH_JSON], load_mesh),
     reading("SKOS Turtle", "skos.ttl", [_TURTLE], load_skos, _RDF_TOKENS),
     reading("SKOS N-Triples", "skos.nt", [_NTRIPLES], load_skos, _RDF_TOKENS),
-    reading("SKOS RDF/XML", "skos.rdf", [_RDF], load_skos, _MARKUP),
+    reading("SKOS RDF in XML", "skos.rdf", [_RDF], load_skos, _MARKUP),
     reading("SKOS JSON-LD", "skos.jsonld", [_JSONLD], load_skos, [b'"@id"', b'"@context"', b'"@list"', b'"@graph"']),
     reading("word vectors .vec", "words.vec", [b"3 2\nthe 0.5 1\nheart -1 2e3\n. . 1 2\n"], load_word_vectors),
     reading("word vectors .bin", "words.bin", [b"2 2\nthe " + bytes(8) + b"\na " + bytes(8) + b"\n"], load_binary_vectors),
