@@ -66,16 +66,17 @@ class GileDataCollator:
         if "language" in features[0]:
             batch["language"] = _language_indices(features, self.processor.languages)
         if "excluded_columns" in features[0]:
-            batch["excluded_columns"] = _pad_indices([rows.reshape(-1) for rows in _read(features, "excluded_columns")])
+            batch["excluded_columns"] = _pad_indices(_read_indices(features, "excluded_columns"))
         if "lexical_ids" in features[0]:
             batch |= pad_features({name: [feature[name] for feature in features] for name in _LEXICAL})
         if "pooled_embeds" in features[0]:
             batch["pooled_embeds"] = _pad_pooled_embeds(features)
         if "labels" not in features[0]:
             return batch
-        gold, single = _gold_indices(features)
+        gold = _read_indices(features, "labels")
         labels = _pad_indices(gold)
-        batch["labels"] = labels[:, 0] if single else labels
+        is_single = np.ndim(features[0]["labels"]) == 0
+        batch["labels"] = labels[:, 0] if is_single else labels
         # Trainer divides the loss of a step by the count of numbers other than -100 in shift_labels. Without
         # shift_labels it counts gold labels instead of documents.
         batch["shift_labels"] = torch.zeros(len(labels), dtype=torch.long)
@@ -99,21 +100,18 @@ def _check_examples(features: Sequence[Any]) -> Sequence[Any]:
         raise ValueError(f"features must be a non-empty list of examples, got {features!r:.100}")
     if isinstance(features[0], list):
         features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
+    required = ["input_ids", *(name for name in _ALL_OR_NONE if name in features[0])]
     for position, feature in enumerate(features):
         if not isinstance(feature, Mapping):
             raise ValueError(
                 f"example {position} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
             )
-        missing = [name for name in _ALL_OR_NONE if name in features[0] and name not in feature]
+        missing = [name for name in required if name not in feature]
         if missing:
             raise ValueError(
-                f"example {position} of the batch has no {missing[0]}, unlike the first example: add it to all "
-                "examples or to none"
-            )
-        if "input_ids" not in feature:
-            raise ValueError(
-                f"example {position} of the batch has no input_ids, only {sorted(feature)}; create them with "
-                "hf_gile.training.encode_dataset, or processor(text)['input_ids']"
+                f"example {position} of the batch has no {missing[0]}, only {sorted(feature)}; create input_ids with "
+                "hf_gile.training.encode_dataset or processor(text)['input_ids'], and add other fields to all examples "
+                "or to none"
             )
     return features
 
@@ -135,31 +133,21 @@ def _pad_pooled_embeds(features: Sequence[Any]) -> Tensor:
     return pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
 
 
-def _gold_indices(features: Sequence[Any]) -> tuple[list[Any], bool]:
-    """Returns the gold label indices of each example, and whether they are single numbers."""
-    gold = _read(features, "labels")
-    single = gold[0].ndim == 0
-    gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
-    for position, columns in enumerate(gold):
-        if columns.dtype.kind not in "iu" or len(np.unique(columns)) != len(columns):
-            raise ValueError(
-                f"labels of example {position} must be distinct label indices, got {columns[:8].tolist()}; "
-                "convert zeros and ones with np.flatnonzero"
-            )
-    return gold, single
-
-
-def _read(features: Sequence[Any], name: str) -> list[Any]:
-    """Returns the label indices of a field of each example."""
+def _read_indices(features: Sequence[Any], name: str) -> list[Any]:
+    """Returns the label indices of a field of each example; gold labels are distinct."""
     rows = []
     for position, feature in enumerate(features):
         try:
-            columns = np.asarray(feature[name])
+            columns = np.atleast_1d(np.asarray(feature[name]))
         except ValueError:  # lists of different lengths
-            columns = np.asarray(None)
-        is_number = columns.dtype.kind in "iufb" and columns.dtype.itemsize <= 8
-        if columns.ndim > 1 or (columns.size and not is_number):
-            raise ValueError(f"{name} of example {position} must be integer label indices, got {feature[name]!r:.100}")
+            columns = np.atleast_1d(None)
+        is_index = columns.dtype.kind in "iu" or columns.size == 0
+        is_repeated = is_index and name == "labels" and len(np.unique(columns)) < columns.size
+        if columns.ndim > 1 or not is_index or is_repeated:
+            raise ValueError(
+                f"{name} of example {position} must be distinct label indices, got {feature[name]!r:.100}; convert "
+                "zeros and ones with np.flatnonzero"
+            )
         rows.append(columns)
     return rows
 

@@ -187,12 +187,27 @@ class GileLoss:
                 "loss='cross_entropy' and problem_type='multi_label_classification'"
             )
         columns = None if sampled_columns is None else sampled_columns.flatten()
+        columns, column_weights = self.choose_columns(model, text_codes, labels, columns, column_weights)
         if column_weights is not None and len(column_weights) == 1:
             column_weights = column_weights.flatten()
         step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
         in_chunks = self.share_labels or step.size > self.chunk_size > 0
         loss = self._in_chunks(step) if in_chunks else self._at_once(step)
         return scale_to_step(loss, labels, num_items_in_batch, shift_labels)
+
+    def choose_columns(
+        self,
+        model: GileForSequenceClassification,
+        text_codes: Tensor,
+        labels: Tensor,
+        columns: Tensor | None,
+        column_weights: Tensor | None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the `(C,)` labels of a training step and their weights; subclasses add labels to the sample.
+
+        Arguments are those of `of_codes`.
+        """
+        return columns, column_weights
 
     def _name(self, single: bool) -> str:
         if self.loss == "cross_entropy" and not single:

@@ -6,26 +6,22 @@ Shapes: N documents, S windows of a document, P size of the hidden states of the
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
+from datasets import Dataset, Features, List, Value, concatenate_datasets
 from torch import Tensor, nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
 from .encoding import Progress, batches_by_length, without_bars
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 _SORT_SIZE = 4096
 """Number of documents sorted by length together."""
 
 
 def add_pooled_embeds(
-    dataset: "Dataset", model: Scorer, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
-) -> "Dataset":
+    dataset: Dataset, model: Scorer, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
+) -> Dataset:
     """Precomputes the outputs of a frozen pretrained encoder for each document.
 
     The column `pooled_embeds` takes 4 P bytes per document (and window) on disk. A `GileDataCollator` passes it to the
@@ -78,8 +74,6 @@ def add_pooled_embeds(
     options: dict[str, Any] = {"batched": True, "batch_size": max(batch_size, _SORT_SIZE)}
     if not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(pool, **options)
-    from datasets import Features, List, Value, concatenate_datasets
-
     kind: Any = List(Value("float32"))
     if config.text_encoder_type == "hierarchical_transformer":
         kind = List(kind)
@@ -97,7 +91,7 @@ def add_pooled_embeds(
     return concatenate_datasets([dataset, pooled], axis=1)
 
 
-def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
+def _fingerprint(inputs: Dataset, gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
     config = gile.config.text_config
     encoder = pretrained_encoder(gile) or gile.text_encoder
@@ -106,14 +100,8 @@ def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     for name, weight in encoder.state_dict().items():
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    for table in inputs.with_format("arrow").iter(_SORT_SIZE):
-        for column in table.columns:
-            values = column.combine_chunks()
-            while hasattr(values, "value_lengths"):  # nested lists of ids
-                digest.update(np.asarray(values.value_lengths()).tobytes())
-                values = values.flatten()
-            is_text = "string" in str(values.type)
-            digest.update(repr(values.to_pylist()).encode() if is_text else np.asarray(values).tobytes())
+    for batch in inputs.with_format(None).iter(_SORT_SIZE):
+        digest.update(repr(batch).encode())
     return digest.hexdigest()
 
 
@@ -189,19 +177,12 @@ def pretrained_encoder(model: nn.Module) -> Any:
 
 def _depths(encoder: nn.Module) -> dict[Tensor, int]:
     """Returns the number of layers above each parameter; embeddings count as a layer below the first."""
-    layers: list[nn.Module] = []
-    prefixes: set[str] = set()
-    for name, module in encoder.named_modules():
-        if isinstance(module, GradientCheckpointingLayer) and not name.startswith(tuple(prefixes)):
-            layers.append(module)
-            prefixes.add(f"{name}.")
-    if not layers:  # not from transformers
-        lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
-        layers = max(
-            lists,
-            key=lambda modules: sum(weight.numel() for module in modules for weight in module.parameters()),
-            default=[],
-        )
+    lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
+    layers = max(
+        lists,
+        key=lambda modules: sum(weight.numel() for module in modules for weight in module.parameters()),
+        default=[],
+    )
     depths: dict[Tensor, int] = {
         parameter: len(layers) - 1 - index for index, layer in enumerate(layers) for parameter in layer.parameters()
     }

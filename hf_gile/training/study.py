@@ -21,7 +21,7 @@ from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
 from .encoders import origin_of
 from .encoding import ReadBefore
-from .experiment import Experiment, documents_per_second
+from .experiment import Experiment, documents_per_second, save_model
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
@@ -178,7 +178,7 @@ class Study:
         with saved_settings(self.options, self.args):
             self.write()
             if is_saved:
-                experiment.save(folder)
+                save_model(experiment.trainer, folder)
         if has_report:
             report.save(folder / REPORT_FILE)
             write_card(folder, experiment.model, self._card_info(experiment, number), report)

@@ -19,7 +19,7 @@ from hf_gile.training import (
     processor_from_text_encoder,
     teach,
 )
-from hf_gile.training.distillation import can_fit_labels
+from hf_gile.training.fit import can_fit_labels
 
 WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
 NAMES = ["iron diet", "human milk", "heart failure"]

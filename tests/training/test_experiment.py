@@ -24,6 +24,7 @@ from hf_gile.training.experiment import (
     documents_per_second,
     encode_parts,
     run_arguments,
+    save_model,
     with_a_label,
 )
 from hf_gile.training.reporting import say_calibration
@@ -80,7 +81,8 @@ def make(args, tmp_path):
 
 def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
     experiment = make()
-    result = experiment.fit(patience=9)
+    experiment.fit(patience=9)
+    result = experiment.fitted
     assert [entry["epoch"] for entry in result["history"]] == list(range(1, 10))
     assert result["parameters"] == sum(x.numel() for x in experiment.model.parameters() if x.requires_grad)
     assert "seen_threshold" in experiment.calibrate("platt")
@@ -93,7 +95,7 @@ def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
         report.metrics
     )
     assert weigh_unseen(experiment) == {}  # the model has no code of words
-    experiment.save(tmp_path / "model")
+    save_model(experiment.trainer, tmp_path / "model")
     saved = {path.name for path in (tmp_path / "model").iterdir()}
     assert {"model.safetensors", "labels.jsonl", "processor_config.json"} <= saved
     assert "training_args.bin" not in saved

@@ -107,7 +107,7 @@ def fit(
         if method is not None and _improves(method, counts, group):
             calibration[group] = fit_calibration(method, VALUES, *of_group.cells)
         if ranking is not None and len(calibration) == len(GROUPS):
-            figures["unseen_raised"] = raised = _best_raise(ranking, calibration)
+            figures["unseen_raised"] = raised = max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
             if raised:
                 calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
             crowding = _mapped(ranking, calibration).crowding()
@@ -190,11 +190,6 @@ def _measure_before(counts: GroupCounts, group: str, stored: Calibration) -> dic
     measured = _measure(counts, probabilities >= threshold)
     figures = {f"{name}_before": value for name, value in measured.items()}
     return figures | calibration_errors(counts, probabilities, "before")
-
-
-def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float:
-    """Returns r of `lift` for unseen labels that are calibrated separately."""
-    return max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
 
 
 def _mapped(ranking: SharedRanking, calibration: Mapping[str, Any]) -> SharedRanking:

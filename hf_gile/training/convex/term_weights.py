@@ -3,12 +3,14 @@
 Shapes: N documents, L labels, K weights.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 from ...models.mixture_gile import Mixture
@@ -95,8 +97,6 @@ def fit_term_weights(
     Returns:
         The weights, and the mean loss of a document.
     """
-    from scipy.optimize import minimize
-
     number = sum(len(example.documents) for example in examples)
     if number == 0:
         return prior, float("nan")
@@ -109,7 +109,7 @@ def fit_term_weights(
     def loss(scaled: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         numbers = unscaled @ scaled
         weights = torch.tensor(numbers, dtype=torch.float32, requires_grad=True)
-        mixture = _mixture(names, weights)
+        mixture = Mixture([term for _, term in names], _by_group(names, weights))
         moved = numbers - centre
         total = strength / 2 * float(moved @ moved)
         gradient = strength * moved
@@ -135,18 +135,16 @@ def fit_term_weights(
     while result.fun < (1 - 1e-4) * last:  # a search can end early; from its end, a new one goes on
         last = result.fun
         result = minimize(loss, result.x, jac=True, method="L-BFGS-B", bounds=bounds)
-    fitted: TermWeights = {group: {} for group in prior}
-    for (group, term), weight in zip(names, (unscaled @ result.x).tolist(), strict=True):
-        fitted[group][term] = prior[group][term] if group in fixed else weight
-    return fitted, float(result.fun)
+    fitted = _by_group(names, (unscaled @ result.x).tolist())
+    return fitted | {group: dict(prior[group]) for group in fixed}, float(result.fun)
 
 
-def _mixture(names: Sequence[tuple[str, str]], weights: Tensor) -> Mixture:
-    """Returns the mixture with the K weights of these groups and terms; others are 0."""
-    by_group: dict[str, dict[str, Tensor]] = {group: {} for group, _ in names}
+def _by_group(names: Sequence[tuple[str, str]], weights: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Returns K weights by group and term."""
+    by_group: dict[str, dict[str, Any]] = {}
     for (group, term), weight in zip(names, weights, strict=True):
-        by_group[group][term] = weight
-    return Mixture([term for _, term in names], by_group)
+        by_group.setdefault(group, {})[term] = weight
+    return by_group
 
 
 def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
