@@ -1,7 +1,7 @@
 """Data collator: pads documents and gold labels, and samples labels for training steps."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..models import GileProcessor
 from ..models.lexical_gile import pad_features
+from ..models.losses_gile import IGNORE
 from .label_sampling import LabelSampler
 
 
@@ -66,7 +67,7 @@ class GileDataCollator:
         if "language" in features[0]:
             batch["language"] = _language_indices(features, self.processor.languages)
         if "excluded_columns" in features[0]:
-            batch["excluded_columns"] = _pad_indices(_read_indices(features, "excluded_columns"))
+            batch["excluded_columns"] = pad_indices(_read_indices(features, "excluded_columns"))
         if "lexical_ids" in features[0]:
             batch |= pad_features({name: [feature[name] for feature in features] for name in _LEXICAL})
         if "pooled_embeds" in features[0]:
@@ -74,7 +75,7 @@ class GileDataCollator:
         if "labels" not in features[0]:
             return batch
         gold = _read_indices(features, "labels")
-        labels = _pad_indices(gold)
+        labels = pad_indices(gold)
         is_single = np.ndim(features[0]["labels"]) == 0
         batch["labels"] = labels[:, 0] if is_single else labels
         # Trainer divides the loss of a step by the count of numbers other than -100 in shift_labels. Without
@@ -140,7 +141,7 @@ def _read_indices(features: Sequence[Any], name: str) -> list[Any]:
         try:
             columns = np.atleast_1d(np.asarray(feature[name]))
         except ValueError:  # lists of different lengths
-            columns = np.atleast_1d(None)
+            columns = np.asarray(None)
         is_index = columns.dtype.kind in "iu" or columns.size == 0
         is_repeated = is_index and name == "labels" and len(np.unique(columns)) < columns.size
         if columns.ndim > 1 or not is_index or is_repeated:
@@ -159,9 +160,17 @@ def _read_vectors(value: object, position: int) -> Tensor:
         raise ValueError(f"pooled_embeds of example {position} must be numbers, got {value!r:.100}") from None
 
 
-def _pad_indices(rows: Sequence[Any]) -> Tensor:
-    width = max(1, *(len(columns) for columns in rows))
-    return torch.tensor([[*columns.tolist(), *[-100] * (width - len(columns))] for columns in rows], dtype=torch.long)
+def pad_indices(rows: Iterable[Any], padding: int = IGNORE) -> Tensor:
+    """Converts lists of integers, or single integers, to a padded `(N, P)` tensor with P of at least 1.
+
+    Args:
+        rows: N lists or integers.
+        padding: What shorter lists are padded with.
+    """
+    lists = [np.atleast_1d(row).tolist() for row in rows]
+    width = max([1, *map(len, lists)])
+    padded = [[*row, *[padding] * (width - len(row))] for row in lists]
+    return torch.tensor(padded, dtype=torch.long).view(len(lists), width)
 
 
 def _hash_batch(batch: dict[str, Tensor]) -> int:

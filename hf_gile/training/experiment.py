@@ -38,7 +38,7 @@ from ..writing import new_files
 from .calibration import calibrate
 from .checkpoints import checkpoint_to_resume
 from .collator import GileDataCollator
-from .convex import fit_convex, refit_convex
+from .convex import fit_convex
 from .encoding import ReadBefore, encode_dataset
 from .label_sampling import EpochCallback, LabelSampler
 from .pretrained import add_pooled_embeds, parameter_groups
@@ -421,14 +421,6 @@ class Experiment:
         if self.trainer.is_world_process_zero():
             tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
         self.fitted = {**figures, "parameters": self.num_parameters}
-
-    def refit_convex(self, parts: Iterable[str]) -> int:
-        """Fits the head again on these parts, see `hf_gile.training.convex.refit_convex`; returns their documents."""
-        documents = {part: self.parts[part] for part in parts}
-        number = refit_convex(self.model, documents, self.fitted["chosen"])
-        if self.trainer.is_world_process_zero():
-            tqdm.write(f"  fitted again, with the same settings, on all {number:,} documents")
-        return number
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, see `calibrate_on`."""

@@ -19,6 +19,7 @@ from ..publishing import CardInfo
 from ..publishing.card import LANGUAGE_CODE, LICENSE_ID, write_card
 from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
+from .convex import refit_convex
 from .encoders import origin_of
 from .encoding import ReadBefore
 from .experiment import Experiment, documents_per_second, save_model
@@ -215,7 +216,10 @@ class Study:
         """
         if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
             return 0
-        return experiment.refit_convex(["train", *self.task.cut])
+        parts = {part: experiment.parts[part] for part in ("train", *self.task.cut)}
+        number = refit_convex(experiment.model, parts, experiment.fitted["chosen"])
+        printer(self.args)(f"  fitted again, with the same settings, on all {number:,} documents")
+        return number
 
     def write(self) -> None:
         """Writes `results.json`, in the main process."""

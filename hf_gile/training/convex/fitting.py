@@ -6,7 +6,7 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,9 @@ from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
 from ...models.scoring_gile import JointInputLabelEmbedding
 from ..calibration.calibrating import with_number
+from ..collator import pad_indices
 from ..starting import set_lexical_weights
-from .documents import PADDING, Documents, may_be_held_out
+from .documents import Documents, may_be_held_out
 from .head import LARGEST, CompareWords, Head, fit_head, refit_head
 from .label_side import Joint
 from .word_rows import WordRegression, feature_counts, named_labels
@@ -233,11 +234,11 @@ def _documents(
         if text.reads_pretrained:
             h, _ = gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))
         else:
-            h, _ = gile.embed_texts(_padded(batch["input_ids"], text.pad_token_id).to(model.device))
+            h, _ = gile.embed_texts(pad_indices(batch["input_ids"], text.pad_token_id).to(model.device))
         vectors.append(h.cpu())
-    excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
+    excluded = pad_indices(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
     numbers = torch.arange(first, first + len(rows)) if model.config.lexical else None
-    return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded, numbers)
+    return Documents(_of_length_1(torch.cat(vectors)), pad_indices(rows["labels"]), excluded, numbers)
 
 
 def _words(
@@ -279,10 +280,3 @@ def _words(
 
 def _of_length_1(vectors: Tensor) -> Tensor:
     return functional.normalize(vectors.cpu().float(), dim=-1)
-
-
-def _padded(columns: Iterable[Any], padding: int = PADDING) -> Tensor:
-    """Converts lists of integers, or single integers, to a padded `(N, G)` tensor."""
-    lists = [numbers if isinstance(numbers, list) else [numbers] for numbers in columns]
-    width = max(map(len, lists), default=0)
-    return torch.tensor([[*numbers, *[padding] * (width - len(numbers))] for numbers in lists]).view(len(lists), width)
