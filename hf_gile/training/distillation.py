@@ -149,10 +149,9 @@ def _embed(model: GileForSequenceClassification, processor: GileProcessor, docum
 def check_teacher(model: GileForSequenceClassification) -> None:
     """Refuses a model whose document vectors and label vectors are not of a pretrained encoder that reads both."""
     config = model.config
-    if config.text_config.text_encoder_type == "static":
-        raise ValueError("this model is static already: distill the model that taught it")
+    is_static = config.text_config.text_encoder_type == "static"
     is_one_space = config.text_config.encoder_size == config.text_config.pooled_size
-    if not (config.pools_labels and is_one_space) or config.bag_size or config.languages:
+    if is_static or not (config.pools_labels and is_one_space) or config.bag_size or config.languages:
         raise ValueError(
             "only a model with a pretrained encoder that reads texts and labels can be distilled, without a bag, "
             f"languages, or an encoder over windows; got text_encoder_type {config.text_config.text_encoder_type!r}, "

@@ -66,10 +66,10 @@ class LabelSampler:
             raise ValueError(f"num_negatives must not be negative, or None for all labels, got {num_negatives}")
         listed = np.arange(num_labels) if columns is None else np.asarray(columns, dtype=np.int64)
         self.columns = np.unique(listed)
-        if len(self.columns) != len(listed):
-            raise ValueError(f"columns has {len(listed) - len(self.columns)} repeated label indices")
-        if len(self.columns) == 0:
-            raise ValueError("columns is empty; pass labels to sample from")
+        if len(self.columns) != len(listed) or not len(listed):
+            raise ValueError(
+                f"columns must be distinct labels to sample from, got {len(listed)}: {listed[:8].tolist()}"
+            )
         _check_range("columns has", self.columns, num_labels)
         self._sampled_from = np.zeros(num_labels, dtype=bool)
         self._sampled_from[self.columns] = True

@@ -158,7 +158,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
 def test_invalid_options_are_refused_without_changes(scripted):
     model, batches = scripted(*scores(seed=11))
     for options, message in [
-        ({"method": "gamma"}, "method must be one of platt, spline, got 'gamma'"),
+        ({"method": "gamma"}, "'multi_label_classification' must be one of spline, platt, none, got 'gamma'"),
         ({"objective": "f1"}, "objective must be micro_f1, macro_f1 or, for example, recall@0.8, got 'f1'"),
         ({"objective": "recall@1.5"}, "objective must be micro_f1"),
         ({"columns": [3, 3]}, "columns must be distinct indices of the 17 stored labels, got 2"),

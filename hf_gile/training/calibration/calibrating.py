@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...metrics.batch import read_batch
 from ...models import GileForSequenceClassification, LabelSet
-from ...models.checks_gile import METHODS, check_calibration
+from ...models.checks_gile import check_calibration
 from ...models.losses_gile import IGNORE, make_targets, widened
 from ...models.search_gile import calibrated
 from .fitting import IDENTITY, Calibration, fit, fit_softmax
@@ -100,7 +100,12 @@ def calibrate(
     all_seen = model.stored_labels.seen()
     seen = all_seen[chosen]
     crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
-    stored = Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
+    stored = Calibration(
+        config.calibration,
+        config.thresholds,
+        usual_score=config.usual_score,
+        crowding=crowding,
+    )
     was_training = model.training
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
@@ -129,17 +134,14 @@ def calibrate(
 
 def _read_method(method: str | None, problem_type: str | None) -> str | None:
     """Returns the calibration method, or None for thresholds only."""
-    methods = tuple(METHODS)
-    condition = ""
+    methods = ["spline", "platt", "none"]
     if problem_type == "single_label_classification":
-        methods = ("platt",)
-        condition = f" for problem_type {problem_type!r}"
-    elif method == "none":
-        return None
-    method = method or methods[-1]
+        methods = ["platt"]
+    method = method or methods[0]
     if method not in methods:
-        raise ValueError(f"method{condition} must be one of {', '.join(methods)}, got {method!r}")
-    return method
+        listed = ", ".join(methods)
+        raise ValueError(f"method for problem_type {problem_type!r} must be one of {listed}, got {method!r}")
+    return None if method == "none" else method
 
 
 def _fit_groups(

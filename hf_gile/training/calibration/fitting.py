@@ -19,7 +19,7 @@ from ...metrics.calibration import calibration_error, softmax_to_sigmoid_logits
 from ...models.checks_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
-from .curves import fit_calibration, fit_softmax_calibration
+from .curves import fit_calibration, fit_softmax_calibration, occurring
 from .raising import PRICE, SharedRanking, lift, lift_calibration
 from .score_counts import TOP_K, VALUES, GroupCounts, ScoreCounts
 from .thresholds import (
@@ -107,7 +107,8 @@ def fit(
         if method is not None and _improves(method, counts, group):
             calibration[group] = fit_calibration(method, VALUES, *of_group.cells)
         if ranking is not None and len(calibration) == len(GROUPS):
-            figures["unseen_raised"] = raised = max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
+            raised = max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
+            figures["unseen_raised"] = raised
             if raised:
                 calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
             crowding = _mapped(ranking, calibration).crowding()
@@ -220,10 +221,7 @@ def _improves(method: str, counts: ScoreCounts, group: str) -> bool:
 
 def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
     """Returns the log-likelihood of the gold labels."""
-    occurs = cells > 0
-    logits = logits[occurs].double()
-    cells = cells[occurs].double()
-    gold = gold[occurs].double()
+    logits, cells, gold = occurring(logits, cells, gold)
     return float((gold * logits - cells * functional.softplus(logits)).sum())
 
 

@@ -278,7 +278,10 @@ class LabelCounts:
 
 
 def fit_label_thresholds(
-    counts: ScoreCounts, group: str, objective: str = "micro_f1", shrinkages: Sequence[float] = SHRINKAGES
+    counts: ScoreCounts,
+    group: str,
+    objective: str = "micro_f1",
+    shrinkages: Sequence[float] = SHRINKAGES,
 ) -> tuple[Tensor, dict[str, Any]] | None:
     """Fits thresholds of the labels of a group.
 

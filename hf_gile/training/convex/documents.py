@@ -148,7 +148,12 @@ class Fold:
         return self.counts > 0
 
 
-def folds_of_documents(train: Documents, validation: Documents, num_labels: int, is_enough: bool) -> list[Fold]:
+def folds_of_documents(
+    train: Documents,
+    validation: Documents,
+    num_labels: int,
+    is_enough: bool,
+) -> list[Fold]:
     """Returns folds that hold out documents: validation documents, and a quarter of the others unless these suffice.
 
     Args:
@@ -162,7 +167,11 @@ def folds_of_documents(train: Documents, validation: Documents, num_labels: int,
 
 
 def folds_of_labels(
-    train: Documents, validation: Documents, num_labels: int, number: int, is_enough: bool
+    train: Documents,
+    validation: Documents,
+    num_labels: int,
+    number: int,
+    is_enough: bool,
 ) -> list[Fold]:
     """Returns folds that also hold out a quarter of the seen labels, with the documents that have no other labels.
 
@@ -191,7 +200,13 @@ def may_be_held_out(counts: Tensor) -> Tensor:
     return seen & (counts <= counts[seen].float().mean())
 
 
-def _folds(train: Documents, validation: Documents, held: Tensor, number: int, is_enough: bool) -> list[Fold]:
+def _folds(
+    train: Documents,
+    validation: Documents,
+    held: Tensor,
+    number: int,
+    is_enough: bool,
+) -> list[Fold]:
     """Returns up to `number` folds; `held` are the `(L,)` folds that leave out each label, -1 for none."""
     left_out = torch.full((len(train),), -1) if is_enough else spread(train, len(held))
     folds = []

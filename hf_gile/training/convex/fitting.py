@@ -103,7 +103,11 @@ def fit_convex(
 
 
 @torch.no_grad()
-def refit_convex(model: GileForSequenceClassification, parts: Mapping[str, Dataset], chosen: dict[str, float]) -> int:
+def refit_convex(
+    model: GileForSequenceClassification,
+    parts: Mapping[str, Dataset],
+    chosen: dict[str, float],
+) -> int:
     """Fits the head of `fit_convex` again on more documents, with the same settings, and counts the labels again.
 
     The weights of terms, the calibration and the thresholds stay those of documents that were left out.

@@ -260,8 +260,11 @@ class _Fit:
             folds = [_with_sampled_labels(fold, others) for fold in folds]
 
         def loss(l2: float) -> float:
-            fits = (_fit_words(regression, fold, l2, uses_names) for fold in folds)
-            return -sum(_precision_of_words(regression, fold, words) for fold, words in zip(folds, fits, strict=True))
+            total = 0.0
+            for fold in folds:
+                words = _fit_words(regression, fold, l2, uses_names)
+                total += _precision_of_words(regression, fold, words)
+            return -total
 
         self.chosen["words_l2"] = _best(L2_OF_WORDS, loss)
         for fold in self.document_folds:

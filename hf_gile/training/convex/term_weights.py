@@ -43,11 +43,6 @@ class Example:
         for rows, block in self.documents.blocks(width):
             yield {name: numbers[rows] for name, numbers in self.terms.items()}, block
 
-    def shares(self, has_rare: bool) -> dict[str, Tensor]:
-        """Returns the `(L,)` shares of the weights of each group; without those of "rare", all are of "seen"."""
-        rare = self.seen * (self.rarity if has_rare else 0.0)
-        return {"seen": self.seen.float() - rare, "rare": rare, "unseen": (~self.seen).float()}
-
 
 def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool) -> TermWeights:
     """Returns the weights that `fit_head` shrinks the weights of terms to.
@@ -155,8 +150,10 @@ def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> 
     depend on each other.
     """
     sums = np.zeros((len(names), 3))
+    has_rare = any(group == "rare" for group, _ in names)
     for example in examples:
-        shares = example.shares(has_rare=any(group == "rare" for group, _ in names))
+        rare = example.seen * example.rarity * has_rare  # without weights of "rare", all shares are of "seen"
+        shares = {"seen": example.seen.float() - rare, "rare": rare, "unseen": (~example.seen).float()}
         for terms, block in example.blocks(len(example.seen)):
             targets, _ = block.targets(len(example.seen))
             balanced = targets + targets.mean()
