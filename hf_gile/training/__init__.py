@@ -6,14 +6,13 @@ from ..extras import import_on_demand
 
 if TYPE_CHECKING:
     from .calibration import ThresholdTuner, calibrate, paper_threshold, tune_threshold
-    from .collator import GileDataCollator
+    from .collator import EpochCallback, GileDataCollator, LabelSampler
     from .convex import fit_convex
     from .distillation import attach_teacher, distill, teach
     from .encoders import best_text_encoder
     from .encoding import encode_dataset
     from .fit import fit_labels
     from .general import general_scorer
-    from .label_sampling import EpochCallback, LabelSampler
     from .losses import GileLoss
     from .pretrained import add_pooled_embeds, parameter_groups
     from .starting import (
@@ -59,7 +58,6 @@ _MODULES = (
     "encoders",
     "encoding",
     "general",
-    "label_sampling",
     "losses",
     "starting",
     "convex",

@@ -37,10 +37,9 @@ from ..scoring.scorer import has_bf16
 from ..writing import new_files
 from .calibration import calibrate
 from .checkpoints import checkpoint_to_resume
-from .collator import GileDataCollator
+from .collator import EpochCallback, GileDataCollator, LabelSampler
 from .convex import fit_convex
 from .encoding import ReadBefore, encode_dataset
-from .label_sampling import EpochCallback, LabelSampler
 from .pretrained import add_pooled_embeds, parameter_groups
 from .task import TextTask
 
@@ -68,7 +67,7 @@ def encode_parts(
     model: GileForSequenceClassification,
     processor: GileProcessor,
     labels: LabelSet,
-    args: TrainingArguments,
+    bf16: bool = False,
     most: int | None = None,
     reads_all: bool = False,
 ) -> dict[str, Dataset]:
@@ -76,10 +75,10 @@ def encode_parts(
 
     Args:
         task: Documents; labels in a column `excluded` are not candidates.
-        model: The model.
+        model: The model, on the device that a frozen encoder runs on.
         processor: Its processor.
         labels: Maps label ids to indices; other ids are dropped.
-        args: Device and precision for a frozen encoder.
+        bf16: Whether a frozen encoder runs in bfloat16 (autocast).
         most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
             is limited to as many documents.
         reads_all: Whether it reads all training documents anyway, in bfloat16 if the device supports it.
@@ -93,12 +92,11 @@ def encode_parts(
             rows, processor, labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
-            model.to(args.device)
             if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
-                encoded[part] = _some_pooled(encoded[part], model, processor, args.bf16, most)
+                encoded[part] = _some_pooled(encoded[part], model, processor, bf16, most)
             else:
-                bf16 = args.bf16 or (part == "train" and reads_all and has_bf16(args.device))
-                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=bf16)
+                is_fast = bf16 or (part == "train" and reads_all and has_bf16(model.device))
+                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=is_fast)
     return encoded
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,12 @@ from transformers import AutoConfig, set_seed
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet
 from ..settings import only_read
 from .calibration import calibrate
-from .collator import GileDataCollator
+from .collator import GileDataCollator, LabelSampler
 from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
 from .distillation import MOST_TEXTS, Distilled, check_teacher, distill, static_config, teach
 from .encoders import FoundEncoder, prompt_of, text_encoders
 from .experiment import Experiment, encode_parts, pretrained_optimizer, run_arguments, with_a_label
 from .general import text_vectors
-from .label_sampling import LabelSampler
 from .losses import GileLoss
 from .options import AUTO, STATIC, Options
 from .starting import (
@@ -161,7 +159,9 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
     if start.is_convex and not is_feasible(study.num_documents, study.num_seen, text_config.pooled_size):
         most = READ_OF_MANY
     with args.main_process_first(desc="words and columns"):
-        parts = encode_parts(study.task, model, processor, labels, args, most, start.neighbours)
+        if text_config.has_fixed_pooling:
+            model.to(args.device)
+        parts = encode_parts(study.task, model, processor, labels, args.bf16, most, start.neighbours)
     if study.has_one_label:
         parts = with_a_label(parts)
     optimizer = None
@@ -450,9 +450,8 @@ def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> dict[str, 
     config.thresholds = {}
     is_small = is_feasible(len(read["train"]), len(counts), config.text_config.pooled_size)
     most = None if is_small else READ_OF_MANY
-    on_device: Any = SimpleNamespace(device=model.device, bf16=False)
     neighbours = bool(config.neighbours)
-    encoded = encode_parts(TextTask(read, labels), model, processor, labels, on_device, most, neighbours)
+    encoded = encode_parts(TextTask(read, labels), model, processor, labels, False, most, neighbours)
     if config.problem_type == "single_label_classification":
         encoded = with_a_label(encoded)
     else:

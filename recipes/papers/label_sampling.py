@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hf_gile.training import LabelSampler
-from hf_gile.training.label_sampling import FloatArray, IntArray
+from hf_gile.training.collator import FloatArray, IntArray
 from hf_gile.training.weighted_losses import read_weights
 
 

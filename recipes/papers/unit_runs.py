@@ -223,7 +223,9 @@ class UnitTrainer:
             if reads not in self._encoded:
                 reader = copy(processor)  # units share encoded documents
                 reader.lexical = lexical
-                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args)
+                if model.config.text_config.has_fixed_pooling:
+                    model.to(study.args.device)
+                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args.bf16)
         return self._encoded[reads]
 
     def set_statistics(

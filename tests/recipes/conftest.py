@@ -43,7 +43,7 @@ def _short_fits(monkeypatch):
         "head.L2_OF_BILINEAR": (0.1,),
         "head.L2_OF_WORDS": (0.5,),
         "head.FOLDS": 2,
-        "folds.FOLDS": 2,
+        "documents.FOLDS": 2,
     }.items():
         monkeypatch.setattr(f"hf_gile.training.convex.{name}", few)
 

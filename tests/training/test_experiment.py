@@ -70,7 +70,7 @@ def make(args, tmp_path):
             )
             for part, chosen in rows.items()
         }
-        encoded = encode_parts(TextTask(parts, labels), model, processor, labels, args)
+        encoded = encode_parts(TextTask(parts, labels), model, processor, labels)
         run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
         sampler = LabelSampler(4, num_negatives=2, columns=range(3))
         options = {"held_out": {"grey"}, "num_documents": 60, "top_k": (2,)} | options
@@ -146,11 +146,11 @@ def test_held_out_labels_are_candidates_only_in_validation(make):
     assert set(experiment.trainer.eval_dataset) == {"validation", "test"}
 
 
-def test_sampled_encoding_also_samples_validation_documents_evenly(make, args):
+def test_sampled_encoding_also_samples_validation_documents_evenly(make):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
     task = TextTask({"validation": rows, "test": rows}, experiment.labels)
-    encoded = encode_parts(task, experiment.model, experiment.processor, task.labels, args, most=4)
+    encoded = encode_parts(task, experiment.model, experiment.processor, task.labels, most=4)
     assert len(encoded["test"]) == 12
     assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # rows 0, 3, 6 and 9
 
