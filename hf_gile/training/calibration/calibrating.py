@@ -50,14 +50,13 @@ def calibrate(
         rows = encode_dataset(validation, processor, labels)
         figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
 
-    Seen and unseen labels are calibrated separately and have separate thresholds. With fewer than 30 documents that
-    have unseen labels, or 50 such gold labels, these share the calibration and the threshold of seen labels, and `note`
-    says so. A group stays uncalibrated if its calibration does not improve held-out documents. If `config.force_label`
-    is set, thresholds are fitted for the labels that a document has beside its best one.
+    Seen and unseen labels have separate calibrations and thresholds. With fewer than 30 documents that have unseen
+    labels, or 50 such gold labels, unseen labels share those of seen labels, and `note` says so. A group stays
+    uncalibrated if that is better on held-out documents. With `config.force_label`, thresholds leave out best labels.
 
-    This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
-    `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
-    a group without gold labels in these documents. On an error, nothing is set. Single-label models get no thresholds.
+    This sets `config.calibration`, `config.usual_score`, `config.thresholds` and, in `label_set`, the thresholds of
+    labels that differ from their group, except in a group without gold labels. On an error, nothing is set.
+    Single-label models get no thresholds.
 
     Args:
         model: A `GileForSequenceClassification`.
@@ -65,25 +64,21 @@ def calibrate(
         method: `"platt"` or `"spline"`, see `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit thresholds
             only. By default "spline", which is best on held-out documents, and "platt" for single-label models.
         label_thresholds: Whether to fit thresholds for single labels.
-        objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
-            the highest threshold of each group with this expected recall (`thresholds.py`).
+        objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`.
         columns: Candidate labels. By default all seen labels, and the unseen labels that are gold in a document.
         raise_unseen: Whether to `lift` separately calibrated unseen labels, few of which reach the top of a list.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
         `documents`; `unusual_documents`, the share whose best label does not reach `config.usual_score` as stored
-        before, where a tenth is usual; and for each fitted group, with the prefix `seen_` or `unseen_`:
+        before; and for each fitted group, with the prefix `seen_` or `unseen_`:
 
-        - `expected_calibration_error` and `top_5_expected_calibration_error` on these documents, as
-          `CalibrationMetrics` computes them, with the suffixes `_before`, as stored in the model, and `_after`;
-        - with `raise_unseen`, `raised`, see `lift`;
-        - `threshold`, and `micro_f1` and `recall` at this threshold on these documents; with the suffix `_before`, at
-          the stored one, by default 0.5; for a guarantee, also `promised_recall` and `labels_per_document`;
-        - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
-          the documents and measured on the other half; the same for label thresholds, with the suffix
-          `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
-          of labels with a separate threshold. These are missing if all logits are below 1/8 or above 60.
+        - `expected_calibration_error` and `top_5_expected_calibration_error`, as in `CalibrationMetrics`, with the
+          suffixes `_before`, as stored in the model, and `_after`; with `raise_unseen`, `raised`, see `lift`;
+        - `threshold`, and `micro_f1` and `recall` at it; with the suffix `_before`, at the stored one, by default 0.5;
+          for a guarantee, also `promised_recall` and `labels_per_document`;
+        - with `label_thresholds`, the figures of `fit_label_thresholds`, and `label_thresholds`, the number of labels
+          with a separate threshold; missing if all logits are below 1/8 or above 60.
 
         Single-label models only have the calibration errors, `accuracy_before` and `accuracy_after`.
 
@@ -100,28 +95,17 @@ def calibrate(
     all_seen = model.stored_labels.seen()
     seen = all_seen[chosen]
     crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
-    stored = Calibration(
-        config.calibration,
-        config.thresholds,
-        usual_score=config.usual_score,
-        crowding=crowding,
-    )
+    stored = Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
     was_training = model.training
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
         if single:
             fitted, before, after = fit_softmax(documents, seen, stored)
         else:
-            fitted, before, after = _fit_groups(
-                documents,
-                ScoreCounts(seen, config.force_label),
-                method=fits,
-                objective=objective,
-                label_thresholds=label_thresholds,
-                gold_logits=None if recall is None else GoldLogits(seen, recall),
-                ranking=SharedRanking() if raise_unseen and fits else None,
-                stored=stored,
-            )
+            counts = ScoreCounts(seen, config.force_label)
+            ranking = SharedRanking() if raise_unseen and fits else None
+            options = {"method": fits, "objective": objective, "label_thresholds": label_thresholds}
+            fitted, before, after = _fit_groups(documents, counts, recall, ranking, stored, **options)
     finally:
         model.train(was_training)
     if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
@@ -147,13 +131,13 @@ def _read_method(method: str | None, problem_type: str | None) -> str | None:
 def _fit_groups(
     documents: Iterable[tuple[Tensor, Tensor]],
     counts: ScoreCounts,
-    *,
-    gold_logits: GoldLogits | None,
+    recall: float | None,
     ranking: SharedRanking | None,
     stored: Calibration,
     **options: Any,
 ) -> tuple[Calibration, Tensor, Tensor]:
     """Fits seen and unseen labels by `fit`; also returns the probabilities of the best labels before and after."""
+    gold_logits = None if recall is None else GoldLogits(counts.seen, recall)
     highest = []
     for logits, gold in documents:
         counts.update(logits, gold)
