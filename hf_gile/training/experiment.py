@@ -328,7 +328,6 @@ class Experiment:
         args: Arguments of this run, from `run_arguments`.
         held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
             unseen labels are not candidates in validation.
-        one_label: Whether each document has a single label.
         num_documents: Number of training documents; adds propensity-scored precision.
         top_k: Numbers of labels for precision, recall and nDCG in validation.
         test_curve: Whether to evaluate the test documents after every epoch.
@@ -346,7 +345,6 @@ class Experiment:
     sampler: LabelSampler
     args: TrainingArguments
     held_out: Collection[str] = ()
-    one_label: bool = False
     num_documents: int | None = None
     top_k: Sequence[int] = (5, 10, 20)
     test_curve: bool = False
@@ -358,7 +356,8 @@ class Experiment:
     def __post_init__(self) -> None:
         seen = [self.labels[column].seen for column in self.in_validation]
         groups = None if all(seen) else seen
-        metrics = LabelMetrics(len(seen), groups, top_k=self.top_k, one_label=self.one_label)
+        one_label = self.model.config.problem_type == "single_label_classification"
+        metrics = LabelMetrics(len(seen), groups, top_k=self.top_k, one_label=one_label)
         evaluated = ("validation", "test") if self.test_curve else ("validation",)
         self.trainer = Trainer(
             self.model,

@@ -183,7 +183,6 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
         LabelSampler(len(labels), _NUM_NEGATIVES, columns=range(study.num_seen), seed=args.seed),
         run_arguments(args, Path(args.output_dir) / AUTO, study.metric_for(labels)),
         held_out=study.held_out,
-        one_label=study.has_one_label,
         num_documents=study.num_documents,
         optimizer=optimizer,
         encoder=options.start_from or start.location,

@@ -6,22 +6,24 @@ Shapes: N documents, S windows of a document, P size of the hidden states of the
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset, Features, List, Value, concatenate_datasets
 from torch import Tensor, nn
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
 from .encoding import Progress, batches_by_length, without_bars
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _SORT_SIZE = 4096
 """Number of documents sorted by length together."""
 
 
 def add_pooled_embeds(
-    dataset: Dataset, model: Scorer, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
-) -> Dataset:
+    dataset: "Dataset", model: Scorer, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
+) -> "Dataset":
     """Precomputes the outputs of a frozen pretrained encoder for each document.
 
     The column `pooled_embeds` takes 4 P bytes per document (and window) on disk. A `GileDataCollator` passes it to the
@@ -74,6 +76,8 @@ def add_pooled_embeds(
     options: dict[str, Any] = {"batched": True, "batch_size": max(batch_size, _SORT_SIZE)}
     if not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(pool, **options)
+    from datasets import Features, List, Value, concatenate_datasets
+
     kind: Any = List(Value("float32"))
     if config.text_encoder_type == "hierarchical_transformer":
         kind = List(kind)
@@ -91,7 +95,7 @@ def add_pooled_embeds(
     return concatenate_datasets([dataset, pooled], axis=1)
 
 
-def _fingerprint(inputs: Dataset, gile: GileModel, bf16: bool) -> str:
+def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
     config = gile.config.text_config
     encoder = pretrained_encoder(gile) or gile.text_encoder

@@ -146,7 +146,6 @@ class UnitTrainer:
             self.sampler(labels),
             run_arguments(study.args, Path(study.args.output_dir) / name, study.metric_for(labels)),
             held_out=study.held_out,
-            one_label=study.has_one_label,
             num_documents=study.num_documents,
             test_curve=settings.test_curve,
             optimizer=optimizer,

@@ -165,8 +165,8 @@ def test_unseen_labels_are_raised_up_to_seen_gold_labels(lead, offset):
     assert raised == offset
 
 
-def scores_of(head, documents, e):
-    terms = {"rows": score_rows(head.rows, documents.vectors), **head.form.terms(documents.vectors, e)}
+def scores_of(head, vectors, e, words=None):
+    terms = {"rows": score_rows(head.rows, vectors), **head.form.terms(vectors, e), **(words or {})}
     return Mixture(list(terms), head.term_weights).add(terms, head.rows.seen, head.rows.rarity)
 
 
@@ -178,7 +178,7 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
     train = Documents(train.vectors, gold).take(gold[:, 0] >= 0)
     validation, test = topics(number, seed=11)[0], topics(120, seed=12)[0]
     head = fit_head(train, validation, e, one_label=True)
-    scores = scores_of(head, test, e)
+    scores = scores_of(head, test.vectors, e)
     correct = scores.argmax(1) == test.gold[:, 0]
     assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
     assert not head.rows.seen[0]
@@ -193,7 +193,7 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
 def test_scores_of_documents_with_several_labels_are_logits():
     train, validation, test = tags(300), tags(300, seed=21), tags(300, seed=22)
     head = fit_head(train, validation, unit(LABELS, SIZE, seed=30), one_label=False)
-    scores = scores_of(head, test, unit(LABELS, SIZE, seed=30))
+    scores = scores_of(head, test.vectors, unit(LABELS, SIZE, seed=30))
     has = torch.stack([(test.gold == label).any(1) for label in range(LABELS)], 1)
     assert ((scores > 0) == has).float().mean() > 0.85
     assert abs(torch.sigmoid(scores).mean() - has.float().mean()) < 0.05
@@ -203,7 +203,7 @@ def test_scores_of_documents_with_several_labels_are_logits():
 def test_one_document_is_enough_for_a_head():
     train, e = topics(1)
     head = fit_head(train, topics(0)[0], e, one_label=True)
-    assert scores_of(head, train, e).isfinite().all()
+    assert scores_of(head, train.vectors, e).isfinite().all()
     assert head.rows.seen.tolist() == [True] + [False] * (LABELS - 1)
 
 
@@ -235,7 +235,7 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine():
     few = train.take(slice(2, len(train)))  # two labels have a validation document only
     test, _ = near_labels(9, seed=6)
     head = fit_head(few, train.take(slice(2)), e, one_label=True)
-    by_head, by_cosine = scores_of(head, test, e).argmax(1), (test.vectors @ e.T).argmax(1)
+    by_head, by_cosine = scores_of(head, test.vectors, e).argmax(1), (test.vectors @ e.T).argmax(1)
     gold = test.gold[:, 0]
     assert (by_head == gold).sum() > 1.02 * (by_cosine == gold).sum()
     assert head.term_weights["seen"]["joint"] == head.term_weights["seen"]["rows"] == 1
@@ -246,7 +246,7 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine():
 def test_one_label_is_enough_for_a_head():
     train, e = topics(20, labels=1)
     head = fit_head(train, topics(5, labels=1)[0], e, one_label=True)
-    assert scores_of(head, train, e).isfinite().all()
+    assert scores_of(head, train.vectors, e).isfinite().all()
 
 
 def test_a_head_needs_a_label():
@@ -305,7 +305,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     if lexical:
         words = compare(train.numbers) | {"words": regression.scores(train.numbers, head.words, every)}
         assert (head.words.getnnz(1) > 0).all()  # of "heart", by the documents that name it
-    expected = head.scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
+    expected = scores_of(head, functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
     assert result["term_weights"] == model.config.term_weights
