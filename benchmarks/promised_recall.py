@@ -25,8 +25,8 @@ from torch import Tensor
 
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration import Calibration, fit
-from hf_gile.training.calibration.promised_recall import GoldLogits
 from hf_gile.training.calibration.score_counts import ScoreCounts
+from hf_gile.training.calibration.thresholds import GoldLogits
 
 RECALLS = (0.7, 0.8, 0.9)
 SEED = 1
@@ -68,11 +68,11 @@ def measure(saved: SavedModel, limit: int) -> dict[str, Any]:
 def fit_promise(logits: Tensor, gold: list[list[int]], seen: Tensor, recall: float) -> Calibration:
     """Fits "spline" and thresholds that guarantee a recall, on `(N, C)` logits and the gold columns of N documents."""
     counts = ScoreCounts(seen)
-    gold_logits = GoldLogits(seen)
+    gold_logits = GoldLogits(seen, recall)
     for rows in batches(len(logits)):
         counts.update(logits[rows], padded(gold[rows]))
         gold_logits.update(logits[rows], padded(gold[rows]))
-    return fit(counts, objective=f"recall@{recall}", gold_logits=gold_logits.by_group)
+    return fit(counts, gold_logits=gold_logits)
 
 
 def measured(

@@ -38,7 +38,8 @@ def distill(options: Distillation) -> None:
     from hf_gile.publishing import save
     from hf_gile.training import distill as learn
     from hf_gile.training import fit_labels, teach
-    from hf_gile.training.distillation import MOST_TEXTS, can_fit_labels
+    from hf_gile.training.distillation import MOST_TEXTS
+    from hf_gile.training.fit import can_fit_labels
 
     folder = options.output_dir
     if folder.exists() and not options.overwrite and (folder.is_file() or any(folder.iterdir())):

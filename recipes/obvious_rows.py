@@ -24,9 +24,11 @@ from sklearn.svm import LinearSVC
 from torch.nn.utils.rnn import pad_sequence
 
 from hf_gile import LabelSet
+from hf_gile.metrics.frequency import propensities
+from hf_gile.metrics.label_metrics import LabelMetrics
 from hf_gile.metrics.on_columns import OnColumns
 from hf_gile.training import ThresholdTuner
-from hf_gile.training.experiment import columns_in_test, columns_in_validation, label_metrics
+from hf_gile.training.experiment import columns_in_test, columns_in_validation
 from hf_gile.training.options import TOP_K
 from hf_gile.training.study import Study
 
@@ -166,15 +168,19 @@ class Words:
             tuner = ThresholdTuner(len(columns), seen=[labels[column].seen for column in columns])
             tuned = self.evaluate("validation", score, labels, OnColumns(tuner, columns))
             thresholds |= {name: tuned[name] for name in ("threshold", "unseen_threshold") if name in tuned}
-        metrics = label_metrics(
-            labels,
-            columns_in_test(labels, held_out),
-            **thresholds,
+        columns = columns_in_test(labels, held_out)
+        seen = [labels[column].seen for column in columns]
+        threshold = thresholds.get("threshold", 0.5)
+        counts = np.array([labels[column].count for column in columns])
+        metrics = LabelMetrics(
+            len(columns),
+            None if all(seen) else seen,
+            np.where(seen, threshold, thresholds.get("unseen_threshold", threshold)),
             top_k=(1, 3, *top_k),
-            num_documents=self.documents["train"].shape[0],
+            propensities=propensities(counts, self.documents["train"].shape[0]),
             one_label=self.one_label,
         )
-        test = self.evaluate("test", score, labels, metrics)
+        test = self.evaluate("test", score, labels, OnColumns(metrics, columns))
         return {"seconds": seconds, **thresholds, "test": {f"test_{name}": value for name, value in test.items()}}
 
     def evaluate(self, part: str, score: Score, labels: LabelSet, metric: OnColumns) -> dict[str, float]:

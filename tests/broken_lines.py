@@ -132,13 +132,13 @@ MUTATIONS = [
         "models/test_travel.py",
     ),
     Mutation(
-        "hf_gile/training/label_sampling.py",
+        "hf_gile/training/collator.py",
         "np.full(size, num_others / max(size, 1))",
         "np.full(size, 1.0)",
         "training/test_label_sampling.py",
     ),
     Mutation(
-        "hf_gile/training/label_sampling.py",
+        "hf_gile/training/collator.py",
         "remaining[gold] = False",
         "remaining[gold] = True",
         "training/test_label_sampling.py",

@@ -33,7 +33,7 @@ from transformers.utils import logging as transformers_logging
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import demo_file, read_medline
 from hf_gile.settings import only_read
-from hf_gile.training.convex import folds, head
+from hf_gile.training.convex import documents, head
 
 DOCUMENTS = [
     "Breast milk lowers the risk of infection. Infants were fed with milk for 12 weeks.",
@@ -82,7 +82,7 @@ def short_search(monkeypatch):
     monkeypatch.setattr(head, "L2_OF_ROWS", (0.1, 0.01))
     monkeypatch.setattr(head, "L2_OF_BILINEAR", (0.1,))
     monkeypatch.setattr(head, "FOLDS", 2)
-    monkeypatch.setattr(folds, "FOLDS", 2)
+    monkeypatch.setattr(documents, "FOLDS", 2)
 
 
 @pytest.fixture(autouse=True)

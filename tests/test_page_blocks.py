@@ -150,7 +150,7 @@ def test_the_training_program_example_runs(make_model):
 
 
 def test_the_fit_example_runs(make_model, monkeypatch):
-    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [])
+    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [])
     label_set = make_model()[0].label_set
     label_set = label_set.with_counts(dict.fromkeys(label_set.ids, 1))
     args = TrainingArguments("runs", use_cpu=True, report_to="none", batch_eval_metrics=True)

@@ -134,9 +134,7 @@ def test_cross_validation_and_grid_search_work_in_a_pipeline(make):
 def test_the_scikit_learn_page_runs(save_text_encoder, monkeypatch, tmp_path):
     page = (Path(__file__).parents[1] / "docs" / "scikit_learn.md").read_text()
     encoder = save_text_encoder(texts=["Rats were fed iron. Milk for infants drink human"])
-    monkeypatch.setattr(
-        "hf_gile.training.automatic.text_encoders", lambda texts: [FoundEncoder("all-MiniLM-L6-v2", encoder)]
-    )
+    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [FoundEncoder("all-MiniLM-L6-v2", encoder)])
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):

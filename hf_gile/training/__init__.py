@@ -6,13 +6,13 @@ from ..extras import import_on_demand
 
 if TYPE_CHECKING:
     from .calibration import ThresholdTuner, calibrate, paper_threshold, tune_threshold
-    from .collator import GileDataCollator
+    from .collator import EpochCallback, GileDataCollator, LabelSampler
     from .convex import fit_convex
-    from .distillation import attach_teacher, distill, fit_labels, teach
+    from .distillation import attach_teacher, distill, teach
     from .encoders import best_text_encoder
     from .encoding import encode_dataset
+    from .fit import fit_labels
     from .general import general_scorer
-    from .label_sampling import EpochCallback, LabelSampler
     from .losses import GileLoss
     from .pretrained import add_pooled_embeds, parameter_groups
     from .starting import (
@@ -54,15 +54,15 @@ __all__ = [
 _MODULES = (
     "calibration",
     "collator",
-    "convex",
     "distillation",
     "encoders",
     "encoding",
     "general",
-    "label_sampling",
     "losses",
-    "pretrained",
     "starting",
+    "convex",
+    "pretrained",
+    "fit",
 )
 
 import_on_demand(__name__, _MODULES)

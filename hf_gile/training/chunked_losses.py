@@ -183,11 +183,11 @@ class _Step:
             text_codes = _all_gather(text_codes, self.group)
         self.text_codes = text_codes
         self.bias = None if bias is None else bias.detach()
-        self.losses = text_codes.new_zeros(len(text_codes), dtype=_accumulation_dtype(text_codes))
-        text_gradient = torch.zeros_like(text_codes, dtype=_accumulation_dtype(text_codes))
+        text_gradient = widened(torch.zeros_like(text_codes))
         bias_gradient = text_gradient.new_zeros(1)
+        self.losses = text_gradient.new_zeros(len(text_codes))
         gradients = [
-            torch.zeros_like(tensor, dtype=_accumulation_dtype(tensor)) if is_needed else None
+            widened(torch.zeros_like(tensor)) if is_needed else None
             for tensor, is_needed in zip((*labels.rows, *labels.parameters), needed, strict=True)
         ]
         count = len(labels.rows)
@@ -229,7 +229,7 @@ class _Step:
     def _scores(self, codes: Tensor, index: int) -> Tensor:
         """Computes `(B, C)` scores of a chunk in float32 or better; minus infinity for excluded labels."""
         texts = self.text_codes.to(codes.dtype)
-        if self.bias is not None and codes.dtype == _accumulation_dtype(codes):
+        if self.bias is not None and codes.dtype in (torch.float32, torch.float64):
             logits = torch.addmm(self.bias.to(codes.dtype), texts, codes.T)
         else:
             logits = widened(texts @ codes.T)
@@ -267,14 +267,11 @@ class _Step:
             "column_weights (0 or 1)": int(self.weights is not None),
             "positive_weights (0 or 1)": int(self.positive_weights is not None),
         }
-        width = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
-        numbers = [*expected_equal.values(), *(-number for number in expected_equal.values()), *width]
-        maxima = torch.tensor(numbers, device=gold.device)
-        distributed.all_reduce(maxima, op=distributed.ReduceOp.MAX, group=self.group)
-        *extrema, gold_width, excluded_width = maxima.tolist()
-        highest = extrema[: len(expected_equal)]
-        lowest = [-number for number in extrema[len(expected_equal) :]]
-        for name, high, low in zip(expected_equal, highest, lowest, strict=True):
+        widths = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
+        numbers = torch.tensor([[*expected_equal.values(), *widths]], device=gold.device)
+        of_processes = _all_gather(numbers, self.group)
+        *highest, gold_width, excluded_width = of_processes.amax(0).tolist()
+        for name, high, low in zip(expected_equal, highest, of_processes.amin(0).tolist(), strict=False):
             if high != low:
                 raise ValueError(
                     "processes that share labels must train on the same labels, with equal numbers of documents; they "
@@ -373,10 +370,6 @@ CHUNKED_LOSSES: dict[str, type[_Step]] = {
     "cross_entropy": _CrossEntropy,
     "decoupled_softmax": _DecoupledSoftmax,
 }
-
-
-def _accumulation_dtype(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def _add(total: Tensor, gradient: Tensor) -> None:

@@ -4,11 +4,8 @@ Shapes: N texts, F vectors (of tokens and of pairs of neighbouring tokens), P si
 """
 
 import copy
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from types import SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,19 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.data import DataLoader
 
-from ..models import GileConfig, GileForSequenceClassification, GileModel, GileProcessor, LabelSet, get_towers
+from ..models import GileConfig, GileForSequenceClassification, GileModel, GileProcessor, get_towers
 from ..models.label_embeds_gile import compute_encoder_state, embed_stored_labels
-from .calibration import calibrate
-from .collator import GileDataCollator
-from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
 from .encoders import locate_encoder
 from .encoding import Progress, batches_by_length
 from .starting import model_from_text_encoder
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from scipy.sparse import csr_matrix
 
 MOST_TEXTS = 30_000
@@ -95,7 +87,7 @@ def teach(
         texts: N texts.
         bf16: Whether to run the encoder in bfloat16 (autocast).
     """
-    _check_teacher(teacher)
+    check_teacher(teacher)
     vectors = torch.zeros(len(texts), teacher.config.document_size)
     progress = Progress("running the text encoder", len(texts), "text")
     for rows in batches_by_length([len(text) for text in texts], _READ_AT_ONCE):
@@ -125,17 +117,18 @@ def distill(
     Raises:
         ValueError: If the model has no such encoder, or there are no texts.
     """
-    _check_teacher(teacher)
+    check_teacher(teacher)
     if len(texts) == 0:
         raise ValueError("no texts to learn from: pass texts like those to score")
-    reader = _static_processor(teacher, processor)
+    tokenizer = copy.deepcopy(processor.tokenizer)
+    config = static_config(teacher.config, 1)
+    reader = GileProcessor.for_config(tokenizer, config, label_prompt=processor.label_prompt)  # reads long texts
     ids = reader([*texts])["input_ids"]
     vocab_size = teacher.config.text_config.vocab_size
     is_tested = np.zeros(len(ids), bool)
     is_tested[:: max(10, len(ids) // _TESTED)] = len(ids) > 1
     taught = np.flatnonzero(~is_tested)
-    special = reader.tokenizer.all_special_ids
-    keys, counts = count_features([ids[n] for n in taught], vocab_size, special)
+    keys, counts = count_features([ids[n] for n in taught], vocab_size, tokenizer.all_special_ids)
     start = single_vectors(teacher, processor, keys)
     targets = functional.normalize(vectors.float(), dim=-1)
     table = fit_vectors(counts, keys < vocab_size, start, targets[taught].numpy())
@@ -153,13 +146,12 @@ def _embed(model: GileForSequenceClassification, processor: GileProcessor, docum
     return model.gile.embed_texts(**inputs)[0].float().cpu()
 
 
-def _check_teacher(model: GileForSequenceClassification) -> None:
+def check_teacher(model: GileForSequenceClassification) -> None:
     """Refuses a model whose document vectors and label vectors are not of a pretrained encoder that reads both."""
     config = model.config
-    if config.text_config.text_encoder_type == "static":
-        raise ValueError("this model is static already: distill the model that taught it")
+    is_static = config.text_config.text_encoder_type == "static"
     is_one_space = config.text_config.encoder_size == config.text_config.pooled_size
-    if not (config.pools_labels and is_one_space) or config.bag_size or config.languages:
+    if is_static or not (config.pools_labels and is_one_space) or config.bag_size or config.languages:
         raise ValueError(
             "only a model with a pretrained encoder that reads texts and labels can be distilled, without a bag, "
             f"languages, or an encoder over windows; got text_encoder_type {config.text_config.text_encoder_type!r}, "
@@ -168,7 +160,7 @@ def _check_teacher(model: GileForSequenceClassification) -> None:
         )
 
 
-def _static_config(teacher: GileConfig, num_vectors: int) -> GileConfig:
+def static_config(teacher: GileConfig, num_vectors: int) -> GileConfig:
     """Returns the configuration of a model with another text encoder."""
     fields = teacher.to_dict()
     text = teacher.text_config
@@ -183,13 +175,6 @@ def _static_config(teacher: GileConfig, num_vectors: int) -> GileConfig:
     config = GileConfig.from_dict(fields)
     config.text_config.text_encoder_config._name_or_path = text.text_encoder_config._name_or_path
     return config
-
-
-def _static_processor(teacher: GileForSequenceClassification, processor: GileProcessor) -> GileProcessor:
-    """Returns the processor of a static model, which reads long texts, and labels as its teacher does."""
-    config = _static_config(teacher.config, 1)
-    tokenizer = copy.deepcopy(processor.tokenizer)
-    return GileProcessor.for_config(tokenizer, config, label_prompt=processor.label_prompt)
 
 
 def count_features(
@@ -310,7 +295,7 @@ def with_table(
         keys: `(F,)` keys of tokens and pairs.
         vectors: `(F, P)` vectors.
     """
-    config = _static_config(teacher.config, len(keys))
+    config = static_config(teacher.config, len(keys))
     model = GileForSequenceClassification(config).to(teacher.dtype).eval()
     encoder = "gile.text_encoder."
     weights = teacher.state_dict()
@@ -369,63 +354,4 @@ def _load_teacher(gile: GileModel) -> GileForSequenceClassification:
             "the labels to the model that was distilled, and distill it again"
         )
     fields = {"pooling": text.pooling, "max_label_words": text.max_label_words}
-    return model_from_text_encoder(encoder, **fields)
-
-
-def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
-    """Checks whether `fit_labels` supports the head of a model that is to be distilled.
-
-    Args:
-        teacher: The model.
-
-    Raises:
-        ValueError: If the model cannot be distilled.
-    """
-    _check_teacher(teacher)
-    return can_be_fitted(_static_config(teacher.config, 1))
-
-
-def fit_labels(distilled: Distilled, parts: "Mapping[str, Dataset]") -> dict[str, Any]:
-    """Fits the rows, weights of terms and calibration of a static model to labelled texts, as training does.
-
-    Args:
-        distilled: The model, which is changed; its unit must be that of `hf-gile train`, see `can_be_fitted`.
-        parts: Texts with the columns `text` and `labels`, ids of labels of the model: `train`, which the table may be
-            fitted to, and `validation`, which it may not.
-
-    Returns:
-        The result of `fit_convex`.
-
-    Raises:
-        ValueError: If the head of the model is of another kind, or no text has a label.
-    """
-    from .experiment import encode_parts, with_a_label  # imports Trainer
-    from .task import TextTask, stored_rule
-
-    model, processor = distilled.model, distilled.processor
-    old = model.label_set
-    if old is None:
-        raise ValueError("the model stores no labels: add some with model.set_labels or hf-gile labels import")
-    counts = Counter(chain.from_iterable(parts["train"]["labels"]))
-    labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
-    model.set_labels(labels, processor)
-    read = {part: parts[part] for part in ("train", "validation")}
-    config = model.config
-    config.calibration = {}
-    config.usual_score = 0.0
-    config.thresholds = {}
-    is_small = is_feasible(len(read["train"]), len(counts), config.text_config.pooled_size)
-    most = None if is_small else READ_OF_MANY
-    on_device: Any = SimpleNamespace(device=model.device, bf16=False)
-    neighbours = bool(config.neighbours)
-    encoded = encode_parts(TextTask(read, labels), model, processor, labels, on_device, most, neighbours)
-    if config.problem_type == "single_label_classification":
-        encoded = with_a_label(encoded)
-    else:
-        config.thresholds = stored_rule(read)
-    figures = fit_convex(model, encoded, neighbours)
-    if not figures["fits_validation"]:
-        collator = GileDataCollator(processor)
-        batches: Any = DataLoader(encoded["validation"], _AT_ONCE, collate_fn=collator)
-        figures["calibration"] = calibrate(model, batches, raise_unseen=True)
-    return figures
+    return model_from_text_encoder(encoder.folder, **fields)

@@ -166,10 +166,10 @@ def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[Foun
     """
     # Labels are joined: a few words in each say too little about their language.
     groups = [_sample(texts), _sample([" ".join(islice(labels, _SAMPLE))])]
-    english = _locate(ENGLISH)
+    english = locate_encoder(ENGLISH)
     if english is not None and min(_share_of_words(english.folder, group) for group in groups) >= _CERTAIN:
         return [replace(english, reason="the texts are English")]
-    multilingual = _locate(MULTILINGUAL)
+    multilingual = locate_encoder(MULTILINGUAL)
     if english is None or multilingual is None:
         reason = "no other encoder is available"
         if multilingual is None:
@@ -252,18 +252,12 @@ def prompt_of(name: str) -> str:
     return next((prompt for pattern, prompt in _PROMPTS.items() if re.search(pattern, name.rstrip("/").lower())), "")
 
 
-def locate_encoder(name: str) -> str | None:
-    """Returns the folder of an encoder by its name on the Hub: in the cache, in a package, or downloaded; else None.
+def locate_encoder(name: str) -> FoundEncoder | None:
+    """Locates an encoder by its name on the Hub: in the cache, in a package, or downloaded; None if it is nowhere.
 
     Args:
         name: The name.
     """
-    found = _locate(name)
-    return None if found is None else found.folder
-
-
-def _locate(name: str) -> FoundEncoder | None:
-    """Locates an encoder by its name: in the cache, in a package, or on the Hub."""
     # tokenizer.json must exist: without it, Transformers would create an empty tokenizer.
     cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]

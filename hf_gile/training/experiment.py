@@ -4,7 +4,7 @@
     experiment.fit(patience=2)
     experiment.calibrate()
     report = experiment.test()
-    experiment.save(folder / "model")
+    save_model(experiment.trainer, folder / "model")
 
 `parts` are encoded documents from `encode_parts`. The model has stored labels, seen labels first.
 """
@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
@@ -27,28 +28,20 @@ from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, Trainer, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 
-from ..metrics.frequency import propensities
 from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
-from ..models.labels_gile import LabelSet
+from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..publishing.folder import find_outdated
 from ..publishing.report import Report, make_report
 from ..scoring.scorer import has_bf16
 from ..writing import new_files
 from .calibration import calibrate
 from .checkpoints import checkpoint_to_resume
-from .collator import GileDataCollator
-from .convex import fit_convex, refit_convex
+from .collator import EpochCallback, GileDataCollator, LabelSampler
+from .convex import fit_convex
 from .encoding import ReadBefore, encode_dataset
-from .label_sampling import EpochCallback, LabelSampler
 from .pretrained import add_pooled_embeds, parameter_groups
 from .task import TextTask
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from ..models.modeling_gile import GileForSequenceClassification
-    from ..models.processing_gile import GileProcessor
 
 _MEASURED = 1.0
 """Seconds after which `documents_per_second` ends."""
@@ -71,21 +64,21 @@ def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> Trainin
 
 def encode_parts(
     task: TextTask,
-    model: "GileForSequenceClassification",
-    processor: "GileProcessor",
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
     labels: LabelSet,
-    args: TrainingArguments,
+    bf16: bool = False,
     most: int | None = None,
     reads_all: bool = False,
-) -> "dict[str, Dataset]":
+) -> dict[str, Dataset]:
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
 
     Args:
         task: Documents; labels in a column `excluded` are not candidates.
-        model: The model.
+        model: The model, on the device that a frozen encoder runs on.
         processor: Its processor.
         labels: Maps label ids to indices; other ids are dropped.
-        args: Device and precision for a frozen encoder.
+        bf16: Whether a frozen encoder runs in bfloat16 (autocast).
         most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
             is limited to as many documents.
         reads_all: Whether it reads all training documents anyway, in bfloat16 if the device supports it.
@@ -99,18 +92,17 @@ def encode_parts(
             rows, processor, labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
-            model.to(args.device)
             if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
-                encoded[part] = _some_pooled(encoded[part], model, processor, args.bf16, most)
+                encoded[part] = _some_pooled(encoded[part], model, processor, bf16, most)
             else:
-                bf16 = args.bf16 or (part == "train" and reads_all and has_bf16(args.device))
-                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=bf16)
+                is_fast = bf16 or (part == "train" and reads_all and has_bf16(model.device))
+                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=is_fast)
     return encoded
 
 
 def _some_pooled(
-    encoded: "Dataset", model: "GileForSequenceClassification", processor: "GileProcessor", bf16: bool, most: int
-) -> "Dataset":
+    encoded: Dataset, model: GileForSequenceClassification, processor: GileProcessor, bf16: bool, most: int
+) -> Dataset:
     """Adds vectors for `most` evenly spaced documents, and zeros for the others."""
     positions = _even_steps(len(encoded), most)
     read = add_pooled_embeds(encoded.select(positions), model, processor, bf16=bf16).with_format("numpy")
@@ -124,7 +116,7 @@ def _even_steps(number: int, wanted: int) -> NDArray[np.int64]:
     return np.arange(wanted) * number // wanted
 
 
-def with_a_label(parts: "Mapping[str, Dataset]") -> "dict[str, Dataset]":
+def with_a_label(parts: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """Removes documents without a known label.
 
     Args:
@@ -258,7 +250,7 @@ def short_name(metric: str) -> str:
 
 
 def calibrate_on(
-    trainer: Trainer, documents: "Dataset", columns: Sequence[int], method: str | None = None
+    trainer: Trainer, documents: Dataset, columns: Sequence[int], method: str | None = None
 ) -> dict[str, Any]:
     """Calibrates a trained model, identically in each process.
 
@@ -304,41 +296,6 @@ def save_model(trainer: Trainer, folder: Path) -> None:
         (new / "training_args.bin").unlink(missing_ok=True)  # a pickle, which should not be shared
 
 
-def label_metrics(
-    label_set: LabelSet,
-    columns: Sequence[int],
-    threshold: float = 0.5,
-    unseen_threshold: float | None = None,
-    *,
-    top_k: Sequence[int],
-    num_documents: int | None = None,
-    one_label: bool = False,
-) -> OnColumns:
-    """Creates metrics for a subset of labels.
-
-    Args:
-        label_set: All labels of the model.
-        columns: Indices of the labels to evaluate.
-        threshold: Lowest probability at which a label is assigned.
-        unseen_threshold: Threshold of unseen labels, by default that of seen labels.
-        top_k: Numbers of labels for precision, recall and nDCG.
-        num_documents: Number of training documents; adds propensity-scored precision.
-        one_label: Whether each document has a single label.
-    """
-    seen = [label_set[column].seen for column in columns]
-    of_unseen = threshold if unseen_threshold is None else unseen_threshold
-    counts = np.array([label_set[column].count for column in columns])
-    metrics = LabelMetrics(
-        len(columns),
-        None if all(seen) else seen,
-        np.where(seen, threshold, of_unseen),
-        top_k=top_k,
-        propensities=None if num_documents is None else propensities(counts, num_documents),
-        one_label=one_label,
-    )
-    return OnColumns(metrics, columns)
-
-
 def columns_in_test(labels: LabelSet, held_out: Collection[str]) -> list[int]:
     """Returns the candidate labels of test documents.
 
@@ -371,7 +328,6 @@ class Experiment:
         args: Arguments of this run, from `run_arguments`.
         held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
             unseen labels are not candidates in validation.
-        one_label: Whether each document has a single label.
         num_documents: Number of training documents; adds propensity-scored precision.
         top_k: Numbers of labels for precision, recall and nDCG in validation.
         test_curve: Whether to evaluate the test documents after every epoch.
@@ -383,13 +339,12 @@ class Experiment:
         fitted: The result of `fit` or `fit_convex`.
     """
 
-    model: "GileForSequenceClassification"
-    processor: "GileProcessor"
-    parts: "Mapping[str, Dataset]"
+    model: GileForSequenceClassification
+    processor: GileProcessor
+    parts: Mapping[str, Dataset]
     sampler: LabelSampler
     args: TrainingArguments
     held_out: Collection[str] = ()
-    one_label: bool = False
     num_documents: int | None = None
     top_k: Sequence[int] = (5, 10, 20)
     test_curve: bool = False
@@ -399,7 +354,10 @@ class Experiment:
     fitted: dict[str, Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        metrics = label_metrics(self.labels, self.in_validation, top_k=self.top_k, one_label=self.one_label)
+        seen = [self.labels[column].seen for column in self.in_validation]
+        groups = None if all(seen) else seen
+        one_label = self.model.config.problem_type == "single_label_classification"
+        metrics = LabelMetrics(len(seen), groups, top_k=self.top_k, one_label=one_label)
         evaluated = ("validation", "test") if self.test_curve else ("validation",)
         self.trainer = Trainer(
             self.model,
@@ -408,7 +366,7 @@ class Experiment:
             train_dataset=self.parts["train"],
             eval_dataset={part: self.parts[part] for part in evaluated},
             processing_class=self.processor,
-            compute_metrics=metrics,
+            compute_metrics=OnColumns(metrics, self.in_validation),
             callbacks=[EpochCallback(self.sampler)],
             optimizers=(self.optimizer, None),
         )
@@ -435,20 +393,18 @@ class Experiment:
         """The number of trainable parameters."""
         return self.model.num_parameters(only_trainable=True)
 
-    def fit(self, patience: int) -> dict[str, Any]:
+    def fit(self, patience: int) -> None:
         """Trains the model in steps, see `train`."""
         self.fitted = train(self.trainer, patience)
-        return self.fitted
 
-    def fit_convex(self, neighbours: bool = False) -> dict[str, Any]:
+    def fit_convex(self, neighbours: bool = False) -> None:
         """Fits the head over a frozen encoder without epochs, see `hf_gile.training.convex.fit_convex`.
+
+        Its result, `fitted`, has the number of trainable parameters as in `train`, and validation metrics as the only
+        entry of the history, which is empty if validation documents were fitted on.
 
         Args:
             neighbours: Whether to store the vectors of training documents.
-
-        Returns:
-            The result of `fit_convex`, with the number of trainable parameters as in `train`, and validation metrics as
-            the only entry of the history, which is empty if validation documents were fitted on.
         """
         figures = fit_convex(self.model, self.parts, neighbours)
         self.trainer.remove_callback(ProgressCallback)
@@ -462,15 +418,6 @@ class Experiment:
         if self.trainer.is_world_process_zero():
             tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
         self.fitted = {**figures, "parameters": self.num_parameters}
-        return self.fitted
-
-    def refit_convex(self, parts: Iterable[str]) -> int:
-        """Fits the head again on these parts, see `hf_gile.training.convex.refit_convex`; returns their documents."""
-        documents = {part: self.parts[part] for part in parts}
-        number = refit_convex(self.model, documents, self.fitted["chosen"])
-        if self.trainer.is_world_process_zero():
-            tqdm.write(f"  fitted again, with the same settings, on all {number:,} documents")
-        return number
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, see `calibrate_on`."""
@@ -504,13 +451,9 @@ class Experiment:
         ids = self.labels.ids
         return [[ids[column] for column in columns] for columns in rows]
 
-    def save(self, folder: Path) -> None:
-        """Saves the model, see `save_model`."""
-        save_model(self.trainer, folder)
-
 
 def documents_per_second(
-    model: "GileForSequenceClassification", processor: "GileProcessor", texts: Sequence[str], bf16: bool
+    model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str], bf16: bool
 ) -> float:
     """Measures the number of texts per second scored against all stored labels, in batches of 32, for a second or two.
 
@@ -521,17 +464,13 @@ def documents_per_second(
         bf16: Whether to run under bfloat16 autocast.
     """
     model.eval()
-
-    def score(texts: Sequence[str]) -> None:
-        batch = processor(texts, return_tensors="pt")
-        model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits.cpu()
-
     with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         start = time.perf_counter()
         seconds = 0.0
         number = 0
         while number < len(texts) and seconds < _MEASURED:
-            score(texts[number : number + 32])
+            batch = processor(texts[number : number + 32], return_tensors="pt").to(model.device)
+            model(**batch).logits.cpu()
             number += 32
             seconds = time.perf_counter() - start
     return min(number, len(texts)) / seconds

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,15 +18,13 @@ from filelock import FileLock
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.lexical_gile import LEXICAL_BUCKETS, count_features, lexical_features
 from .encoders import FoundEncoder, best_text_encoder, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 CHOSEN: dict[str, dict[str, float]] = json.loads(
     Path(__file__).with_name("general_scorer.json").read_text(encoding="utf-8")
@@ -116,20 +113,11 @@ def scorer_over(
     with torch.no_grad():
         layer.lexical.idf.copy_(torch.from_numpy(document_idf(processor.tokenizer, documents)))
         layer.input_projection.weight.copy_(torch.eye(size))
-        layer.input_projection.bias.copy_(-common(model, processor, documents))
+        # The mean of document vectors, shrunk as if ten zero vectors were added.
+        vectors = text_vectors(model, processor, documents)
+        layer.input_projection.bias.copy_(-vectors.sum(0) / (len(documents) + SHRINKAGE))
         layer.classifier.weight.fill_(1.0)
     return model, processor
-
-
-def common(model: GileForSequenceClassification, processor: GileProcessor, documents: Sequence[str]) -> Tensor:
-    """Computes the mean of document vectors, `(H,)`, shrunk as if ten zero vectors were added.
-
-    Args:
-        model: The model that encodes the documents.
-        processor: The processor of the model.
-        documents: Any number of texts.
-    """
-    return text_vectors(model, processor, documents).sum(0) / (len(documents) + SHRINKAGE)
 
 
 @torch.no_grad()
@@ -176,7 +164,7 @@ def is_default_model(folder: str) -> bool:
     return path.parent == Path(HF_HOME) / "hf_gile" and path.name.startswith("general-")
 
 
-def document_idf(tokenizer: "PreTrainedTokenizerBase", documents: Sequence[str]) -> NDArray[np.float32]:
+def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.float32]:
     """Estimates how rare words are from sample documents, and from the vocabulary as from 50 further documents.
 
         idf = 1 - log((n_f + 50 p_f) / (n + 50))
@@ -203,7 +191,7 @@ def document_idf(tokenizer: "PreTrainedTokenizerBase", documents: Sequence[str])
     return (1 - np.log(shares)).astype(np.float32)
 
 
-def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
+def vocabulary_idf(tokenizer: PreTrainedTokenizerBase) -> NDArray[np.float32]:
     """Estimates how rare words are from the vocabulary of a tokenizer, which is ordered by frequency.
 
         idf = 1 - log(1 - (1 - p)^150)

@@ -187,12 +187,27 @@ class GileLoss:
                 "loss='cross_entropy' and problem_type='multi_label_classification'"
             )
         columns = None if sampled_columns is None else sampled_columns.flatten()
-        if column_weights is not None and len(column_weights) == 1:
-            column_weights = column_weights.flatten()
+        columns, column_weights = self.choose_columns(model, text_codes, labels, columns, column_weights)
+        if column_weights is not None:
+            column_weights = column_weights.expand(len(text_codes), -1)
         step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
         in_chunks = self.share_labels or step.size > self.chunk_size > 0
         loss = self._in_chunks(step) if in_chunks else self._at_once(step)
         return scale_to_step(loss, labels, num_items_in_batch, shift_labels)
+
+    def choose_columns(
+        self,
+        model: GileForSequenceClassification,
+        text_codes: Tensor,
+        labels: Tensor,
+        columns: Tensor | None,
+        column_weights: Tensor | None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the `(C,)` labels of a training step and their weights; subclasses add labels to the sample.
+
+        Arguments are those of `of_codes`.
+        """
+        return columns, column_weights
 
     def _name(self, single: bool) -> str:
         if self.loss == "cross_entropy" and not single:
@@ -235,20 +250,15 @@ class GileLoss:
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         config = step.model.config
-        weights_of_labels = step.column_weights
-        weights_of_documents = None
-        if weights_of_labels is not None and weights_of_labels.dim() == 2:
-            weights_of_documents = weights_of_labels
 
         def compute_loss(
             language: str | None,
             text_codes: Tensor,
             labels: Tensor,
             excluded_columns: Tensor | None,
-            column_weights: Tensor | None,
+            weights: Tensor | None,
         ) -> tuple[Tensor]:
             columns = step.columns
-            weights = weights_of_labels if column_weights is None else column_weights
             if config.language_labels:
                 columns, weights = step.select_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
@@ -274,7 +284,7 @@ class GileLoss:
             "text_codes": step.text_codes,
             "labels": step.gold_columns(),
             "excluded_columns": step.excluded_columns,
-            "column_weights": weights_of_documents,
+            "weights": step.column_weights,
         }
         return run_by_language(config, step.language, inputs, compute_loss)[0].mean()
 
@@ -383,7 +393,7 @@ class _Step:
         if self.column_weights is not None and self.column_weights.shape[-1] != self.size:
             raise ValueError(
                 f"column_weights must have a weight for each of the {self.size} labels scored, got "
-                f"{tuple(self.column_weights.shape)}"
+                f"{self.column_weights.shape[-1]}"
             )
         labels = self.labels.reshape(len(self.labels), -1)
         if config.problem_type == "single_label_classification" and bool(((labels != IGNORE).sum(-1) != 1).any()):

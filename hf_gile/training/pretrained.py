@@ -8,10 +8,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
 from .encoding import Progress, batches_by_length, without_bars
@@ -106,14 +104,8 @@ def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     for name, weight in encoder.state_dict().items():
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    for table in inputs.with_format("arrow").iter(_SORT_SIZE):
-        for column in table.columns:
-            values = column.combine_chunks()
-            while hasattr(values, "value_lengths"):  # nested lists of ids
-                digest.update(np.asarray(values.value_lengths()).tobytes())
-                values = values.flatten()
-            is_text = "string" in str(values.type)
-            digest.update(repr(values.to_pylist()).encode() if is_text else np.asarray(values).tobytes())
+    for batch in inputs.with_format(None).iter(_SORT_SIZE):
+        digest.update(repr(batch).encode())
     return digest.hexdigest()
 
 
@@ -189,19 +181,12 @@ def pretrained_encoder(model: nn.Module) -> Any:
 
 def _depths(encoder: nn.Module) -> dict[Tensor, int]:
     """Returns the number of layers above each parameter; embeddings count as a layer below the first."""
-    layers: list[nn.Module] = []
-    prefixes: set[str] = set()
-    for name, module in encoder.named_modules():
-        if isinstance(module, GradientCheckpointingLayer) and not name.startswith(tuple(prefixes)):
-            layers.append(module)
-            prefixes.add(f"{name}.")
-    if not layers:  # not from transformers
-        lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
-        layers = max(
-            lists,
-            key=lambda modules: sum(weight.numel() for module in modules for weight in module.parameters()),
-            default=[],
-        )
+    lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
+    layers = max(
+        lists,
+        key=lambda modules: sum(weight.numel() for module in modules for weight in module.parameters()),
+        default=[],
+    )
     depths: dict[Tensor, int] = {
         parameter: len(layers) - 1 - index for index, layer in enumerate(layers) for parameter in layer.parameters()
     }

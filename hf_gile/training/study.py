@@ -19,9 +19,10 @@ from ..publishing import CardInfo
 from ..publishing.card import LANGUAGE_CODE, LICENSE_ID, write_card
 from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
+from .convex import refit_convex
 from .encoders import origin_of
 from .encoding import ReadBefore
-from .experiment import Experiment, documents_per_second
+from .experiment import Experiment, documents_per_second, save_model
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
@@ -178,7 +179,7 @@ class Study:
         with saved_settings(self.options, self.args):
             self.write()
             if is_saved:
-                experiment.save(folder)
+                save_model(experiment.trainer, folder)
         if has_report:
             report.save(folder / REPORT_FILE)
             write_card(folder, experiment.model, self._card_info(experiment, number), report)
@@ -215,7 +216,10 @@ class Study:
         """
         if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
             return 0
-        return experiment.refit_convex(["train", *self.task.cut])
+        parts = {part: experiment.parts[part] for part in ("train", *self.task.cut)}
+        number = refit_convex(experiment.model, parts, experiment.fitted["chosen"])
+        printer(self.args)(f"  fitted again, with the same settings, on all {number:,} documents")
+        return number
 
     def write(self) -> None:
         """Writes `results.json`, in the main process."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hf_gile.training import LabelSampler
-from hf_gile.training.label_sampling import FloatArray, IntArray
+from hf_gile.training.collator import FloatArray, IntArray
 from hf_gile.training.weighted_losses import read_weights
 
 
@@ -23,15 +23,13 @@ class UnitSampler(LabelSampler):
     Args:
         num_labels: As in `LabelSampler`.
         num_negatives: As in `LabelSampler`, per batch or per document.
-        columns: As in `LabelSampler`.
-        weighted: As in `LabelSampler`.
-        seed: As in `LabelSampler`.
         per_document: Whether to sample for each document, as in the paper, instead of once per batch. The step then
             scores the union, with zero weights for labels that a document did not draw.
         frequencies: `(L,)` relative sampling frequencies, such as the square root of document counts. Only those of
             `columns` are used. By default all labels are equally likely.
         label_weights: `(L,)` weights of labels in a loss that is a sum over labels, multiplied with the sampling
             weights. Labels that a `miner` adds have weight 1.
+        options: Further arguments of `LabelSampler`.
 
     Raises:
         ValueError: As in `LabelSampler`; or frequencies or weights do not have a positive number for each label.
@@ -41,15 +39,13 @@ class UnitSampler(LabelSampler):
         self,
         num_labels: int,
         num_negatives: int | None = None,
-        columns: Sequence[int] | None = None,
-        weighted: bool = True,
-        seed: int = 0,
         *,
         per_document: bool = False,
         frequencies: Sequence[float] | NDArray[Any] | None = None,
         label_weights: Sequence[float] | NDArray[Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(num_labels, num_negatives, columns, weighted, seed)
+        super().__init__(num_labels, num_negatives, **options)
         self.per_document = per_document
         self._rates: FloatArray | None = None
         if frequencies is not None and num_negatives is not None and 0 < num_negatives < len(self.columns):

@@ -59,35 +59,20 @@ class UnitLoss(GileLoss):
             raise ValueError("row_dropout needs config.label_rows")
         super().check_fits(config)
 
-    def of_codes(
+    def choose_columns(
         self,
         model: GileForSequenceClassification,
         text_codes: Tensor,
         labels: Tensor,
-        language: Languages = None,
-        excluded_columns: Tensor | None = None,
-        sampled_columns: Tensor | None = None,
-        column_weights: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        shift_labels: Tensor | None = None,
-    ) -> Tensor:
-        """Computes the loss of a training step over the labels of the sample and of the miner, see the base class."""
+        columns: Tensor | None,
+        column_weights: Tensor | None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the labels of a training step and their weights, with those of the miner; see the base class."""
         if torch.is_grad_enabled():
             self._steps += 1
-        columns = None if sampled_columns is None else sampled_columns.flatten()
-        if self.miner is not None:
-            columns, column_weights = self.miner(model, text_codes.detach(), labels, columns, column_weights)
-        return super().of_codes(
-            model,
-            text_codes,
-            labels,
-            language,
-            excluded_columns,
-            columns,
-            column_weights,
-            num_items_in_batch,
-            shift_labels,
-        )
+        if self.miner is None:
+            return columns, column_weights
+        return self.miner(model, text_codes.detach(), labels, columns, column_weights)
 
     def label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
         """Returns the inputs of stored labels, see the base class."""

@@ -146,7 +146,6 @@ class UnitTrainer:
             self.sampler(labels),
             run_arguments(study.args, Path(study.args.output_dir) / name, study.metric_for(labels)),
             held_out=study.held_out,
-            one_label=study.has_one_label,
             num_documents=study.num_documents,
             test_curve=settings.test_curve,
             optimizer=optimizer,
@@ -223,7 +222,9 @@ class UnitTrainer:
             if reads not in self._encoded:
                 reader = copy(processor)  # units share encoded documents
                 reader.lexical = lexical
-                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args)
+                if model.config.text_config.has_fixed_pooling:
+                    model.to(study.args.device)
+                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args.bf16)
         return self._encoded[reads]
 
     def set_statistics(

@@ -33,7 +33,7 @@ def encoder(monkeypatch, save_text_encoder, tmp_path):
     monkeypatch.setattr(encoders, "_package_folder", lambda name: None)
     monkeypatch.setattr(encoders, "_hub_responds", lambda name: False)
     available = {NAME: encoders.FoundEncoder(NAME, str(folder))}
-    monkeypatch.setattr(encoders, "_locate", lambda name: available.get(name))
+    monkeypatch.setattr(encoders, "locate_encoder", lambda name: available.get(name))
     return available
 
 

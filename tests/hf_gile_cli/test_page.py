@@ -79,7 +79,7 @@ THESAURUS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 def test_quick_commands_of_a_tutorial_run(page, run, folder, monkeypatch, save_text_encoder):
     pytest.importorskip("rdflib")
     encoder = encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(folder / "encoder"))
-    monkeypatch.setattr(encoders, "_locate", lambda name: encoder)
+    monkeypatch.setattr(encoders, "locate_encoder", lambda name: encoder)
     monkeypatch.setattr(general, "HF_HOME", str(folder / "home"))
     for name in ("mail.txt", "new.txt"):
         shutil.copy("notes.txt", name)
@@ -102,7 +102,7 @@ def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, s
     pytest.importorskip("h5py")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
     encoder = encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(folder / "encoder"))
-    monkeypatch.setattr(encoders, "_locate", lambda name: encoder)
+    monkeypatch.setattr(encoders, "locate_encoder", lambda name: encoder)
     monkeypatch.setattr("uvicorn.run", lambda app, **settings: None)
     (checkpoint,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     for name in ("weights.h5", "args.json"):

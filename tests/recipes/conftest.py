@@ -32,7 +32,7 @@ def save_no_picture(figure: Figure, target: Any, **_: Any) -> None:
 @pytest.fixture(autouse=True)
 def no_encoder(monkeypatch):
     """Hides installed pretrained encoders, so that tests only use encoders that they create."""
-    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [])
+    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [])
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def _short_fits(monkeypatch):
         "head.L2_OF_BILINEAR": (0.1,),
         "head.L2_OF_WORDS": (0.5,),
         "head.FOLDS": 2,
-        "folds.FOLDS": 2,
+        "documents.FOLDS": 2,
     }.items():
         monkeypatch.setattr(f"hf_gile.training.convex.{name}", few)
 

@@ -20,9 +20,10 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoPro
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.models.text_encoders_gile import TransformerEncoder
 from hf_gile.publishing.report import REPORT_FILE
-from hf_gile.training import automatic, distill, fit_labels, teach
-from hf_gile.training.automatic import choose_encoder, leave_one_out
+from hf_gile.training import distill, fit_labels, teach
+from hf_gile.training import fit as fitting
 from hf_gile.training.encoders import FoundEncoder
+from hf_gile.training.fit import choose_encoder, leave_one_out
 from hf_gile.training.task import TextTask, in_hash_order
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -92,7 +93,7 @@ def quick(monkeypatch):
 @pytest.fixture
 def available_encoder(monkeypatch, encoder):
     monkeypatch.setattr(
-        "hf_gile.training.automatic.text_encoders",
+        "hf_gile.training.fit.text_encoders",
         lambda texts: [FoundEncoder("intfloat/multilingual-e5-small", encoder, "the texts are not English")],
     )
 
@@ -231,8 +232,8 @@ def in_doubt(monkeypatch):
             return np.random.default_rng(5).normal(size=(len(texts), 7))
         return np.array([[text.startswith(letter) for letter in "abc"] for text in texts], float)
 
-    monkeypatch.setattr(automatic, "text_encoders", lambda texts: [NOISE, CLEAR])
-    monkeypatch.setattr(automatic, "encode", encode)
+    monkeypatch.setattr(fitting, "text_encoders", lambda texts: [NOISE, CLEAR])
+    monkeypatch.setattr(fitting, "encode", encode)
 
 
 def test_encoders_in_doubt_are_measured_on_training_documents(in_doubt):
@@ -251,7 +252,7 @@ def test_encoders_in_doubt_are_ranked_by_language_if_no_two_documents_share_a_la
 def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):
     draw = np.random.default_rng(3)
     vectors, gold = draw.normal(size=(11, 5)), np.eye(3, dtype=bool)[np.arange(11) % 3]
-    monkeypatch.setattr(automatic, "_RIDGE", (0.3,))
+    monkeypatch.setattr(fitting, "_RIDGE", (0.3,))
     centred = vectors - vectors.mean(0)
     strength = 0.3 * np.square(centred).sum() / 11
     scores = []
@@ -288,10 +289,9 @@ def test_the_encoder_may_be_declined(run, available_encoder, tmp_path):
 @pytest.mark.parametrize(("most", "stored"), [(60, 60), (59, 0)])
 def test_large_data_of_few_documents_store_neighbours(run, available_encoder, monkeypatch, tmp_path, most, stored):
     sizes = []
-    for module in ("automatic", "fit"):
-        monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *size: sizes.append(size))
-        monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
-    monkeypatch.setattr("hf_gile.training.automatic._MOST_STORED", most)
+    monkeypatch.setattr("hf_gile.training.fit.is_feasible", lambda *size: sizes.append(size))
+    monkeypatch.setattr("hf_gile.training.fit.READ_OF_MANY", 20)
+    monkeypatch.setattr("hf_gile.training.fit._MOST_STORED", most)
     done, results = run("--make_cards", "false")
     assert sizes == [(60, 5, 12), (60, 5, 12)]
     read = f"It reads 128 subwords of {stored or '20 of 60'} documents; word rows are fitted on all documents."
@@ -305,7 +305,7 @@ def test_large_data_of_few_documents_store_neighbours(run, available_encoder, mo
 
 
 def test_large_data_without_lexical_terms_are_trained_step_by_step(run, encoder, monkeypatch, tmp_path):
-    monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *size: False)
+    monkeypatch.setattr("hf_gile.training.fit.is_feasible", lambda *size: False)
     done, results = run("--make_cards", "false", "--text_encoder", encoder, "--lexical", "false")
     assert f"60 documents x 5 labels: trained in steps, over {encoder}" in done.stdout
     assert "chosen" not in results["auto"]

@@ -46,7 +46,7 @@ def data(tmp_path):
 def make(data, monkeypatch, save_text_encoder):
     """Runs the recipe with a random encoder, and returns the folder of the model."""
     encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=[*SUBJECTS.values()]))
-    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [encoder])
+    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [encoder])
 
     def run(*arguments):
         folder = data / "out"

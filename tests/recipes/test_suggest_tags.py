@@ -33,7 +33,7 @@ def suggest(monkeypatch, capsys, save_text_encoder):
     """Runs the recipe with a random encoder, and returns what it prints."""
     encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=list(NOTES.values())))
     monkeypatch.setattr(general, "best_text_encoder", lambda *texts: encoder)
-    monkeypatch.setattr("hf_gile.training.automatic.text_encoders", lambda texts: [encoder])
+    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [encoder])
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["suggest_tags.py", *map(str, arguments)])

@@ -12,7 +12,7 @@ from hf_gile.metrics.batch import read_batch
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration.calibrating import with_number
-from hf_gile.training.calibration.promised_recall import promised_threshold
+from hf_gile.training.calibration.thresholds import promised_threshold
 
 SEEN = 11
 UNSEEN = 6
@@ -158,7 +158,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
 def test_invalid_options_are_refused_without_changes(scripted):
     model, batches = scripted(*scores(seed=11))
     for options, message in [
-        ({"method": "gamma"}, "method must be one of platt, spline, got 'gamma'"),
+        ({"method": "gamma"}, "'multi_label_classification' must be one of spline, platt, none, got 'gamma'"),
         ({"objective": "f1"}, "objective must be micro_f1, macro_f1 or, for example, recall@0.8, got 'f1'"),
         ({"objective": "recall@1.5"}, "objective must be micro_f1"),
         ({"columns": [3, 3]}, "columns must be distinct indices of the 17 stored labels, got 2"),
@@ -181,7 +181,7 @@ def test_batches_without_gold_labels_are_refused_without_changes(scripted):
         ([torch.zeros(3)], "batches must come from a GileDataCollator"),
         (
             [{"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}],
-            "gold label index 17, but the model has 17",
+            "labels has index 17, but there are 17 labels",
         ),
         ([batch | {"labels": torch.full((len(batch["labels"]), 1), -100)} for batch in batches], "none of the 307 doc"),
         ([batches[0] | {"labels": torch.tensor([[1]])}], "labels must have a row for each of the 32 documents"),

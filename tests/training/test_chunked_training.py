@@ -132,7 +132,7 @@ def test_invalid_labels_are_refused_as_with_logits(make_model):
     with pytest.raises(ValueError, match=r"document 1 .* has the gold label 2 .* in its excluded_columns"):
         step(model, inputs, 2, **excluded)
     sample = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([0, 2, 4])}
-    with pytest.raises(ValueError, match=r"a weight for each of the 3 labels scored, got \(5,\)"):
+    with pytest.raises(ValueError, match=r"a weight for each of the 3 labels scored, got 5"):
         step(model, inputs, 2, column_weights=torch.ones(5), **sample)
 
 

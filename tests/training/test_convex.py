@@ -13,6 +13,7 @@ from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScori
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.metrics.batch import read_batch
 from hf_gile.models.lexical_gile import LexicalFeatures
+from hf_gile.models.mixture_gile import Mixture
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
@@ -24,9 +25,8 @@ from hf_gile.training.convex import documents as documents_module
 from hf_gile.training.convex import fit_convex, fit_head, fitting
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
-from hf_gile.training.convex.label_side import Joint, fit_bilinear, fit_joint
+from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
 from hf_gile.training.convex.losses import binary_loss, listwise_loss
-from hf_gile.training.convex.rows import CONSTANT, fit_rows
 from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
 from hf_gile.training.experiment import _some_pooled
 
@@ -165,6 +165,11 @@ def test_unseen_labels_are_raised_up_to_seen_gold_labels(lead, offset):
     assert raised == offset
 
 
+def scores_of(head, vectors, e, words=None):
+    terms = {"rows": score_rows(head.rows, vectors), **head.form.terms(vectors, e), **(words or {})}
+    return Mixture(list(terms), head.term_weights).add(terms, head.rows.seen, head.rows.rarity)
+
+
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("number", [24, 400])
 def test_the_head_ranks_seen_and_unseen_labels(number):
@@ -173,7 +178,7 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
     train = Documents(train.vectors, gold).take(gold[:, 0] >= 0)
     validation, test = topics(number, seed=11)[0], topics(120, seed=12)[0]
     head = fit_head(train, validation, e, one_label=True)
-    scores = head.scores(test.vectors, e)
+    scores = scores_of(head, test.vectors, e)
     correct = scores.argmax(1) == test.gold[:, 0]
     assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
     assert not head.rows.seen[0]
@@ -188,7 +193,7 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
 def test_scores_of_documents_with_several_labels_are_logits():
     train, validation, test = tags(300), tags(300, seed=21), tags(300, seed=22)
     head = fit_head(train, validation, unit(LABELS, SIZE, seed=30), one_label=False)
-    scores = head.scores(test.vectors, unit(LABELS, SIZE, seed=30))
+    scores = scores_of(head, test.vectors, unit(LABELS, SIZE, seed=30))
     has = torch.stack([(test.gold == label).any(1) for label in range(LABELS)], 1)
     assert ((scores > 0) == has).float().mean() > 0.85
     assert abs(torch.sigmoid(scores).mean() - has.float().mean()) < 0.05
@@ -198,7 +203,7 @@ def test_scores_of_documents_with_several_labels_are_logits():
 def test_one_document_is_enough_for_a_head():
     train, e = topics(1)
     head = fit_head(train, topics(0)[0], e, one_label=True)
-    assert head.scores(train.vectors, e).isfinite().all()
+    assert scores_of(head, train.vectors, e).isfinite().all()
     assert head.rows.seen.tolist() == [True] + [False] * (LABELS - 1)
 
 
@@ -230,7 +235,7 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine():
     few = train.take(slice(2, len(train)))  # two labels have a validation document only
     test, _ = near_labels(9, seed=6)
     head = fit_head(few, train.take(slice(2)), e, one_label=True)
-    by_head, by_cosine = head.scores(test.vectors, e).argmax(1), (test.vectors @ e.T).argmax(1)
+    by_head, by_cosine = scores_of(head, test.vectors, e).argmax(1), (test.vectors @ e.T).argmax(1)
     gold = test.gold[:, 0]
     assert (by_head == gold).sum() > 1.02 * (by_cosine == gold).sum()
     assert head.term_weights["seen"]["joint"] == head.term_weights["seen"]["rows"] == 1
@@ -241,7 +246,7 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine():
 def test_one_label_is_enough_for_a_head():
     train, e = topics(20, labels=1)
     head = fit_head(train, topics(5, labels=1)[0], e, one_label=True)
-    assert head.scores(train.vectors, e).isfinite().all()
+    assert scores_of(head, train.vectors, e).isfinite().all()
 
 
 def test_a_head_needs_a_label():
@@ -300,7 +305,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     if lexical:
         words = compare(train.numbers) | {"words": regression.scores(train.numbers, head.words, every)}
         assert (head.words.getnnz(1) > 0).all()  # of "heart", by the documents that name it
-    expected = head.scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
+    expected = scores_of(head, functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
     assert result["term_weights"] == model.config.term_weights

@@ -19,7 +19,7 @@ from hf_gile.training import (
     processor_from_text_encoder,
     teach,
 )
-from hf_gile.training.distillation import can_fit_labels
+from hf_gile.training.fit import can_fit_labels
 
 WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
 NAMES = ["iron diet", "human milk", "heart failure"]
@@ -130,7 +130,7 @@ def test_new_labels_need_the_teacher(taught, make_teacher, tmp_path):
 
 
 def test_models_without_such_an_encoder_are_refused(fast, make_model):
-    with pytest.raises(ValueError, match="this model is static already"):
+    with pytest.raises(ValueError, match="got text_encoder_type 'static'"):
         teach(fast.model, fast.processor, ["iron"])
     with pytest.raises(ValueError, match=r"only a model with a pretrained encoder.*got text_encoder_type 'wan'"):
         teach(*make_model(), ["iron"])

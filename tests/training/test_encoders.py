@@ -132,7 +132,7 @@ def both(monkeypatch, save_text_encoder, tmp_path):
         encoders.ENGLISH: save_text_encoder(tmp_path / "minilm", texts=ENGLISH),
         encoders.MULTILINGUAL: save_text_encoder(tmp_path / "e5", texts=[*ENGLISH, *GERMAN]),
     }
-    monkeypatch.setattr(encoders, "_locate", lambda name: encoders.FoundEncoder(name, folders[name]))
+    monkeypatch.setattr(encoders, "locate_encoder", lambda name: encoders.FoundEncoder(name, folders[name]))
 
 
 def names_of(found):

@@ -24,6 +24,7 @@ from hf_gile.training.experiment import (
     documents_per_second,
     encode_parts,
     run_arguments,
+    save_model,
     with_a_label,
 )
 from hf_gile.training.reporting import say_calibration
@@ -69,7 +70,7 @@ def make(args, tmp_path):
             )
             for part, chosen in rows.items()
         }
-        encoded = encode_parts(TextTask(parts, labels), model, processor, labels, args)
+        encoded = encode_parts(TextTask(parts, labels), model, processor, labels)
         run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
         sampler = LabelSampler(4, num_negatives=2, columns=range(3))
         options = {"held_out": {"grey"}, "num_documents": 60, "top_k": (2,)} | options
@@ -80,7 +81,8 @@ def make(args, tmp_path):
 
 def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
     experiment = make()
-    result = experiment.fit(patience=9)
+    experiment.fit(patience=9)
+    result = experiment.fitted
     assert [entry["epoch"] for entry in result["history"]] == list(range(1, 10))
     assert result["parameters"] == sum(x.numel() for x in experiment.model.parameters() if x.requires_grad)
     assert "seen_threshold" in experiment.calibrate("platt")
@@ -93,7 +95,7 @@ def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
         report.metrics
     )
     assert weigh_unseen(experiment) == {}  # the model has no code of words
-    experiment.save(tmp_path / "model")
+    save_model(experiment.trainer, tmp_path / "model")
     saved = {path.name for path in (tmp_path / "model").iterdir()}
     assert {"model.safetensors", "labels.jsonl", "processor_config.json"} <= saved
     assert "training_args.bin" not in saved
@@ -144,11 +146,11 @@ def test_held_out_labels_are_candidates_only_in_validation(make):
     assert set(experiment.trainer.eval_dataset) == {"validation", "test"}
 
 
-def test_sampled_encoding_also_samples_validation_documents_evenly(make, args):
+def test_sampled_encoding_also_samples_validation_documents_evenly(make):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
     task = TextTask({"validation": rows, "test": rows}, experiment.labels)
-    encoded = encode_parts(task, experiment.model, experiment.processor, task.labels, args, most=4)
+    encoded = encode_parts(task, experiment.model, experiment.processor, task.labels, most=4)
     assert len(encoded["test"]) == 12
     assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # rows 0, 3, 6 and 9
 

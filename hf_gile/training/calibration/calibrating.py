@@ -13,15 +13,13 @@ from torch import Tensor
 
 from ...metrics.batch import read_batch
 from ...models import GileForSequenceClassification, LabelSet
-from ...models.checks_gile import METHODS, check_calibration
-from ...models.losses_gile import IGNORE, is_columns, widened
+from ...models.checks_gile import check_calibration
+from ...models.losses_gile import IGNORE, make_targets, widened
 from ...models.search_gile import calibrated
-from .fitting import IDENTITY, Calibration, fit
-from .promised_recall import GoldLogits, guaranteed_recall
+from .fitting import IDENTITY, Calibration, fit, fit_softmax
 from .raising import SharedRanking
 from .score_counts import ScoreCounts
-from .softmax import fit_softmax
-from .thresholds import rounded
+from .thresholds import GoldLogits, guaranteed_recall, rounded
 
 _UNUSUAL = 0.1
 """Share of the documents whose best label does not reach `GileConfig.usual_score`."""
@@ -52,14 +50,13 @@ def calibrate(
         rows = encode_dataset(validation, processor, labels)
         figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
 
-    Seen and unseen labels are calibrated separately and have separate thresholds. With fewer than 30 documents that
-    have unseen labels, or 50 such gold labels, these share the calibration and the threshold of seen labels, and `note`
-    says so. A group stays uncalibrated if its calibration does not improve held-out documents. If `config.force_label`
-    is set, thresholds are fitted for the labels that a document has beside its best one.
+    Seen and unseen labels have separate calibrations and thresholds. With fewer than 30 documents that have unseen
+    labels, or 50 such gold labels, unseen labels share those of seen labels, and `note` says so. A group stays
+    uncalibrated if that is better on held-out documents. With `config.force_label`, thresholds leave out best labels.
 
-    This sets `config.calibration`, `config.usual_score`, `config.thresholds` (the best micro-F1 of each group) and, in
-    `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
-    a group without gold labels in these documents. On an error, nothing is set. Single-label models get no thresholds.
+    This sets `config.calibration`, `config.usual_score`, `config.thresholds` and, in `label_set`, the thresholds of
+    labels that differ from their group, except in a group without gold labels. On an error, nothing is set.
+    Single-label models get no thresholds.
 
     Args:
         model: A `GileForSequenceClassification`.
@@ -67,25 +64,21 @@ def calibrate(
         method: `"platt"` or `"spline"`, see `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit thresholds
             only. By default "spline", which is best on held-out documents, and "platt" for single-label models.
         label_thresholds: Whether to fit thresholds for single labels.
-        objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`:
-            the highest threshold of each group with this expected recall (`promised_recall.py`).
+        objective: Metric that label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a guarantee, `"recall@0.8"`.
         columns: Candidate labels. By default all seen labels, and the unseen labels that are gold in a document.
         raise_unseen: Whether to `lift` separately calibrated unseen labels, few of which reach the top of a list.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
         `documents`; `unusual_documents`, the share whose best label does not reach `config.usual_score` as stored
-        before, where a tenth is usual; and for each fitted group, with the prefix `seen_` or `unseen_`:
+        before; and for each fitted group, with the prefix `seen_` or `unseen_`:
 
-        - `expected_calibration_error` and `top_5_expected_calibration_error` on these documents, as
-          `CalibrationMetrics` computes them, with the suffixes `_before`, as stored in the model, and `_after`;
-        - with `raise_unseen`, `raised`, see `lift`;
-        - `threshold`, and `micro_f1` and `recall` at this threshold on these documents; with the suffix `_before`, at
-          the stored one, by default 0.5; for a guarantee, also `promised_recall` and `labels_per_document`;
-        - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
-          the documents and measured on the other half; the same for label thresholds, with the suffix
-          `_of_label_thresholds`; `shrinkage` (None if the common threshold is best); and `label_thresholds`, the number
-          of labels with a separate threshold. These are missing if all logits are below 1/8 or above 60.
+        - `expected_calibration_error` and `top_5_expected_calibration_error`, as in `CalibrationMetrics`, with the
+          suffixes `_before`, as stored in the model, and `_after`; with `raise_unseen`, `raised`, see `lift`;
+        - `threshold`, and `micro_f1` and `recall` at it; with the suffix `_before`, at the stored one, by default 0.5;
+          for a guarantee, also `promised_recall` and `labels_per_document`;
+        - with `label_thresholds`, the figures of `fit_label_thresholds`, and `label_thresholds`, the number of labels
+          with a separate threshold; missing if all logits are below 1/8 or above 60.
 
         Single-label models only have the calibration errors, `accuracy_before` and `accuracy_after`.
 
@@ -95,22 +88,27 @@ def calibrate(
     config = model.config
     single = config.problem_type == "single_label_classification"
     fits = _read_method(method, config.problem_type)
-    promises = _read_objective(objective, single)
+    recall = guaranteed_recall(objective)
+    if single and recall is not None:
+        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
     chosen = _select_candidates(model, batches, columns)
     all_seen = model.stored_labels.seen()
-    stored = _stored(model)
+    seen = all_seen[chosen]
+    crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
+    stored = Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
     was_training = model.training
     try:
         documents = _score_candidates(model.eval(), batches, chosen, bf16)
         if single:
-            fitted, before, after = fit_softmax(documents, all_seen[chosen], stored)
+            fitted, before, after = fit_softmax(documents, seen, stored)
         else:
-            counts = ScoreCounts(all_seen[chosen], config.force_label)
+            counts = ScoreCounts(seen, config.force_label)
             ranking = SharedRanking() if raise_unseen and fits else None
-            fitted, before, after = _fit_groups(documents, counts, ranking, fits, objective, label_thresholds, stored)
+            options = {"method": fits, "objective": objective, "label_thresholds": label_thresholds}
+            fitted, before, after = _fit_groups(documents, counts, recall, ranking, stored, **options)
     finally:
         model.train(was_training)
-    if promises and "unseen" not in fitted.thresholds and not all_seen.all():
+    if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
         fitted.figures["note"] = _NO_GUARANTEE
     if stored.usual_score:
         fitted.figures["unusual_documents"] = float((before < stored.usual_score).double().mean())
@@ -118,65 +116,37 @@ def calibrate(
     return fitted.figures
 
 
-def _stored(model: GileForSequenceClassification) -> Calibration:
-    """Returns what a model stores."""
-    config = model.config
-    crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
-    return Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
-
-
 def _read_method(method: str | None, problem_type: str | None) -> str | None:
     """Returns the calibration method, or None for thresholds only."""
-    methods = tuple(METHODS)
-    condition = ""
+    methods = ["spline", "platt", "none"]
     if problem_type == "single_label_classification":
-        methods = ("platt",)
-        condition = f" for problem_type {problem_type!r}"
-    elif method == "none":
-        return None
-    method = method or methods[-1]
+        methods = ["platt"]
+    method = method or methods[0]
     if method not in methods:
-        raise ValueError(f"method{condition} must be one of {', '.join(methods)}, got {method!r}")
-    return method
-
-
-def _read_objective(objective: str, single: bool) -> bool:
-    """Checks an objective, and returns whether it guarantees a recall."""
-    promises = guaranteed_recall(objective) is not None
-    if single and promises:
-        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
-    return promises
+        listed = ", ".join(methods)
+        raise ValueError(f"method for problem_type {problem_type!r} must be one of {listed}, got {method!r}")
+    return None if method == "none" else method
 
 
 def _fit_groups(
     documents: Iterable[tuple[Tensor, Tensor]],
     counts: ScoreCounts,
+    recall: float | None,
     ranking: SharedRanking | None,
-    method: str | None,
-    objective: str,
-    label_thresholds: bool,
     stored: Calibration,
+    **options: Any,
 ) -> tuple[Calibration, Tensor, Tensor]:
     """Fits seen and unseen labels by `fit`; also returns the probabilities of the best labels before and after."""
-    gold_logits = GoldLogits(counts.seen)
-    is_promise = guaranteed_recall(objective) is not None
+    gold_logits = None if recall is None else GoldLogits(counts.seen, recall)
     highest = []
     for logits, gold in documents:
         counts.update(logits, gold)
         highest.append(_highest_of_groups(logits, counts.seen))
-        if is_promise:
+        if gold_logits is not None:
             gold_logits.update(logits, gold)
         if ranking is not None:
             ranking.update(logits, gold, counts.seen)
-    fitted = fit(
-        counts,
-        method,
-        objective=objective,
-        label_thresholds=label_thresholds,
-        gold_logits=gold_logits.by_group,
-        ranking=ranking,
-        stored=stored,
-    )
+    fitted = fit(counts, gold_logits=gold_logits, ranking=ranking, stored=stored, **options)
     before, after = (_probabilities(highest, each.calibration) for each in (stored, fitted))
     return fitted, before, after
 
@@ -221,13 +191,7 @@ def _select_candidates(
                 "a list, not a generator; or the candidate labels as columns="
             )
         for batch in batches:
-            gold = _gold(batch)
-            gold_columns = gold[gold >= 0] if is_columns(gold) else gold.nonzero()[:, 1]
-            if len(gold_columns) and int(gold_columns.max()) >= number:
-                raise ValueError(
-                    f"a batch has gold label index {int(gold_columns.max())}, but the model has {number} labels"
-                )
-            chosen[gold_columns.long().cpu()] = True
+            chosen |= make_targets(_gold(batch), number).any(0).cpu()
     if not bool(chosen.any()):
         raise ValueError(
             "there are no candidate labels: no stored label is marked as seen, and no document has a gold label; mark "
@@ -242,7 +206,6 @@ def _score_candidates(
     """Yields `(B, C)` logits and `(B, P)` gold positions among the candidates, padded with -100, for each batch."""
     positions = torch.full((model.config.num_labels + 1,), IGNORE)
     positions[chosen] = torch.arange(len(chosen))
-    is_complete = len(chosen) == model.config.num_labels
     for batch in batches:
         gold = _gold(batch)
         inputs = {
@@ -253,9 +216,7 @@ def _score_candidates(
         with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             logits = model(**inputs).logits
         logits, gold = (tensor.cpu() for tensor in read_batch(logits, gold))
-        if not is_complete:
-            logits = logits[:, chosen]
-        yield logits, positions[gold.masked_fill(gold == IGNORE, -1)]
+        yield logits[:, chosen], positions[gold.masked_fill(gold == IGNORE, -1)]
 
 
 def _gold(batch: Mapping[str, Any]) -> Tensor:

@@ -44,10 +44,7 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         ...  for name, value in fit_calibration("platt", values, cells, gold).items()}
         {'method': 'platt', 'scale': 1.1, 'offset': 0.0}
     """
-    occurs = cells > 0
-    values = values[occurs].double()
-    cells = cells[occurs].double()
-    gold = gold[occurs].double()
+    values, cells, gold = occurring(values, cells, gold)
     if method == "spline":
         return _fit_spline(values, cells, gold)
 
@@ -56,6 +53,12 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
     return _fit_platt(["all"], loss, float(gold.sum()))["all"]
+
+
+def occurring(values: Tensor, cells: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the values that occur, their numbers of cells, and of gold cells, `(M,)` float64 each."""
+    occurs = cells > 0
+    return values[occurs].double(), cells[occurs].double(), gold[occurs].double()
 
 
 def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:

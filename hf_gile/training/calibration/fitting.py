@@ -1,10 +1,12 @@
-"""Fits calibrated probabilities and thresholds of independent labels on counts of validation documents.
+"""Fits calibrated probabilities, and thresholds of independent labels, on validation documents.
 
-Shapes: `N` documents, `C` candidate labels.
+Independent labels are fitted on counts; the softmax of a single-label model needs all logits of a document.
+
+Shapes: `B` documents in the batch, `N` documents, `C` candidate labels.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,17 +15,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...metrics.calibration import calibration_error
+from ...metrics.calibration import calibration_error, softmax_to_sigmoid_logits
 from ...models.checks_gile import GROUPS
+from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
-from .curves import fit_calibration
-from .label_thresholds import SHRINKAGES, fit_label_thresholds
-from .promised_recall import guaranteed_recall, promised_threshold
+from .curves import fit_calibration, fit_softmax_calibration, occurring
 from .raising import PRICE, SharedRanking, lift, lift_calibration
 from .score_counts import TOP_K, VALUES, GroupCounts, ScoreCounts
-from .thresholds import MIN_DOCUMENTS, MIN_GOLD, rounded, tells_enough
+from .thresholds import (
+    MIN_DOCUMENTS,
+    MIN_GOLD,
+    SHRINKAGES,
+    GoldLogits,
+    fit_label_thresholds,
+    promised_threshold,
+    rounded,
+    tells_enough,
+)
 
 _BINS = 15
+
+_MAX_LOGITS = 1 << 25
+"""Maximum number of logits in memory (128 MB); beyond it, only every k-th document is used."""
+
+_CONVERTED_AT_ONCE = 64
 
 IDENTITY = {"method": "platt", "scale": 1.0, "offset": 0.0}
 """Identity calibration of a group; a group without an entry would use the calibration of the other group."""
@@ -57,7 +72,7 @@ def fit(
     *,
     objective: str = "micro_f1",
     label_thresholds: bool = True,
-    gold_logits: Mapping[str, list[Tensor]] | None = None,
+    gold_logits: GoldLogits | None = None,
     ranking: SharedRanking | None = None,
     stored: Calibration | None = None,
     shrinkages: Sequence[float] = SHRINKAGES,
@@ -67,9 +82,9 @@ def fit(
     Args:
         counts: Counts of validation documents.
         method: As in `calibrate`; None to skip the calibration.
-        objective: As in `calibrate`.
-        label_thresholds: As in `calibrate`; not fitted if the objective is a recall.
-        gold_logits: `GoldLogits.by_group` of the same documents, to guarantee a recall.
+        objective: Metric that thresholds of single labels maximize.
+        label_thresholds: As in `calibrate`; not fitted if a recall is guaranteed.
+        gold_logits: Gold logits of the same documents, to guarantee a recall.
         ranking: Ranking of the same documents, by which to raise calibrated logits of unseen labels.
         stored: What is replaced, for the figures before.
         shrinkages: As in `fit_label_thresholds`.
@@ -81,7 +96,6 @@ def fit(
         ValueError: If no document has one of the labels, or too few have for the recall.
     """
     stored = stored or Calibration()
-    recall = guaranteed_recall(objective)
     calibration: dict[str, Any] = {}
     thresholds: dict[str, float] = {}
     thresholds_by_label = torch.full((len(counts.seen),), math.nan, dtype=torch.double)
@@ -93,32 +107,33 @@ def fit(
         if method is not None and _improves(method, counts, group):
             calibration[group] = fit_calibration(method, VALUES, *of_group.cells)
         if ranking is not None and len(calibration) == len(GROUPS):
-            figures["unseen_raised"] = raised = _best_raise(ranking, calibration)
+            raised = max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
+            figures["unseen_raised"] = raised
             if raised:
                 calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
             crowding = _mapped(ranking, calibration).crowding()
         probabilities = _of_group(VALUES, group, calibration).sigmoid()
-        if recall is None or gold_logits is None:
+        if gold_logits is None:
             common, _ = of_group.best_threshold()
             thresholds[group] = rounded(_of_group(torch.tensor([common]), group, calibration).sigmoid().item())
             measured = _measure(of_group, common <= VALUES)
         else:
-            of_gold = [_of_group(logits, group, calibration).sigmoid() for logits in gold_logits[group]]
-            thresholds[group] = promised_threshold(of_gold, recall)
+            of_gold = [_of_group(logits, group, calibration).sigmoid() for logits in gold_logits.by_group[group]]
+            thresholds[group] = promised_threshold(of_gold, gold_logits.recall)
             reached = probabilities >= thresholds[group]
             per_document = of_group.assigned(reached)[0] / counts.documents
             measured = {"recall": _measure(of_group, reached)["recall"]}
-            measured |= {"promised_recall": recall, "labels_per_document": per_document}
+            measured |= {"promised_recall": gold_logits.recall, "labels_per_document": per_document}
         measured |= {"threshold": thresholds[group]} | _measure_before(of_group, group, stored)
         measured |= calibration_errors(of_group, probabilities, "after")
-        fitted = None
-        if label_thresholds and recall is None:
+        if label_thresholds and gold_logits is None:
             fitted = fit_label_thresholds(counts, group, objective, shrinkages)
-        if fitted is not None:
-            differs = (fitted.thresholds - common).abs() > 1e-6
-            by_label = _of_group(fitted.thresholds, group, calibration).sigmoid()
-            thresholds_by_label[counts.of_labels(group)] = torch.where(differs, by_label, math.nan)
-            measured |= fitted.figures | {"label_thresholds": int(differs.sum())}
+            if fitted is not None:
+                logits, held_out = fitted
+                differs = (logits - common).abs() > 1e-6
+                by_label = _of_group(logits, group, calibration).sigmoid()
+                thresholds_by_label[counts.of_labels(group)] = torch.where(differs, by_label, math.nan)
+                measured |= held_out | {"label_thresholds": int(differs.sum())}
         figures |= {f"{group}_{name}": value for name, value in measured.items()}
     unseen = counts.of_group("unseen")
     if unseen.has_gold and "unseen" not in thresholds:
@@ -178,11 +193,6 @@ def _measure_before(counts: GroupCounts, group: str, stored: Calibration) -> dic
     return figures | calibration_errors(counts, probabilities, "before")
 
 
-def _best_raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> float:
-    """Returns r of `lift` for unseen labels that are calibrated separately."""
-    return max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
-
-
 def _mapped(ranking: SharedRanking, calibration: Mapping[str, Any]) -> SharedRanking:
     """Returns a ranking of calibrated logits."""
     seen, unseen = (partial(_of_group, group=group, calibration=calibration) for group in GROUPS)
@@ -211,8 +221,75 @@ def _improves(method: str, counts: ScoreCounts, group: str) -> bool:
 
 def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
     """Returns the log-likelihood of the gold labels."""
-    occurs = cells > 0
-    logits = logits[occurs].double()
-    cells = cells[occurs].double()
-    gold = gold[occurs].double()
+    logits, cells, gold = occurring(logits, cells, gold)
     return float((gold * logits - cells * functional.softplus(logits)).sum())
+
+
+def fit_softmax(
+    documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, stored: Calibration
+) -> tuple[Calibration, Tensor, Tensor]:
+    """Fits "platt" on documents with one gold label each.
+
+    Args:
+        documents: `(B, C)` logits and `(B, P)` gold label indices, padded with -100, of each batch.
+        seen: `(C,)` booleans.
+        stored: What is replaced, for the figures before.
+
+    Returns:
+        The fitted values, and the `(N,)` probabilities of the best labels before and after.
+
+    Raises:
+        ValueError: If a document has several gold labels, or none has any.
+    """
+    all_logits, gold, number = _collect(documents, len(seen))
+    num_unseen = int((~seen[gold]).sum())
+    is_enough = tells_enough(num_unseen, num_unseen)
+    calibration: dict[str, Any] = {}
+    if is_enough:
+        calibration = fit_softmax_calibration(all_logits, gold, seen)
+    elif num_unseen < len(gold):  # too few: all labels use the calibration of seen labels
+        calibration = fit_softmax_calibration(all_logits, gold, torch.ones_like(seen))
+    figures: dict[str, Any] = {"documents": number}
+    best = []
+    for when, applied in (("before", stored.calibration), ("after", calibration)):
+        logits = calibrated(all_logits, seen, applied)
+        counts = ScoreCounts(seen)
+        for block, columns in zip(logits.split(_CONVERTED_AT_ONCE), gold.split(_CONVERTED_AT_ONCE), strict=True):
+            counts.update(softmax_to_sigmoid_logits(block), columns[:, None])
+        for group in fitted_groups(counts):
+            errors = calibration_errors(counts.of_group(group), VALUES.sigmoid(), when)
+            figures |= {f"{group}_{name}": error for name, error in errors.items()}
+        figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
+        best.append(logits.softmax(-1).max(-1).values)
+    if num_unseen and not is_enough:
+        figures["note"] = note_of_few(num_unseen, num_unseen, "use the calibration of seen labels")
+    none = torch.full((len(seen),), math.nan, dtype=torch.double)
+    before, after = best
+    return Calibration(calibration, {}, none, figures, crowding=stored.crowding), before, after
+
+
+def _collect(documents: Iterable[tuple[Tensor, Tensor]], num_labels: int) -> tuple[Tensor, Tensor, int]:
+    """Returns the `(N, C)` logits and the `(N,)` gold labels of documents that have one, and the number of all."""
+    collected: list[tuple[Tensor, Tensor]] = []
+    size = max(1, _MAX_LOGITS // num_labels)
+    step = 1
+    number = 0
+    for logits, gold in documents:
+        several = (gold != IGNORE).sum(1) > 1
+        if bool(several.any()):
+            raise ValueError(
+                f"document {number + int(several.nonzero()[0])} has several gold labels, but this model assigns "
+                "a single label (problem_type 'single_label_classification'): leave such documents out"
+            )
+        for row, column in zip(widened(logits), gold[:, 0], strict=True):
+            if number % step == 0:
+                collected.append((row.clone(), column))  # a copy, so that the batch can be freed
+                if len(collected) > size:  # halves the documents, and the share of later ones
+                    collected = collected[::2]
+                    step *= 2
+            number += 1
+    collected = [(row, column) for row, column in collected if column != IGNORE and not row[column].isneginf()]
+    if not collected:
+        raise ValueError(f"none of the {number} documents has one of the {num_labels} candidate labels as a gold label")
+    rows, columns = zip(*collected, strict=True)
+    return torch.stack(rows), torch.stack(columns), number

@@ -6,29 +6,25 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
+from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 from torch.nn import functional
 
-from ...models import GileConfig
+from ...models import GileConfig, GileForSequenceClassification
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
 from ...models.scoring_gile import JointInputLabelEmbedding
 from ..calibration.calibrating import with_number
+from ..collator import pad_indices
 from ..starting import set_lexical_weights
-from .documents import PADDING, Documents
-from .folds import may_be_held_out
+from .documents import Documents, may_be_held_out
 from .head import LARGEST, CompareWords, Head, fit_head, refit_head
 from .label_side import Joint
 from .word_rows import WordRegression, feature_counts, named_labels
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from ...models import GileForSequenceClassification
 
 _DOCUMENTS_AT_ONCE = 1024
 
@@ -52,7 +48,7 @@ def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
 
 @torch.no_grad()
 def fit_convex(
-    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", neighbours: bool = False
+    model: GileForSequenceClassification, parts: Mapping[str, Dataset], neighbours: bool = False
 ) -> dict[str, Any]:
     """Fits the head over the frozen encoder of a model by `fit_head`, instead of training.
 
@@ -74,7 +70,7 @@ def fit_convex(
         ValueError: A model or documents that do not fit, or no training document with a label.
     """
     start, cpu = time.perf_counter(), time.process_time()
-    gile, config = model.gile, model.config
+    config = model.config
     if not can_be_fitted(config):
         raise ValueError(
             "a convex fit needs text_encoder_type 'nn', or a frozen encoder with a pooling without weights; and "
@@ -83,8 +79,7 @@ def fit_convex(
             f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, bag_size {config.bag_size}, "
             f"languages {config.languages}, text_config {config.text_config}"
         )
-    model.eval()
-    e = embed_stored_labels(model) if keeps_label_embeds(gile) else gile.embed_labels(model.label_input_ids)
+    e = _label_vectors(model)
     train = _documents(model, parts, "train")
     validation = _documents(model, parts, "validation", len(train))
     compare = regression = None
@@ -109,7 +104,9 @@ def fit_convex(
 
 @torch.no_grad()
 def refit_convex(
-    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", chosen: dict[str, float]
+    model: GileForSequenceClassification,
+    parts: Mapping[str, Dataset],
+    chosen: dict[str, float],
 ) -> int:
     """Fits the head of `fit_convex` again on more documents, with the same settings, and counts the labels again.
 
@@ -127,8 +124,7 @@ def refit_convex(
     config = model.config
     if model.label_set is None:
         raise ValueError("the model stores no labels: call set_labels first")
-    model.eval()
-    e = embed_stored_labels(model) if keeps_label_embeds(gile) else gile.embed_labels(model.label_input_ids)
+    e = _label_vectors(model)
     first, *others = parts
     documents = _documents(model, parts, first)
     for part in others:
@@ -146,7 +142,15 @@ def refit_convex(
     return len(documents)
 
 
-def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> None:
+def _label_vectors(model: GileForSequenceClassification) -> Tensor:
+    """Returns the `(L, P)` vectors of the stored labels, in evaluation mode."""
+    model.eval()
+    if keeps_label_embeds(model.gile):
+        return embed_stored_labels(model)
+    return model.gile.embed_labels(model.label_input_ids)
+
+
+def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
     """Sets the weights of a model with `(L, P)` vectors of labels, and caches the codes of the labels."""
     gile, config = model.gile, model.config
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
@@ -184,7 +188,7 @@ def _store(model: "GileForSequenceClassification", head: Head, e: Tensor) -> Non
     model.stored_labels.get_or_compute(("codes", None), model.label_input_ids, gile.label_state, project_labels)
 
 
-def _set_output_layer(model: "GileForSequenceClassification", **fields: Any) -> None:
+def _set_output_layer(model: GileForSequenceClassification, **fields: Any) -> None:
     """Replaces the output layer unless it has these fields of the configuration; other terms than "joint" stay."""
     gile, config = model.gile, model.config
     if all(getattr(config, name) == value for name, value in fields.items()):
@@ -217,7 +221,7 @@ def can_be_fitted(config: GileConfig) -> bool:
 
 
 def _documents(
-    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str, first: int = 0
+    model: GileForSequenceClassification, parts: Mapping[str, Dataset], part: str, first: int = 0
 ) -> Documents:
     """Returns the documents of a part for convex fits, with numbers from `first` on if words are compared."""
     rows, gile, text = parts[part], model.gile, model.config.text_config
@@ -234,16 +238,16 @@ def _documents(
         if text.reads_pretrained:
             h, _ = gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))
         else:
-            h, _ = gile.embed_texts(_padded(batch["input_ids"], text.pad_token_id).to(model.device))
+            h, _ = gile.embed_texts(pad_indices(batch["input_ids"], text.pad_token_id).to(model.device))
         vectors.append(h.cpu())
-    excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
+    excluded = pad_indices(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
     numbers = torch.arange(first, first + len(rows)) if model.config.lexical else None
-    return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded, numbers)
+    return Documents(_of_length_1(torch.cat(vectors)), pad_indices(rows["labels"]), excluded, numbers)
 
 
 def _words(
-    model: "GileForSequenceClassification",
-    parts: "Sequence[Dataset]",
+    model: GileForSequenceClassification,
+    parts: Sequence[Dataset],
     train: Documents,
     validation: Documents,
     neighbours: bool,
@@ -252,8 +256,6 @@ def _words(
 
     Training documents are the first ones in `parts`, followed by those for validation.
     """
-    from datasets import concatenate_datasets
-
     config, gile, labels = model.config, model.gile, model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
@@ -282,10 +284,3 @@ def _words(
 
 def _of_length_1(vectors: Tensor) -> Tensor:
     return functional.normalize(vectors.cpu().float(), dim=-1)
-
-
-def _padded(columns: Iterable[Any], padding: int = PADDING) -> Tensor:
-    """Converts lists of integers, or single integers, to a padded `(N, G)` tensor."""
-    lists = [numbers if isinstance(numbers, list) else [numbers] for numbers in columns]
-    width = max(map(len, lists), default=0)
-    return torch.tensor([[*numbers, *[padding] * (width - len(numbers))] for numbers in lists]).view(len(lists), width)

@@ -6,25 +6,20 @@ Shapes: N documents, L labels, P size of a vector.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
+from scipy.sparse import csr_matrix, diags
 from torch import Tensor
 
 from ...metrics import ranking_metrics
-from ...models.mixture_gile import Mixture, Rows
+from ...models.mixture_gile import Rows
 from ..calibration.thresholds import tells_enough
 from ..encoding import Progress
-from .documents import PADDING, Documents
-from .folds import EXAMPLE_SCORES, FEW, FOLDS, Fold, folds_of_documents, folds_of_labels
-from .label_side import Bilinear, Joint, fit_bilinear, fit_joint
+from .documents import EXAMPLE_SCORES, FEW, FOLDS, PADDING, Documents, Fold, folds_of_documents, folds_of_labels
+from .label_side import Bilinear, Joint, fit_bilinear, fit_joint, fit_rows, rarity_of, score_rows
 from .losses import scaled_loss
-from .rows import fit_rows, rarity_of, score_rows
 from .term_weights import Example, TermWeights, fit_term_weights, prior_of, raise_unseen
 from .word_rows import WordRegression, gold_matrix
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
@@ -77,15 +72,10 @@ class Head:
     form: Bilinear | Joint
     term_weights: TermWeights
     chosen: dict[str, float]
-    words: "csr_matrix | None" = None
+    words: csr_matrix | None = None
     fits_validation: bool = False
     num_unseen: int = 0
     crowding: float = 1.0
-
-    def scores(self, vectors: Tensor, labels: Tensor, words: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `words` are terms of words."""
-        terms = {"rows": score_rows(self.rows, vectors), **self.form.terms(vectors, labels), **(words or {})}
-        return Mixture(list(terms), self.term_weights).add(terms, self.rows.seen, self.rows.rarity)
 
 
 def fit_head(
@@ -154,7 +144,7 @@ def refit_head(
     fold = Fold(documents, documents.take(slice(0)), len(labels))
     max_iter = _ROW_STEPS if reads_all else 0
     rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    form = _Forms(labels).of(fold, chosen)
+    form = forms_of(labels)(fold, chosen)
     words = None
     if regression is not None:
         words = _fit_words(regression, fold, chosen["words_l2"])
@@ -205,7 +195,7 @@ class _Fit:
         self.rows: dict[Fold, Rows] = {}
         self.words: dict[Fold, csr_matrix] = {}
         self.terms: dict[Fold, dict[str, Tensor]] = {}
-        self.forms = _Forms(labels)
+        self.form_of = forms_of(labels)
         self.chosen: dict[str, float] = {}
         self.weights = prior_of(one_label, compare is not None, regression is not None)
         self.num_unseen = 0
@@ -227,7 +217,7 @@ class _Fit:
             progress.count(1)
         return Head(
             self.rows[self.whole],
-            self.forms.of(self.whole, self.chosen),
+            self.form_of(self.whole, self.chosen),
             self.weights,
             self.chosen,
             self.words.get(self.whole),
@@ -270,8 +260,11 @@ class _Fit:
             folds = [_with_sampled_labels(fold, others) for fold in folds]
 
         def loss(l2: float) -> float:
-            fitted = [_fit_words(regression, fold, l2, uses_names) for fold in folds]
-            return -sum(map(_precision_of_words, [regression] * len(folds), folds, fitted))
+            total = 0.0
+            for fold in folds:
+                words = _fit_words(regression, fold, l2, uses_names)
+                total += _precision_of_words(regression, fold, words)
+            return -total
 
         self.chosen["words_l2"] = _best(L2_OF_WORDS, loss)
         for fold in self.document_folds:
@@ -316,7 +309,7 @@ class _Fit:
         used = self.label_folds[:1] if self.is_enough else self.label_folds
 
         def loss(folds: Sequence[Fold], **choices: float) -> float:
-            examples = [self.example(fold, self.forms.of(fold, choices)) for fold in folds]
+            examples = [self.example(fold, self.form_of(fold, choices)) for fold in folds]
             return fit_term_weights(examples, self.weights, self.one_label)[1]
 
         def mean_loss(**choices: float) -> float:
@@ -364,7 +357,7 @@ class _Fit:
 
     def example(self, fold: Fold, form: Bilinear | Joint | None = None) -> Example:
         """Returns all terms of the documents that a fold leaves out, for seen labels; by default of the chosen form."""
-        form = form or self.forms.of(fold, self.chosen)
+        form = form or self.form_of(fold, self.chosen)
         terms = self.terms[fold] | form.terms(fold.others.vectors, self.labels[self.seen])
         counts = fold.counts[self.seen]
         return Example(terms, fold.others.among(self.seen), counts > 0, rarity_of(counts))
@@ -373,7 +366,7 @@ class _Fit:
         """Returns all terms of other documents than those of a fold, for all labels."""
         every = torch.ones_like(self.seen)
         terms = self.fixed_terms(fold, others, every)
-        terms |= self.forms.of(fold, self.chosen).terms(others.vectors, self.labels)
+        terms |= self.form_of(fold, self.chosen).terms(others.vectors, self.labels)
         return Example(terms, others, fold.seen, rarity_of(fold.counts))
 
     def unseen_examples(self) -> list[Example]:
@@ -389,31 +382,30 @@ class _Fit:
         return [self.example_of_all_labels(self.whole, read)]
 
 
-class _Forms:
-    """The bilinear forms and joint spaces of folds, each fitted once.
+def forms_of(labels: Tensor) -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
+    """Returns a function from a fold and choices, "bilinear_l2" and for a joint space "pull", to the form fitted on it.
+
+    Each is fitted once.
 
     Args:
         labels: `(L, P)` vectors of the labels.
     """
 
-    def __init__(self, labels: Tensor) -> None:
-        self.labels = labels
-        self._bilinear: dict[tuple[Fold, float], Bilinear] = {}
-        self._joint: dict[tuple[Fold, float, float], Joint] = {}
+    @cache
+    def bilinear(fold: Fold, l2: float) -> Bilinear:
+        documents, max_iter = _sample(fold)
+        return fit_bilinear(documents, labels, l2, max_iter)
 
-    def of(self, fold: Fold, chosen: Mapping[str, float]) -> Bilinear | Joint:
-        """Returns the form of a fold with the chosen "bilinear_l2", and "pull" for a joint space."""
-        l2 = chosen["bilinear_l2"]
-        if (fold, l2) not in self._bilinear:
-            documents, max_iter = _sample(fold)
-            self._bilinear[fold, l2] = fit_bilinear(documents, self.labels, l2, max_iter)
-        start = self._bilinear[fold, l2]
-        if "pull" not in chosen:
-            return start
-        key = fold, l2, chosen["pull"]
-        if key not in self._joint:
-            self._joint[key] = fit_joint(_sample(fold)[0], self.labels, chosen["pull"], start)
-        return self._joint[key]
+    @cache
+    def joint(fold: Fold, l2: float, pull: float) -> Joint:
+        return fit_joint(_sample(fold)[0], labels, pull, bilinear(fold, l2))
+
+    def form_of(fold: Fold, chosen: Mapping[str, float]) -> Bilinear | Joint:
+        if "pull" in chosen:
+            return joint(fold, chosen["bilinear_l2"], chosen["pull"])
+        return bilinear(fold, chosen["bilinear_l2"])
+
+    return form_of
 
 
 def _sample(fold: Fold) -> tuple[Documents, int]:
@@ -425,22 +417,20 @@ def _sample(fold: Fold) -> tuple[Documents, int]:
     return fold.train.take(sample), max_iter
 
 
-def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> "csr_matrix":
+def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> csr_matrix:
     """Fits rows of words; those of labels without documents on the documents that name them."""
     return regression.fit(*_word_targets(regression, fold, uses_names), l2)
 
 
-def _refit_words(regression: WordRegression, fold: Fold, l2: float, fitted: "csr_matrix", held: Tensor) -> "csr_matrix":
+def _refit_words(regression: WordRegression, fold: Fold, l2: float, fitted: csr_matrix, held: Tensor) -> csr_matrix:
     """Replaces the rows of labels that are `held` out, a `(L,)` mask, of rows `fitted` with all labels."""
-    from scipy.sparse import diags
-
     numbers, targets = _word_targets(regression, fold)
     targets = (targets @ diags(held.float().numpy())).tocsr()
     targets.eliminate_zeros()
     return (diags((~held).float().numpy()) @ fitted + regression.fit(numbers, targets, l2)).tocsr()
 
 
-def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = True) -> tuple[Tensor, "csr_matrix"]:
+def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = True) -> tuple[Tensor, csr_matrix]:
     """Returns the numbers of the documents to fit rows of words on, and their labels, see `gold_matrix`."""
     numbers = fold.train.numbers
     assert numbers is not None
@@ -450,7 +440,7 @@ def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = Tru
     return numbers, gold_matrix(fold.train.gold, fold.num_labels, named)
 
 
-def _precision_of_words(regression: WordRegression, fold: Fold, words: "csr_matrix") -> float:
+def _precision_of_words(regression: WordRegression, fold: Fold, words: csr_matrix) -> float:
     """Returns the average precision of rows of words on the documents left out."""
     others = fold.others.among(fold.seen)
     if others.numbers is None or not len(others):

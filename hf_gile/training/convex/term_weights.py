@@ -3,12 +3,14 @@
 Shapes: N documents, L labels, K weights.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 from ...models.mixture_gile import Mixture
@@ -40,11 +42,6 @@ class Example:
         """Yields the terms of blocks of documents, small enough for `width` numbers per document."""
         for rows, block in self.documents.blocks(width):
             yield {name: numbers[rows] for name, numbers in self.terms.items()}, block
-
-    def shares(self, has_rare: bool) -> dict[str, Tensor]:
-        """Returns the `(L,)` shares of the weights of each group; without those of "rare", all are of "seen"."""
-        rare = self.seen * (self.rarity if has_rare else 0.0)
-        return {"seen": self.seen.float() - rare, "rare": rare, "unseen": (~self.seen).float()}
 
 
 def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool) -> TermWeights:
@@ -95,8 +92,6 @@ def fit_term_weights(
     Returns:
         The weights, and the mean loss of a document.
     """
-    from scipy.optimize import minimize
-
     number = sum(len(example.documents) for example in examples)
     if number == 0:
         return prior, float("nan")
@@ -109,7 +104,7 @@ def fit_term_weights(
     def loss(scaled: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         numbers = unscaled @ scaled
         weights = torch.tensor(numbers, dtype=torch.float32, requires_grad=True)
-        mixture = _mixture(names, weights)
+        mixture = Mixture([term for _, term in names], _by_group(names, weights))
         moved = numbers - centre
         total = strength / 2 * float(moved @ moved)
         gradient = strength * moved
@@ -135,18 +130,16 @@ def fit_term_weights(
     while result.fun < (1 - 1e-4) * last:  # a search can end early; from its end, a new one goes on
         last = result.fun
         result = minimize(loss, result.x, jac=True, method="L-BFGS-B", bounds=bounds)
-    fitted: TermWeights = {group: {} for group in prior}
-    for (group, term), weight in zip(names, (unscaled @ result.x).tolist(), strict=True):
-        fitted[group][term] = prior[group][term] if group in fixed else weight
-    return fitted, float(result.fun)
+    fitted = _by_group(names, (unscaled @ result.x).tolist())
+    return fitted | {group: dict(prior[group]) for group in fixed}, float(result.fun)
 
 
-def _mixture(names: Sequence[tuple[str, str]], weights: Tensor) -> Mixture:
-    """Returns the mixture with the K weights of these groups and terms; others are 0."""
-    by_group: dict[str, dict[str, Tensor]] = {group: {} for group, _ in names}
+def _by_group(names: Sequence[tuple[str, str]], weights: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Returns K weights by group and term."""
+    by_group: dict[str, dict[str, Any]] = {}
     for (group, term), weight in zip(names, weights, strict=True):
-        by_group[group][term] = weight
-    return Mixture([term for _, term in names], by_group)
+        by_group.setdefault(group, {})[term] = weight
+    return by_group
 
 
 def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
@@ -157,8 +150,10 @@ def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> 
     depend on each other.
     """
     sums = np.zeros((len(names), 3))
+    has_rare = any(group == "rare" for group, _ in names)
     for example in examples:
-        shares = example.shares(has_rare=any(group == "rare" for group, _ in names))
+        rare = example.seen * example.rarity * has_rare  # without weights of "rare", all shares are of "seen"
+        shares = {"seen": example.seen.float() - rare, "rare": rare, "unseen": (~example.seen).float()}
         for terms, block in example.blocks(len(example.seen)):
             targets, _ = block.targets(len(example.seen))
             balanced = targets + targets.mean()

@@ -6,20 +6,19 @@ Shapes: N documents, F words, L labels.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, diags, hstack, vstack
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 from torch.nn import functional
 
 from ...models.lexical_gile import LEXICAL_BUCKETS, Postings, word_evidence
 from ...models.scoring_gile import Neighbours
 from ..encoding import Progress
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 _SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
 """Maximum N for a direct solve; beyond it, rank of the preconditioner and number of conjugate gradient steps."""
@@ -59,13 +58,11 @@ class WordRegression:
 
     def __init__(
         self,
-        counts: "csr_matrix",
+        counts: csr_matrix,
         vectors: Tensor | None = None,
         num_stored: int = 0,
-        named: "csr_matrix | None" = None,
+        named: csr_matrix | None = None,
     ) -> None:
-        from scipy.sparse import diags
-
         filled = counts.copy()
         filled.data = (counts.data / (counts.data + 1)).astype(np.float32)
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
@@ -75,7 +72,7 @@ class WordRegression:
         self.named = named
         self.neighbours = None if vectors is None else table_of_neighbours(vectors[:num_stored])
 
-    def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> "csr_matrix":
+    def fit(self, rows: Tensor, targets: csr_matrix, l2: float) -> csr_matrix:
         """Fits the rows of labels.
 
             w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
@@ -93,8 +90,6 @@ class WordRegression:
         Returns:
             `(L, LEXICAL_BUCKETS + M)` weights of words and of neighbours.
         """
-        from scipy.sparse import csr_matrix, diags, hstack
-
         x, num_labels = self.words[rows.numpy()], targets.shape[1]
         found = np.bincount(x.indices, minlength=x.shape[1])
         wanted = found >= min(2, len(rows))
@@ -135,7 +130,7 @@ class WordRegression:
         )
         return hstack([of_words, of_documents]).tocsr()
 
-    def scores(self, rows: Tensor, fitted: "csr_matrix", chosen: Tensor) -> Tensor:
+    def scores(self, rows: Tensor, fitted: csr_matrix, chosen: Tensor) -> Tensor:
         """Computes the term "words" of documents by their numbers, for the labels of an `(L,)` mask."""
         chosen_rows, read = fitted[chosen.numpy()], rows.numpy()
         shares = self.words[read] @ chosen_rows[:, :LEXICAL_BUCKETS].T
@@ -145,10 +140,8 @@ class WordRegression:
         return word_evidence(torch.from_numpy(shares.toarray()))
 
 
-def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> "csr_matrix":
+def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> csr_matrix:
     """Returns the `(N, LEXICAL_BUCKETS)` counts of documents with `lexical_ids` and `lexical_counts`."""
-    from scipy.sparse import csr_matrix
-
     ids = [np.zeros(0, np.int32)]
     counts = [np.zeros(0, np.int16)]
     sizes = [0]
@@ -160,7 +153,7 @@ def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> "csr_mat
     return csr_matrix(entries, (len(sizes) - 1, LEXICAL_BUCKETS))
 
 
-def named_labels(postings: Postings, counts: "csr_matrix", wanted: Tensor) -> "csr_matrix":
+def named_labels(postings: Postings, counts: csr_matrix, wanted: Tensor) -> csr_matrix:
     """Returns which documents contain all words of a name of a label: those with a "coverage" above 0.
 
     Args:
@@ -171,8 +164,6 @@ def named_labels(postings: Postings, counts: "csr_matrix", wanted: Tensor) -> "c
     Returns:
         `(N, L)` zeros and ones.
     """
-    from scipy.sparse import csr_matrix, vstack
-
     features = postings.expand_features()
     texts = torch.arange(len(postings.labels)).repeat_interleave(postings.starts.diff())
     is_name = (postings.words > 0) & wanted[postings.labels]
@@ -204,7 +195,7 @@ def table_of_neighbours(h: Tensor) -> Neighbours:
     return table
 
 
-def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> "csr_matrix":
+def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> csr_matrix:
     """Returns `(D, N)` shares of the N documents of a table in the neighbours of D documents, without themselves.
 
     Args:
@@ -212,8 +203,6 @@ def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> "csr_
         h: `(D, H)` document vectors.
         numbers: `(D,)` numbers of the documents; stored documents have those below N.
     """
-    from scipy.sparse import csr_matrix
-
     parts = [table(part) for part in h.split(_COMPARED_AT_ONCE)]
     documents, shares = map(torch.cat, zip(*parts, strict=True))
     shares[documents == numbers[:, None]] = 0
@@ -235,7 +224,7 @@ def _sizes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         times *= 0.9
 
 
-def gold_matrix(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None) -> "csr_matrix":
+def gold_matrix(gold: Tensor, num_labels: int, named: csr_matrix | None = None) -> csr_matrix:
     """Returns `(N, L)` ones where a document has a label, or, for labels without documents, where it names the label.
 
     Args:
@@ -243,8 +232,6 @@ def gold_matrix(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None
         num_labels: L.
         named: `(N, L)` ones where a document names a label.
     """
-    from scipy.sparse import csr_matrix, diags
-
     positions = (gold >= 0).nonzero()[:, 0].numpy(), gold[gold >= 0].numpy()
     has = csr_matrix((np.ones(len(positions[0]), np.float32), positions), shape=(len(gold), num_labels))
     if named is not None:
@@ -255,8 +242,8 @@ def gold_matrix(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None
 
 
 def fit_margins(
-    x: "csr_matrix",
-    back: "csr_matrix",
+    x: csr_matrix,
+    back: csr_matrix,
     solve: Callable[[NDArray[np.float32]], NDArray[np.float32]],
     y: NDArray[np.float32],
     steps: int,
@@ -288,15 +275,13 @@ def fit_margins(
     return w
 
 
-def _solver(x: "csr_matrix", l2: float, steps: int = _STEPS) -> Any:
+def _solver(x: csr_matrix, l2: float, steps: int = _STEPS) -> Any:
     """Returns a function that solves (X X' + l2 I) z = y for `(N, L)` numbers y."""
     back = x.T.tocsr()
     if x.shape[0] <= _SOLVED_AT_ONCE:
         matrix = torch.from_numpy((x @ back).toarray())
         factor = torch.linalg.cholesky(matrix + l2 * torch.eye(len(matrix)))
         return lambda y: torch.cholesky_solve(torch.from_numpy(y), factor).numpy()
-    from sklearn.utils.extmath import randomized_svd
-
     u, singular, _ = randomized_svd(x, min(_RANK, min(x.shape) - 1), n_iter=2, random_state=0)
     u, squares = u.astype(np.float32), (singular**2).astype(np.float32)
     rest = l2 + squares[-1] / 2
