@@ -81,8 +81,7 @@ class _ReturnedParts:
             setattr(self, name, bool(getattr(config, name, False)) if value is None else value)
         self.num_attentions = 0
         if self.output_hidden_states and not config.text_config.reads_pretrained:
-            kind = config.text_config.text_encoder_type
-            _logger.warning_once(f"output_hidden_states: the text encoder {kind!r} has no hidden states to return")
+            _logger.warning_once("output_hidden_states: only pretrained encoders have hidden states to return")
             self.output_hidden_states = False
 
     output_attentions: bool
@@ -126,17 +125,14 @@ class GileModel(GilePreTrainedModel):
         self.label_rows: Any = None  # table of rows of stored labels
         self.word_rows: Any = None
         self.neighbours: Any = None
-        self.output_layer: Any
-        if config.output_layer == "linear":
-            self.output_layer = LinearOutput(config)
-        else:
-            if config.label_rows:
-                self.label_rows = RowTable(config.num_labels, config.document_size)
-            if config.row_words:
-                self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
-            if config.neighbours:
-                self.neighbours = Neighbours(config.neighbours + 1, config.document_size)
-            self.output_layer = JointInputLabelEmbedding(config)
+        if config.label_rows:
+            self.label_rows = RowTable(config.num_labels, config.document_size)
+        if config.row_words:
+            self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
+        if config.neighbours:
+            self.neighbours = Neighbours(config.neighbours + 1, config.document_size)
+        output_layer = LinearOutput if config.output_layer == "linear" else JointInputLabelEmbedding
+        self.output_layer: Any = output_layer(config)
         self.freeze()
         self.post_init()
 
@@ -199,13 +195,13 @@ class GileModel(GilePreTrainedModel):
         """
         language = check_language(self.config, language)
         text = self.config.text_config
-        if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("pass exactly one of input_ids and inputs_embeds")
+        if (input_ids is None and pooled_embeds is None) == (inputs_embeds is None):
+            raise ValueError("pass exactly one of input_ids and inputs_embeds, or pooled_embeds instead of the latter")
         dimensions = "BSW" if text.reads_sentences else "BW"
         check_shape("input_ids", input_ids, *dimensions)
         check_shape("inputs_embeds", inputs_embeds, *dimensions, "D")
         if pooled_embeds is not None:
-            self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
+            self._check_pooled(pooled_embeds, input_ids)
             pooled_embeds = pooled_embeds.to(self.dtype)
         if input_ids is not None and input_ids.numel() == 0:  # tokenizers return floats for an empty text
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
@@ -225,8 +221,8 @@ class GileModel(GilePreTrainedModel):
             distinct, positions = torch.unique(words, return_inverse=True)
             retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
             mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
-        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language)
-        document, attentions = self.text_encoder(*inputs, hidden_states)
+        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language, hidden_states)
+        document, attentions = self.text_encoder(*inputs)
         return self.with_bag(document, input_ids, mask), attentions
 
     def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -237,14 +233,12 @@ class GileModel(GilePreTrainedModel):
             raise ValueError("config.bag_size needs input_ids, which inputs_embeds and pooled_embeds do not replace")
         return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1))], dim=-1)
 
-    def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
+    def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None) -> None:
         """Refuses precomputed outputs that the model cannot use, or that do not match the other inputs."""
         text = self.config.text_config
         if not text.reads_pretrained:
             raise ValueError(f"pooled_embeds need a pretrained encoder, got {text.text_encoder_type!r}")
         check_shape("pooled_embeds", pooled, *("BS" if text.reads_sentences else "B"), text.pooled_size)
-        if inputs_embeds is not None:
-            raise ValueError("pass either pooled_embeds or inputs_embeds, got both")
         if self.training and not text.has_fixed_pooling:
             raise ValueError(
                 "pooled_embeds would be outdated in training: train with freeze_text_encoder=True and a "
@@ -576,16 +570,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 f"of this model, {', '.join(self.config.languages)}"
             )
         if self.config.output_layer == "linear":
-            if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
+            changes_ids = self.label_set is not None and label_set.ids != self.label_set.ids
+            if changes_ids or len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
                 raise ValueError(
                     f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has "
                     f"{self.config.num_labels}{self.config.language_labels or ''}: "
-                    "a linear unit scores only the labels it was trained on; for a new model, set config.num_labels "
-                    "(and config.language_labels, if it has languages)"
-                )
-            if self.label_set is not None and label_set.ids != self.label_set.ids:
-                raise ValueError(
-                    "the ids of labels of a linear unit and their order cannot change after training; names may change"
+                    "a linear unit scores only the labels it was trained on, whose ids and order cannot change; names "
+                    "may change; for a new model, set config.num_labels (and config.language_labels, if it has "
+                    "languages)"
                 )
         else:
             if label_input_ids is None:
@@ -691,19 +683,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded = documents.pop("excluded")
-            words = {name: documents.pop(name) for name in ("lexical_ids", "lexical_counts")}
             text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
-                return text_codes, *parts
+                return text_codes, text_embeds, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            scores = self.gile.add_words(scores, postings, words, text_embeds)
-            return self.stored_labels.masked(scores, language, excluded), *parts
+            return self.stored_labels.masked(scores, language, excluded), text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
-        documents |= {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
-        result, *parts = run_by_language(self.config, language, documents, encode)
+        result, text_embeds, *parts = run_by_language(self.config, language, documents, encode)
+        words = {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
+        result = self.gile.add_words(result, postings, words, text_embeds)
         logits = None if loss_of_codes else result
         loss = None
         if loss_of_codes is not None:
@@ -752,7 +743,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             codes = torch.cat([self.gile.output_layer.label_codes(None, unit) for unit in self.config.languages])
             return codes if columns is None else codes[columns]
         if torch.compiler.is_exporting():
-            return self.stored_labels.get_exported(("codes", language))
+            return self.stored_labels.cache.known_codes(("codes", language))
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 

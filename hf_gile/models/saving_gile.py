@@ -100,7 +100,7 @@ def load_checked(
         return loaded, read_manifest(snapshot, part).get("processor")
     check_folder(folder)
     for pause in (*_PAUSES, 0):
-        before = _state(folder, part, names)
+        before = _state(folder)
         failure = None
         problem = find_problem(folder, part, names) if _has_staging(folder) else None
         if problem is None:
@@ -110,14 +110,14 @@ def load_checked(
                 failure = error
             else:
                 problem = find_problem(folder, part, names)
-        is_stable = before == _state(folder, part, names)
-        if is_stable and (problem is None or not _has_staging(folder)):
-            if failure is not None:
-                raise failure
-            if problem is None:
-                return loaded, before[0].get("processor")
+        is_stable = before == _state(folder)
+        if is_stable and problem is None and failure is None:
+            return loaded, read_manifest(folder, part).get("processor")
+        if is_stable and not _has_staging(folder):
             break
         time.sleep(pause)
+    if is_stable and failure is not None:
+        raise failure
     raise ValueError(f"{folder}: {problem or 'another process is saving the model: load it again'}") from failure
 
 
@@ -378,19 +378,13 @@ class SavedTogether:
         raise NotImplementedError
 
 
-def _state(folder: Path, part: str, names: Collection[str] | None) -> list[Any]:
-    """Returns what changes when a file of a part is replaced, the manifest first."""
-    manifest: dict[str, Any] = {}
-    with suppress(ValueError):
-        manifest = read_manifest(folder, part)
-    files = manifest.get("files", {})
-    states: list[Any] = [manifest]
-    for name in sorted([*(files if names is None else files.keys() & set(names)), MANIFESTS["model"]]):
-        try:
+def _state(folder: Path) -> list[Any]:
+    """Returns what changes with each save, which replaces a manifest."""
+    states: list[Any] = []
+    for name in MANIFESTS.values():
+        with suppress(OSError):
             about = (folder / name).stat()
-            states.append((about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
-        except OSError:
-            states.append(None)
+            states.append((name, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
     return states
 
 

@@ -343,7 +343,7 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
         scores = logits.softmax(-1)
     threshold = choice.threshold
     if threshold is not None:
-        passing = ~(scores < (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold))
+        passing = ~(scores < threshold)  # not `>=`: includes NaN
     elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
         order = _ranking(logits, raw)[:, : choice.top_k]
         return [TopLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]
@@ -399,8 +399,7 @@ def project_label_set(
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # raises an error with the reason
-    check_processor(processor, gile.config)
-    assert processor is not None
+    processor = check_processor(processor, gile.config)
     default = label_language or language
     special_ids = (processor.tokenizer.unk_token_id, processor.tokenizer.pad_token_id)
     special = torch.tensor([token_id for token_id in special_ids if token_id is not None])
@@ -436,15 +435,14 @@ def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) 
     Raises:
         ValueError: If a code contains NaN or infinity.
     """
-    codes: Tensor | None = None
+    codes = torch.empty(0)
     start = 0
     with torch.inference_mode(False), torch.no_grad():
         for batch in batches:
-            if codes is None:
+            if start == 0:
                 codes = torch.empty(size, batch.shape[1], dtype=dtype or batch.dtype, device=batch.device)
             codes[start : start + len(batch)] = batch
             start += len(batch)
-        assert codes is not None
         return finite_codes(codes)
 
 

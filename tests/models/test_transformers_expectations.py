@@ -99,7 +99,7 @@ def test_word_encoders_say_that_they_have_no_hidden_states(make, monkeypatch):
     assert not messages
     output = model(**inputs, output_hidden_states=True)
     assert torch.equal(output.logits, model(**inputs).logits)
-    assert messages == ["output_hidden_states: the text encoder 'wan' has no hidden states to return"]
+    assert messages == ["output_hidden_states: only pretrained encoders have hidden states to return"]
 
 
 @pytest.mark.parametrize(("kind", "options"), [("wan", {"bag_size": 3}), ("transformer", {})])

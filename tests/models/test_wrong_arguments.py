@@ -31,11 +31,11 @@ MISTAKES = {
         lambda a: GileProcessor.for_config(a.processor.tokenizer, a.model),
         "config must be a GileConfig, got GileForSequenceClassification; pass model.config",
     ),
-    "number for a tokenizer": (lambda a: GileProcessor(5), "tokenizer must be a transformers tokenizer, got int 5"),
+    "number for a tokenizer": (lambda a: GileProcessor(5), "tokenizer must be a transformers tokenizer, got int"),
     # pipeline
     "labels for texts": (
         lambda a: a.pipe(a.labels),
-        r"got a label set instead of texts: .* candidate_labels=label_set\)",
+        "got LabelSet instead of texts: .* labels as candidate_labels",
     ),
     # model
     "ids beyond the vocabulary": (
