@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import MISSING, fields
 from operator import index
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeGuard
 
 import torch
 from transformers import PreTrainedConfig
@@ -190,13 +190,13 @@ def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
         raise ValueError(f"{name} must be a whole number, at least {minimum}, got {value!r:.100}")
 
 
-def check_number(name: str, value: Any, minimum: float = -LARGEST_NUMBER, maximum: float = LARGEST_NUMBER) -> None:
+def check_number(name: str, value: object, minimum: float = -LARGEST_NUMBER, maximum: float = LARGEST_NUMBER) -> None:
     """Refuses anything but a number from `minimum` to `maximum`."""
     if not is_number(value) or not minimum <= value <= maximum:
         raise ValueError(f"{name} must be a number from {minimum:g} to {maximum:g}, got {value!r:.100}")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Checks whether a value is a finite number, not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

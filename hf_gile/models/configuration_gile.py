@@ -138,10 +138,10 @@ class GileTextConfig(PreTrainedConfig):
                 ) from None
         if encoder is not None:
             has_sizes = all(isinstance(getattr(encoder, name, None), int) for name in ("vocab_size", "hidden_size"))
-            if encoder.model_type.startswith("gile") or not has_sizes:
+            if encoder.model_type.startswith("gile") or not has_sizes or encoder.is_encoder_decoder:
                 raise ValueError(
                     f"text_encoder_config describes a {encoder.model_type!r}, which is not a text encoder: it does not "
-                    "compute hidden states of tokens only; use, for example, a 'bert'"
+                    "compute hidden states of tokens only, or has a decoder; use, for example, a 'bert'"
                 )
             sizes = {
                 "vocab_size": encoder.vocab_size,
@@ -207,8 +207,6 @@ class GileTextConfig(PreTrainedConfig):
             )
         if self.text_encoder_type == "static" and self.num_vectors < 1:
             raise ValueError("num_vectors must be positive for text_encoder_type 'static'")
-        if getattr(self.text_encoder_config, "is_encoder_decoder", False):
-            raise ValueError("text_encoder_config describes an encoder-decoder; use an encoder")
         if not self.reads_pretrained and self.pooling == "cls":
             raise ValueError(f"pooling='cls' needs a pretrained encoder, not {self.text_encoder_type!r}")
         if self.text_encoder_type != "hierarchical_transformer" and self.encoder_cell == "none":
@@ -347,7 +345,8 @@ class GileConfig(PreTrainedConfig):
             text = " ".join(str(error.__cause__ or error).split())
             raise ValueError(f"config.json is not the configuration of a GILE model: {text:.500}") from None
 
-    def __post_init__(self, _is_saved: bool = False, **kwargs: object) -> None:
+    def __post_init__(self, **kwargs: object) -> None:
+        is_saved = bool(kwargs.pop("_is_saved", False))
         number = kwargs.get("num_labels", 2)
         names = self.id2label
         if not isinstance(number, int) or not (names is None or isinstance(names, Mapping)):
@@ -356,10 +355,10 @@ class GileConfig(PreTrainedConfig):
             )
         check_largest("num_labels", number)
         # Fields of `text_config` can also be passed directly: `GileConfig(max_words=100)`.
-        names_of_text = set() if _is_saved and self.text_config else _field_names(GileTextConfig)
+        names_of_text = set() if is_saved and self.text_config else _field_names(GileTextConfig)
         text_fields = {name: kwargs.pop(name) for name in names_of_text & kwargs.keys()}
         if self.text_config is None or isinstance(self.text_config, dict):
-            self.text_config = GileTextConfig(**{**(self.text_config or {}), **text_fields, "_is_saved": _is_saved})
+            self.text_config = GileTextConfig(**{**(self.text_config or {}), **text_fields, "_is_saved": is_saved})
         elif text_fields:
             raise ValueError(f"{min(text_fields)} is a field of text_config: set it there, as text_config was passed")
         elif getattr(self.text_config, "model_type", None) != GileTextConfig.model_type:
@@ -368,7 +367,7 @@ class GileConfig(PreTrainedConfig):
                 "configuration of a pretrained encoder is text_encoder_config in it: "
                 "hf_gile.training.model_from_text_encoder(name) makes both"
             )
-        _check_names(type(self), kwargs, _is_saved)
+        _check_names(type(self), kwargs, is_saved)
         super().__post_init__(**kwargs)
         # One repository serves several auto classes; register_for_auto_class could write only a single class.
         self.auto_map = {
@@ -443,13 +442,12 @@ class GileConfig(PreTrainedConfig):
                 )
         if len(set(self.languages)) != len(self.languages):
             raise ValueError(f"languages must differ, got {self.languages}")
-        unknown = set(self.language_labels) - set(self.languages)
-        if unknown:
-            raise ValueError(f"language_labels has {sorted(unknown)}, which are not among languages {self.languages}")
-        if self.output_layer == "linear" and self.languages and set(self.language_labels) != set(self.languages):
+        numbered = set(self.language_labels)
+        needs_numbers = self.output_layer == "linear" and numbered != set(self.languages)
+        if needs_numbers or not numbered <= set(self.languages):
             raise ValueError(
-                "a linear unit of several languages needs the number of labels of each: "
-                f"language_labels={{language: number, ...}} for {', '.join(self.languages)}"
+                f"language_labels is {self.language_labels}: set the number of labels of languages of the model, "
+                f"{self.languages}; a linear unit needs the number of each"
             )
 
     def validate_terms(self) -> None:
@@ -486,12 +484,7 @@ class GileConfig(PreTrainedConfig):
                 check_number(f"term_weights[{group!r}][{name!r}]", weight)
 
     def validate_problem(self) -> None:
-        """Checks that the problem is a classification, and that this code can read the saved format."""
-        if self.format_version != FORMAT_VERSION:
-            raise ValueError(
-                f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: upgrade "
-                "hf-gile (pip install -U hf-gile), or load the model where hf-gile is not installed"
-            )
+        """Checks that the problem is a classification."""
         if self.problem_type not in (None, "multi_label_classification", "single_label_classification"):
             raise ValueError(
                 "problem_type must be 'multi_label_classification' or 'single_label_classification': "
@@ -518,6 +511,14 @@ class GileConfig(PreTrainedConfig):
             check_number(f"thresholds[{group!r}]", threshold, 0, 1)
             if group == "at_least" and type(threshold) is not int:
                 raise ValueError(f"thresholds['at_least'] must be 0 or 1, a number of labels, got {threshold!r}")
+
+    def validate_format(self) -> None:
+        """Checks that this code can read the saved format."""
+        if self.format_version != FORMAT_VERSION:
+            raise ValueError(
+                f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: upgrade "
+                "hf-gile (pip install -U hf-gile), or load the model where hf-gile is not installed"
+            )
 
 
 def _code_that_travels() -> None:

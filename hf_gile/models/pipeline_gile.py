@@ -421,14 +421,14 @@ class LabelScoringPipeline(Pipeline):
             postings = self._cache.fact(labels, "postings", inputs_state, build)
         return _LabelSide(codes, bias, postings, slice(0, len(codes)), label_language)
 
-    def _has_all_seen(self, labels: Any, side: "_LabelSide") -> bool:
+    def _has_all_seen(self, labels: object, side: "_LabelSide") -> bool:
         """Checks whether the labels include all that training documents have: each document had one of these."""
         stored = self.model.label_set
         if labels is None:
             return True
         return stored is not None and int(self._label_facts("seen", labels, side).sum()) == sum(stored.seen)
 
-    def _label_facts(self, name: str, labels: Any, side: "_LabelSide") -> Any:
+    def _label_facts(self, name: str, labels: object, side: "_LabelSide") -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
         stored = model.label_set

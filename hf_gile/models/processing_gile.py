@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -28,7 +27,7 @@ from transformers import (
 from .checks_gile import check_largest, check_whole_number, read_json_object
 from .languages_gile import check_language
 from .lexical_gile import list_features, pad_features
-from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
+from .saving_gile import SavedTogether, find_file, load_checked
 from .texts_gile import (
     PART_CHARACTERS,
     batches_of,
@@ -176,9 +175,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             f"a processor of texts has a tokenizer only, but its files name {module_name!r:.100}, which transformers "
             "may download"
         )
-
-    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
-        return find_old_tokenizer(folder)
 
     @property
     def pad_token(self) -> str:

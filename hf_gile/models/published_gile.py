@@ -16,8 +16,6 @@ Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequ
 H document size.
 """
 
-from typing import Any
-
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
@@ -187,7 +185,7 @@ class PublishedGileConfig(GileConfig):
 
     recurrent_act: str = "tanh"
 
-    def __post_init__(self, **kwargs: Any) -> None:
+    def __post_init__(self, **kwargs: object) -> None:
         if self.text_config is None:
             kwargs.setdefault("text_encoder_type", "han")
         super().__post_init__(**kwargs)

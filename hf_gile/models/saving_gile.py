@@ -322,18 +322,6 @@ def check_targets(folder: Path, names: Iterable[str]) -> None:
             raise FileExistsError(f"{target.parent} is a file, but the model has a folder with this name: move it away")
 
 
-def find_old_weights(folder: Path, names: Collection[str]) -> list[str]:
-    """Returns the names of all weights of a folder, if there are new weights."""
-    if not any(map(_WEIGHTS.fullmatch, names)):
-        return []
-    return [path.name for path in folder.iterdir() if _WEIGHTS.fullmatch(path.name)]
-
-
-def find_old_tokenizer(folder: Path) -> list[str]:
-    """Returns the names of all files of a processor and its tokenizer in a folder."""
-    return [path.name for path in folder.iterdir() if _TOKENIZER.fullmatch(path.name)]
-
-
 class SavedTogether:
     """Saves the files of a model, or of its processor, together."""
 
@@ -373,9 +361,13 @@ class SavedTogether:
         """Writes the files to an empty folder."""
         return super().save_pretrained(str(folder), **kwargs)  # type: ignore[misc]
 
-    def _find_stale(self, folder: Path, names: set[str]) -> Iterable[str]:
+    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
         """Returns files of an older save, which would be loaded with new files of these names."""
-        raise NotImplementedError
+        stale = []
+        for pattern in (_WEIGHTS, _TOKENIZER):
+            if any(map(pattern.fullmatch, names)):
+                stale += [path.name for path in folder.iterdir() if pattern.fullmatch(path.name)]
+        return stale
 
 
 def _state(folder: Path) -> list[Any]:

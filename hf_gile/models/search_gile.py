@@ -46,11 +46,12 @@ def compute_scores(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
     check_text_codes(text_codes, codes)
     if callable(bias):
         return torch.cat([compute_scores(*part) for part in _parts(text_codes, codes, bias)])
-    if codes.dtype == wide_type(text_codes, codes):
+    wide = wide_type(text_codes, codes)
+    if codes.dtype == wide:
         with torch.autocast(codes.device.type, enabled=False):
             addend = torch.as_tensor(bias, dtype=codes.dtype, device=codes.device)
             return torch.addmm(addend, text_codes.to(codes), codes.T)
-    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
+    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide)
     for rows, labels, block in _blocks(text_codes, codes, bias):
         scores[rows, labels] = block
     return scores
@@ -344,11 +345,9 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
     threshold = choice.threshold
     if threshold is not None:
         passing = ~(scores < threshold)  # not `>=`: includes NaN
-    elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
-        order = _ranking(logits, raw)[:, : choice.top_k]
-        return [TopLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]
     else:
-        passing = ~(logits < logits.topk(choice.top_k).values[:, -1:])  # not `>=`: includes NaN
+        size = logits.shape[1]
+        passing = ~(logits < logits.topk(min(choice.top_k or size, size)).values[:, -1:])
     answers = []
     for row, mask in enumerate(passing):
         limit = choice.top_k
@@ -401,9 +400,9 @@ def project_label_set(
         gile.project_labels()  # raises an error with the reason
     processor = check_processor(processor, gile.config)
     default = label_language or language
-    special_ids = (processor.tokenizer.unk_token_id, processor.tokenizer.pad_token_id)
-    special = torch.tensor([token_id for token_id in special_ids if token_id is not None])
-    unknown: list[int] = []
+    tokenizer = processor.tokenizer
+    special = torch.tensor([x for x in (tokenizer.unk_token_id, tokenizer.pad_token_id) if x is not None])
+    unknown: list[str] = []
 
     def batches() -> Iterator[Tensor]:
         for start in range(0, len(label_set), batch_size):
@@ -413,7 +412,7 @@ def project_label_set(
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt")
             is_unknown = torch.isin(words["label_input_ids"], special).all(-1)
-            unknown.extend((start + is_unknown.nonzero()[:, 0]).tolist())
+            unknown.extend(repr(labels[row].name) for row in is_unknown.nonzero()[:, 0].tolist())
             words = words.to(gile.device)
             if seen_words is not None:
                 seen_words.append(words["label_input_ids"].unique())
@@ -422,9 +421,9 @@ def project_label_set(
 
     codes = join_codes(batches(), len(label_set), dtype)
     if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
-        names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         _logger.warning(
-            f"the model knows no word of some labels, and gives them the same score ({len(unknown):,}): {names}"
+            "the model knows no word of some labels, and gives them the same score "
+            f"({len(unknown):,}): {', '.join(unknown[:3])}"
         )
     return codes
 
@@ -452,12 +451,10 @@ def finite_codes(codes: Tensor) -> Tensor:
     Raises:
         ValueError: If a code contains NaN or infinity; the message names the label.
     """
-    for start in range(0, len(codes), 4096):
-        part = codes[start : start + 4096]
-        if not is_finite(part):
-            is_valid = part.isfinite().all(-1)
-            raise ValueError(
-                f"the code of label {start + int((~is_valid).nonzero()[0])} contains NaN or infinity in "
-                f"{codes.dtype}; use torch.bfloat16, which has the range of float32"
-            )
+    if not is_finite(codes):
+        label = int((~codes.isfinite()).any(-1).nonzero()[0])
+        raise ValueError(
+            f"the code of label {label} contains NaN or infinity in {codes.dtype}; use torch.bfloat16, which has the "
+            "range of float32"
+        )
     return codes

@@ -132,7 +132,7 @@ def test_labels_must_be_grouped_by_language(make):
 
 
 def test_a_multilingual_linear_unit_needs_label_counts_per_language():
-    with pytest.raises(StrictDataclassError, match="needs the number of labels of each"):
+    with pytest.raises(StrictDataclassError, match="a linear unit needs the number of each"):
         GileModel(GileConfig(output_layer="linear", languages=LANGUAGES, num_labels=5))
 
 

@@ -272,7 +272,7 @@ def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, t
     assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
     assert "lexical_ids" not in reloaded(label_text=["Iron"])
     reloaded.lexical = False
-    with pytest.raises(ValueError, match="create the processor with lexical=True"):
+    with pytest.raises(ValueError, match="has lexical=False, but the model needs lexical=True"):
         reloaded.check_fits(model.config)
 
 
