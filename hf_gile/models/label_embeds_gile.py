@@ -100,7 +100,7 @@ def compute_encoder_state(gile: PreTrainedModel) -> str:
     text = gile.config.text_config
     reader = gile.text_encoder
     if text.text_encoder_type == "static":
-        return "" if reader.label_embeds is None else reader.label_embeds.encoder_state
+        return getattr(reader.label_embeds, "encoder_state", "")
     weights = [*reader.transformer.parameters(), *reader.pooling.parameters()]
     types = sorted({str(weight.dtype) for weight in weights})
     sums = [number for number in read_state(*weights) if isinstance(number, int)]

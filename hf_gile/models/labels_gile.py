@@ -197,7 +197,7 @@ class LabelSet(Sequence[Label]):
             return self._columns[label_id]
         except TypeError:
             raise ValueError(
-                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in remove(*ids)"
+                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in retire(*ids)"
             ) from None
         except KeyError:
             similar = difflib.get_close_matches(str(label_id), self._columns, n=3)
@@ -223,9 +223,6 @@ class LabelSet(Sequence[Label]):
 
     def update(self, label_id: str, **changes: Any) -> "LabelSet":
         """Returns a label set with changed fields of a label; its index does not change."""
-        unknown = [name for name in changes if name not in _TYPES]
-        if unknown:
-            raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
         labels = list(self._labels)
         column = self.column(label_id)
         labels[column] = replace(labels[column], **changes)

@@ -36,7 +36,7 @@ def check_language(
     if language is None and len(known) > 1:
         raise ValueError(
             f"this model has the languages {', '.join(known)}: pass the language of the documents (language=...), "
-            "and of labels that the text encoder reads (label_language=...)"
+            "and of labels (label_language=..., or Label(..., language=...))"
         )
     if language is None:
         return next(iter(known), None)

@@ -278,8 +278,8 @@ class GileModel(GilePreTrainedModel):
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
-        if isinstance(self.text_encoder, StaticEncoder):
-            return (self.text_encoder.pool_labels(input_ids, mask) if pooled is None else pooled,)
+        if pooled is None and isinstance(self.text_encoder, StaticEncoder):
+            pooled = self.text_encoder.pool_labels(input_ids, mask)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids = input_ids[:, None]
             mask = mask[:, None]
@@ -448,7 +448,7 @@ class GileModel(GilePreTrainedModel):
         @cache
         def label_codes(language: str | None) -> Tensor:
             if uses_trained_labels:
-                return layer.label_codes(None, language)
+                return layer.label_codes(language=language)
             return layer.project_labels(label_embeds, language)
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
@@ -581,11 +581,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
         else:
             if label_input_ids is None:
-                if len(self.config.languages) > 1 and not sizes:
-                    raise ValueError(
-                        "the labels have no language (Label(..., language=...)); if they apply to all languages, pass "
-                        "label_input_ids=processor(label_text=..., label_language=...)['label_input_ids']"
-                    )
                 languages = [label.language for label in label_set] if sizes else None
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
@@ -606,7 +601,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         table = self.gile.label_rows
         if self.label_set is None and len(label_set) == len(table.weight):
             return  # the rows are already in this order, as only the number of labels is known
-        old = {} if self.label_set is None else {label_id: column for column, label_id in enumerate(self.label_set.ids)}
+        old = {label.id: column for column, label in enumerate(self.label_set or ())}
         columns = torch.tensor([old.get(label_id, -1) for label_id in label_set.ids])
         self.gile.label_rows = table.reordered(columns.to(self.device))
         if self.gile.word_rows is not None:
@@ -700,8 +695,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
         elif labels is not None:
-            has_excluded = excluded_columns is not None or self.config.language_labels
-            scores = without_infinities(result) if has_excluded else result
+            scores = without_infinities(result)
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
         return SequenceClassifierOutput(loss=loss, logits=logits, **returned.split(parts))
 
@@ -719,12 +713,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if labels is None and self.training and arguments.keys() & {"shift_labels", "num_items_in_batch"}:
             # Trainer then computes a softmax itself, which is correct for a single gold label among all stored labels.
             kind = self.config.problem_type
-            setting = "model.loss_function" if kind else "problem_type, which is not set"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
-                    f"label_smoothing_factor withholds labels from the model, but its loss depends on {setting}: set "
-                    "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func does so on purpose, set "
-                    "config.problem_type = 'multi_label_classification'"
+                    "label_smoothing_factor withholds labels from the model, but its loss depends on problem_type "
+                    f"({kind}) or model.loss_function: set label_smoothing_factor=0 in TrainingArguments. If "
+                    "compute_loss_func does so on purpose, set config.problem_type = 'multi_label_classification'"
                 )
 
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:

@@ -526,8 +526,7 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
     def _check_truncation(self, truncation: object, max_length: int | None) -> None:
         """Refuses options of the tokenizer that would change which part of a text is read."""
-        text = self.model.config.text_config
-        limit = text.max_sentences * text.max_sentence_words if text.reads_sentences else text.max_words
+        limit = self.processor.max_document_words
         if truncation in (False, "do_not_truncate"):
             raise ValueError("truncation=False: texts are always cut; long_texts='max' reads them in pieces")
         if max_length is not None and max_length < limit:

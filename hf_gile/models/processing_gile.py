@@ -373,9 +373,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def _read_starts(self, texts: list[Any], languages: Sequence[str | None]) -> list[Any]:
         """Returns the truncated documents; reads as much of a long text as the model does."""
-        size = _CHARACTERS_PER_WORD * (
-            self.max_sentences * self.max_sentence_words if self.reads_sentences else self.max_words
-        )
+        size = _CHARACTERS_PER_WORD * self.max_document_words
         documents: list[Any] = [None] * len(texts)
         waiting = list(range(len(texts)))
         while waiting:
@@ -421,8 +419,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def _split_document(self, row: list[Any]) -> list[Any]:
         """Splits a document into pieces within the limits of the model."""
         if not self.reads_sentences:
-            limit = self.max_words - self._num_special_tokens
-            return [self._truncate(part, self.max_words) for part in split_row(row, limit)]
+            return [self.framed(part) for part in split_row(row, self.max_words - self._num_special_tokens)]
         if self._is_pretrained:
             return split_row(self._build_windows(row), self.max_sentences)
         sentences = [part for sentence in row for part in split_row(sentence, self.max_sentence_words)]
@@ -438,7 +435,14 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             else:
                 windows += split_row(sentence, limit)
         # An empty document is a window of special tokens, as some encoders fail for a batch without tokens.
-        return [self._truncate(window, self.max_sentence_words) for window in windows or [[]]]
+        return [self.framed(window) for window in windows or [[]]]
+
+    @property
+    def max_document_words(self) -> int:
+        """Maximum number of words or tokens of a document, in all sentences or windows."""
+        if self.reads_sentences:
+            return self.max_sentences * self.max_sentence_words
+        return self.max_words
 
     @property
     def _num_special_tokens(self) -> int:
@@ -448,10 +452,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def framed(self, words: list[int]) -> list[int]:
         """Returns ids of a text with the prompt and the special tokens around them."""
         return [*self._front, *words, *self._back]
-
-    def _truncate(self, words: list[int], limit: int) -> list[int]:
-        """Truncates a text, and adds the prompt and special tokens."""
-        return self.framed(words[: limit - self._num_special_tokens])
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, limit: str) -> tuple[list[int], ...]:
         """Returns the special tokens before and after a text, which must leave room in the `limit` of this name."""

@@ -131,10 +131,9 @@ def check_folder(folder: Path) -> None:
     if os.path.lexists(folder / "adapter_config.json"):
         raise ValueError(f"{folder} contains adapters of another model: merge them into its weights")
     for path in sorted([*folder.iterdir(), *folder.glob("index/*")]):
-        try:
-            info = path.stat()
-        except OSError:  # a link to nothing is like a missing file
+        if not path.exists():  # a link to nothing is like a missing file
             continue
+        info = path.stat()
         if not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
             raise ValueError(f"{path} is a pipe, a socket or a device, which no model has: remove it")
         if path.suffix == ".json" and info.st_size > LONGEST_JSON:

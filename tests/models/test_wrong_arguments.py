@@ -53,7 +53,6 @@ MISTAKES = {
         r"label_set must be a LabelSet, got list; use LabelSet.from_names\(names\)",
     ),
     # label set
-    "unknown field": (lambda a: a.labels.update("Iron", title="Fe"), "a label has no field 'title'; it has id, name"),
     # index
     "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; project_text"),
     "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of label indices"),
