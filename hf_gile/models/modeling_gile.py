@@ -76,34 +76,29 @@ class _ReturnedParts:
     """
 
     def __init__(self, config: GileConfig, arguments: dict[str, Any]) -> None:
-        for name in ("output_attentions", "output_hidden_states"):
-            value = arguments.pop(name, None)  # peft passes None
-            setattr(self, name, bool(getattr(config, name, False)) if value is None else value)
-        self.num_attentions = 0
-        if self.output_hidden_states and not config.text_config.reads_pretrained:
+        self.wanted: dict[str, bool] = {}
+        for name in ("attentions", "hidden_states"):
+            value = arguments.pop(f"output_{name}", None)  # peft passes None
+            self.wanted[name] = getattr(config, f"output_{name}", False) if value is None else value
+        if self.wanted["hidden_states"] and not config.text_config.reads_pretrained:
             _logger.warning_once("output_hidden_states: only pretrained encoders have hidden states to return")
-            self.output_hidden_states = False
-
-    output_attentions: bool
-    output_hidden_states: bool
+            self.wanted["hidden_states"] = False
 
     def embed_texts(
         self, gile: "GileModel", documents: dict[str, Tensor | None], language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents; returns their vectors, and attention followed by hidden states."""
-        states: list[Tensor] | None = [] if self.output_hidden_states else None
-        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=states)
+        states: list[Tensor] = []
+        hidden_states = states if self.wanted["hidden_states"] else None
+        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=hidden_states)
         self.num_attentions = len(attentions)
-        return text_embeds, (*attentions, *(states or ()))
+        return text_embeds, (*attentions, *states)
 
-    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...] | None]:
-        """Returns the requested fields of the output."""
-        attentions = tuple(parts[: self.num_attentions])
-        states = tuple(parts[self.num_attentions :])
-        return {
-            "attentions": attentions if self.output_attentions else None,
-            "hidden_states": states if self.output_hidden_states and states else None,
-        }
+    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+        """Returns the requested fields of the output, if there are any."""
+        number = self.num_attentions
+        fields = {"attentions": tuple(parts[:number]), "hidden_states": tuple(parts[number:])}
+        return {name: values for name, values in fields.items() if values and self.wanted[name]}
 
 
 class GileModel(GilePreTrainedModel):

@@ -181,19 +181,13 @@ class LabelScoringPipeline(Pipeline):
         texts = _check_texts(inputs, self.read_text)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
-        is_single = isinstance(texts, str)
-        if is_single:
-            texts = [texts]
-        if not isinstance(texts, list):
-            raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
-        if len(texts) != len(candidate_labels):
+        if not isinstance(texts, list) or len(texts) != len(candidate_labels):
             raise ValueError(
-                f"candidate_labels has {len(candidate_labels)} label lists, but there are {len(texts)} texts: "
-                "pass a label list for each text"
+                f"candidate_labels has {len(candidate_labels)} label lists: pass a list of as many texts, or a single "
+                "label list"
             )
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
-        answers = super().__call__([_Request(*pair) for pair in pairs], **options)
-        return answers[0] if is_single else answers
+        return super().__call__([_Request(*pair) for pair in pairs], **options)
 
     def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document; `name` is for errors."""

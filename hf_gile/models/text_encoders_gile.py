@@ -491,9 +491,8 @@ class StaticEncoder(nn.Module):
         self.pad_token_id = text.pad_token_id
         self.pooled_size = text.pooled_size
         self.teacher_name = getattr(text.text_encoder_config, "_name_or_path", "")
-        keys = torch.zeros(text.num_vectors, dtype=torch.long)
+        self.keys = nn.Parameter(torch.zeros(text.num_vectors, dtype=torch.long), requires_grad=False)
         bits = torch.zeros(text.num_vectors, text.pooled_size, dtype=torch.int16)
-        self.keys = nn.Parameter(keys, requires_grad=False)
         self.bits = nn.Parameter(bits, requires_grad=False)
         self.register_buffer("of_model_type", torch.zeros(0), persistent=False)
         self.label_embeds: Any = None

@@ -206,7 +206,7 @@ def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_mode
         ({"candidate_labels": " , "}, "no labels; at least one is required"),
         ({"candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
         ({"candidate_labels": 3}, "candidate_labels must be names"),
-        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists, but there are 1 texts: pass a label list"),
+        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists: pass a list of as many texts"),
         ({"threshold": 2}, "threshold must be a probability between 0 and 1, got 2"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
