@@ -48,6 +48,8 @@ WRONG_PIPELINE = (
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 _CHARACTERS_PER_WORD = 32  # of the start of a document that is read first, a multiple of what a model reads
+# The output of a tokenizer takes 200 bytes a character, so texts are encoded in batches, and long texts in parts.
+_BATCH = (10_000, 1 << 20)  # texts and characters
 _SLACK = 64  # further words, so that the words at the end of the start are not among those that count
 
 
@@ -379,7 +381,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         while waiting:
             starts = ((position, start_of(texts[position], size)) for position in waiting)
             waiting = []
-            for batch in batches_of(starts):
+            for batch in batches_of(starts, _count_characters, *_BATCH):
                 batch_languages = [languages[position] for position, _ in batch]
                 rows = self._encode_texts([start for _, start in batch], batch_languages)
                 for (position, start), row in zip(batch, rows, strict=True):
@@ -547,7 +549,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = [[] for _ in texts]
         parts = ((row, part) for row, text in enumerate(texts) for part in self._split_text(text, tokenizer))
-        for batch in batches_of(parts):
+        for batch in batches_of(parts, _count_characters, *_BATCH):
             with self._panics_as_errors():
                 encodings = tokenizer.encode_batch_fast([part for _, part in batch], add_special_tokens=False)
             for (row, _), encoding in zip(batch, encodings, strict=True):
@@ -635,6 +637,12 @@ def _check_normalizer(normalizer: object) -> None:
             texts += data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
         length *= max([1, *(len(text) for text in texts if text)])
     check_largest("normalized_length", length, "the length of a character after the normalizers of the tokenizer")
+
+
+def _count_characters(numbered: tuple[int, Any]) -> int:
+    """Counts the characters of a numbered text or list of sentences."""
+    _, text = numbered
+    return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
 def _gap(prompt: str) -> str:
