@@ -28,7 +28,7 @@ from .checks_gile import (
     unread_of_head,
     unread_of_text,
 )
-from .mixture_gile import TERMS, WEIGHTED, Mixture
+from .mixture_gile import TERMS, Mixture
 
 _logger = logging.get_logger(__name__)
 
@@ -435,13 +435,12 @@ class GileConfig(PreTrainedConfig):
     def validate_languages(self) -> None:
         """Checks that languages are valid module names."""
         for position, language in enumerate(self.languages):
-            if not language.isidentifier() or hasattr(nn.ModuleDict(), language):
+            is_name = language.isidentifier() and not hasattr(nn.ModuleDict(), language)
+            if not is_name or language in self.languages[:position]:
                 raise ValueError(
-                    f"languages[{position}] must be a name of letters, digits and underscores that does not start with "
-                    f"a digit, such as 'english' or 'pt_br', got {language!r}"
+                    f"languages[{position}] must be another name of letters, digits and underscores that does not "
+                    f"start with a digit, such as 'english' or 'pt_br', got {language!r}"
                 )
-        if len(set(self.languages)) != len(self.languages):
-            raise ValueError(f"languages must differ, got {self.languages}")
         numbered = set(self.language_labels)
         needs_numbers = self.output_layer == "linear" and numbered != set(self.languages)
         if needs_numbers or not numbered <= set(self.languages):
@@ -472,15 +471,17 @@ class GileConfig(PreTrainedConfig):
         if self.row_words and "words" not in mixture.terms:
             raise ValueError(f"row_words {self.row_words} has no effect: set lexical and label_rows, or leave it out")
         for group, weights in self.term_weights.items():
-            if group not in WEIGHTED or not isinstance(weights, Mapping):
-                raise ValueError(f"term_weights has 'seen', 'rare' and 'unseen', got {group!r:.100}: {weights!r:.100}")
-            if group not in mixture.groups:
-                raise ValueError(f"term_weights[{group!r}] has no effect: labels are seen if they have label_rows")
+            if group not in mixture.groups or not isinstance(weights, Mapping):
+                raise ValueError(
+                    f"term_weights has {', '.join(mixture.groups)} (labels are seen if they have label_rows), got "
+                    f"{group!r:.100}: {weights!r:.100}"
+                )
             terms = [term for term in mixture.terms if group != "unseen" or group in TERMS[term]]
             for name, weight in weights.items():
                 if name not in terms:
-                    known = ", ".join(terms)
-                    raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
+                    raise ValueError(
+                        f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {', '.join(terms)}"
+                    )
                 check_number(f"term_weights[{group!r}][{name!r}]", weight)
 
     def validate_problem(self) -> None:

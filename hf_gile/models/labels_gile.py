@@ -172,7 +172,7 @@ class LabelSet(Sequence[Label]):
         if sizes and (len(blocks) != len(sizes) or None in languages):
             raise ValueError(
                 "multilingual labels must be grouped by language and all have a language; "
-                f"got the languages {', '.join(map(str, blocks[:6]))}{', ...' if len(blocks) > 6 else ''}"
+                f"got the languages {', '.join(map(str, blocks)):.200}"
             )
         return {language: sizes[language] for language in blocks if language is not None}
 
@@ -195,10 +195,6 @@ class LabelSet(Sequence[Label]):
         """
         try:
             return self._columns[label_id]
-        except TypeError:
-            raise ValueError(
-                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in retire(*ids)"
-            ) from None
         except KeyError:
             similar = difflib.get_close_matches(str(label_id), self._columns, n=3)
             hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""

@@ -124,7 +124,7 @@ class GileModel(GilePreTrainedModel):
             self.label_rows = RowTable(config.num_labels, config.document_size)
         if config.row_words:
             self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
-        if config.neighbours:
+        if config.neighbours and config.output_layer != "linear":
             self.neighbours = Neighbours(config.neighbours + 1, config.document_size)
         output_layer = LinearOutput if config.output_layer == "linear" else JointInputLabelEmbedding
         self.output_layer: Any = output_layer(config)

@@ -618,8 +618,7 @@ def check_processor(processor: GileProcessor | None, config: PreTrainedConfig) -
 def _check_config(config: PreTrainedConfig) -> None:
     """Refuses a configuration of another kind of model."""
     if not hasattr(config, "text_config"):
-        hint = "; pass model.config" if hasattr(config, "config") else ""
-        raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
+        raise ValueError(f"config must be a GileConfig, such as model.config, got {type(config).__name__}")
 
 
 def _check_normalizer(normalizer: object) -> None:

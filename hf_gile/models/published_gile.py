@@ -200,13 +200,11 @@ class PublishedGileConfig(GileConfig):
         text = self.text_config
         size = text.max_sentences * text.max_sentence_words
         check_largest("max_sentences", size, "max_sentences times max_sentence_words")
-        if (text.text_encoder_type, text.pooling) != ("han", "attention"):
+        if (text.text_encoder_type, text.pooling) != ("han", "attention") or self.bag_size or self.lexical:
             raise ValueError(
-                "the published graph has text_encoder_type 'han' and pooling 'attention', got "
-                f"{text.text_encoder_type!r} and {text.pooling!r}"
+                "the published graph has text_encoder_type 'han' and pooling 'attention', neither bag_size nor "
+                f"lexical, got {text.text_encoder_type!r}, {text.pooling!r}, {self.bag_size} and {self.lexical}"
             )
-        if self.bag_size or self.lexical:
-            raise ValueError("the published graph has neither bag_size nor lexical")
         if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:
             raise ValueError(
                 f"max_label_words must be at most {text.max_sentence_words}, the max_sentence_words of the published "

@@ -101,12 +101,10 @@ def _parts(
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
     """Checks that text codes come from the model of these label codes, and that k is at least 1; returns k."""
-    if not torch.is_tensor(text_codes):
-        raise ValueError(f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts returns it")
-    if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
+    if not torch.is_tensor(text_codes) or text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
         raise ValueError(
-            f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the same model returns them, "
-            f"got {tuple(text_codes.shape)}"
+            f"text_codes must be a tensor of shape (B, {codes.shape[1]}), as project_texts of the same model returns "
+            f"it, got {getattr(text_codes, 'shape', type(text_codes).__name__)}"
         )
     check_whole_number("k", k)
     return operator.index(k)
@@ -344,6 +342,8 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
         scores = logits.softmax(-1)
     threshold = choice.threshold
     if threshold is not None:
+        if torch.is_tensor(threshold):
+            threshold = threshold.to(logits.device)
         passing = ~(scores < threshold)  # not `>=`: includes NaN
     else:
         size = logits.shape[1]
@@ -451,10 +451,12 @@ def finite_codes(codes: Tensor) -> Tensor:
     Raises:
         ValueError: If a code contains NaN or infinity; the message names the label.
     """
-    if not is_finite(codes):
-        label = int((~codes.isfinite()).any(-1).nonzero()[0])
-        raise ValueError(
-            f"the code of label {label} contains NaN or infinity in {codes.dtype}; use torch.bfloat16, which has the "
-            "range of float32"
-        )
+    for start in range(0, len(codes), 4096):
+        part = codes[start : start + 4096]
+        if not is_finite(part):
+            is_valid = part.isfinite().all(-1)
+            raise ValueError(
+                f"the code of label {start + int((~is_valid).nonzero()[0])} contains NaN or infinity in "
+                f"{codes.dtype}; use torch.bfloat16, which has the range of float32"
+            )
     return codes
