@@ -62,7 +62,7 @@ MISTAKES = {
     ),
     "names in build": (lambda a: LabelIndex.build(a.model, a.processor, ["a"]), "must be a LabelSet, got list; use"),
     "no label": (lambda a: a.index.top_k(torch.zeros(1, 13), 0), "k must be a whole number, at least 1, got 0"),
-    "codes of another size": (lambda a: a.index.scores(torch.zeros(1, 9)), r"shape \(B, 13\), .* got torch.Size\(\[1, 9\]\)"),
+    "codes of another size": (lambda a: a.index.scores(torch.zeros(1, 9)), r"\(B, 13\), .* got torch.Size\(\[1, 9\]\)"),
     "codes of whole numbers": (
         lambda a: a.index.to(dtype=torch.int8),
         r"a floating point type, such as .* got torch\.int8",
