@@ -35,7 +35,7 @@ from torch.nn import functional
 
 from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
-from hf_gile.models.lexical_gile import LexicalFeatures, Postings
+from hf_gile.models.lexical_gile import LexicalFeatures, Postings, list_features, pad_features
 from hf_gile.training.encoders import best_text_encoder, prompt_of
 from hf_gile.training.general import SHRINKAGE, document_idf
 
@@ -332,7 +332,7 @@ def terms_of(
     h, e = encoder(texts), encoder([label.name for label in labels])
     common = encoder(background).sum(0) / (len(background) + SHRINKAGE)
     cosines = dict(zip(WAYS, (h @ e.T, (h - common) @ e.T), strict=True))
-    features = LexicalFeatures.count(texts)
+    features = LexicalFeatures.of(pad_features(list_features(texts)))
     words = {}
     for way, documents in zip(WAYS, ([], background), strict=True):
         idf = torch.from_numpy(document_idf(encoder.tokenizer, documents))

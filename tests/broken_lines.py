@@ -127,8 +127,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/pretrained_gile.py",
-        "return [*find_old_weights(folder, names), LABELS_FILE, EMBEDS_FILE]",
-        "return [*find_old_weights(folder, names), EMBEDS_FILE]",
+        "return [*super()._find_stale(folder, names), LABELS_FILE, EMBEDS_FILE]",
+        "return [*super()._find_stale(folder, names), EMBEDS_FILE]",
         "models/test_travel.py",
     ),
     Mutation(

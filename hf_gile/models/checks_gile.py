@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import MISSING, fields
 from operator import index
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeGuard
 
 import torch
 from transformers import PreTrainedConfig
@@ -52,6 +52,13 @@ LARGEST: dict[str, int] = {
     "text_encoder_number": 1 << 31,
 }
 """Limits of `GileConfig.largest`."""
+
+_LIMITS_OF_ENCODERS = {
+    "num_labels": "num_labels",
+    **dict.fromkeys(("layer", "expert", "head", "block"), "text_encoder_layers"),
+    **dict.fromkeys(("size", "dim"), "text_encoder_size"),
+}
+"""Limits of fields of an encoder by parts of their names; the first part counts."""
 
 _IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 """Implementations of attention and experts that are part of torch and transformers."""
@@ -123,15 +130,10 @@ def check_encoder_sizes(encoder: Mapping[str, Any], where: str = "text_encoder_c
         name = f"{where}.{key}"
         if isinstance(value, Mapping):
             check_encoder_sizes(value, name)
-        elif key == "num_labels":
-            if not isinstance(value, int):
-                raise ValueError(f"{name} must be a whole number, got {value!r:.100}")
-            check_largest(key, value, name)
-        elif any(part in str(key) for part in ("layer", "expert", "head", "block")):
-            check_largest("text_encoder_layers", value, name)
-        else:
-            is_size = "size" in str(key) or "dim" in str(key)
-            check_largest("text_encoder_size" if is_size else "text_encoder_number", value, name)
+        if key == "num_labels":
+            check_whole_number(name, value, 0)
+        limits = (limit for part, limit in _LIMITS_OF_ENCODERS.items() if part in str(key))
+        check_largest(next(limits, "text_encoder_number"), value, name)
 
 
 def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
@@ -149,44 +151,36 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
         if group not in GROUPS:
             raise ValueError(f"calibration is for 'seen' and 'unseen' labels, got {group!r:.100}")
         method = numbers.get("method") if isinstance(numbers, Mapping) else None
-        if method not in METHODS:
+        if method not in METHODS or set(numbers) - GROUPS[group] != {"method", *METHODS[method]}:
             raise ValueError(
-                f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r:.100}"
+                f"{where} must be {{'method': 'platt', 'scale': a, 'offset': b}} or {{'method': 'spline', 'logits': "
+                f"[...], 'values': [...]}}, got {numbers!r:.100}"
             )
-        if set(numbers) - GROUPS[group] != {"method", *METHODS[method]}:
-            raise ValueError(
-                f"{where}: method {method!r} has the parameters {', '.join(METHODS[method])}, got {sorted(numbers)}"
-            )
-        labels = numbers.get("labels", 1)
-        if type(labels) is not int or labels < 1:
-            raise ValueError(f"{where}: labels must be a positive number of unseen labels, got {labels!r:.100}")
-        crowding = numbers.get("crowding", 1.0)
-        if not is_number(crowding) or not 0 <= crowding <= 1:
-            raise ValueError(f"{where}: crowding must be a number from 0 to 1, got {crowding!r:.100}")
-        if problem_type == "single_label_classification" and method != "platt":
+        check_whole_number(f"{where}: labels", numbers.get("labels", 1))
+        check_number(f"{where}: crowding", numbers.get("crowding", 1.0), 0, 1)
+        if method == "platt":
+            for name in METHODS[method]:
+                check_number(f"{where}: {name}", numbers[name])
+            if numbers["scale"] <= 0:
+                raise ValueError(f"{where}: scale must be positive, got {numbers['scale']}")
+            continue
+        if problem_type == "single_label_classification":
             raise ValueError(
                 f"{where}: {method!r} calibrates labels independently; with problem_type "
                 "'single_label_classification' use 'platt'"
             )
         for name in METHODS[method]:
-            value = numbers[name]
-            if method == "spline":
-                _check_knots(f"{where}: {name}", value)
-            elif not is_number(value):
-                raise ValueError(f"{where}: {name} must be a finite number, got {value!r:.100}")
-            elif name == "scale" and not value > 0:
-                raise ValueError(f"{where}: scale must be positive, got {value!r:.100}")
-        if method == "spline" and len(numbers["logits"]) != len(numbers["values"]):
+            _check_knots(f"{where}: {name}", numbers[name])
+        if len(numbers["logits"]) != len(numbers["values"]):
             raise ValueError(f"{where}: got {len(numbers['logits'])} logits, but {len(numbers['values'])} values")
 
 
 def _check_knots(name: str, numbers: object) -> None:
     """Refuses coordinates of spline knots that are not an increasing list of finite numbers."""
-    if not isinstance(numbers, list | tuple) or not numbers or not all(map(is_number, numbers)):
-        raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r:.100}")
-    steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type used to apply them
-    if not bool((steps > 0).all()):
-        raise ValueError(f"{name} must be increasing, got {numbers!r:.100}")
+    is_list = isinstance(numbers, list | tuple) and len(numbers) > 0 and all(map(is_number, numbers))
+    # In the type used to apply them.
+    if not is_list or not bool((torch.tensor(numbers, dtype=torch.float32).diff() > 0).all()):
+        raise ValueError(f"{name} must be an increasing list of finite numbers, got {numbers!r:.100}")
 
 
 def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
@@ -196,7 +190,13 @@ def check_whole_number(name: str, value: object, minimum: int = 1) -> None:
         raise ValueError(f"{name} must be a whole number, at least {minimum}, got {value!r:.100}")
 
 
-def is_number(value: object) -> bool:
+def check_number(name: str, value: object, minimum: float = -LARGEST_NUMBER, maximum: float = LARGEST_NUMBER) -> None:
+    """Refuses anything but a number from `minimum` to `maximum`."""
+    if not is_number(value) or not minimum <= value <= maximum:
+        raise ValueError(f"{name} must be a number from {minimum:g} to {maximum:g}, got {value!r:.100}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
     """Checks whether a value is a finite number, not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

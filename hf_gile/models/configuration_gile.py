@@ -15,7 +15,6 @@ from transformers.utils import logging
 from .checks_gile import (
     GROUPS,
     LARGEST,
-    LARGEST_NUMBER,
     PRETRAINED_ENCODERS,
     SENTENCE_ENCODERS,
     check_calibration,
@@ -23,13 +22,13 @@ from .checks_gile import (
     check_fetches_nothing,
     check_fields,
     check_largest,
-    is_number,
+    check_number,
     read_json_object,
     refuse_unread,
     unread_of_head,
     unread_of_text,
 )
-from .mixture_gile import TERMS, WEIGHTED, Mixture
+from .mixture_gile import TERMS, Mixture
 
 _logger = logging.get_logger(__name__)
 
@@ -46,40 +45,24 @@ def _field_names(config: type[PreTrainedConfig]) -> set[str]:
 _GENERIC = ("auto_map", "custom_pipelines", "quantization_config", "tie_word_embeddings", "use_cache")
 
 
-def _describe_unknown(config: type[PreTrainedConfig], names: Iterable[str]) -> dict[str, str]:
-    """Returns the names that are no fields of a configuration class, each with a description of the mistake."""
+def _check_names(config: type[PreTrainedConfig], names: Iterable[str], is_saved: bool) -> None:
+    """Refuses unknown fields of a configuration class, and suggests similar ones; for a saved file, it warns.
+
+    A configuration may have any attribute, as in `model.config.note = "x"`, which is saved with it.
+    """
     known = _field_names(config) | {"num_labels", "id2label", "problem_type", "dtype"}
     if config is not GileTextConfig:
         known |= _field_names(GileTextConfig)
-    unknown = {}
     for name in names:
         is_generic = name in _GENERIC or name.startswith("_") or name.endswith(("_token_id", "_implementation"))
         if is_generic or name in known or hasattr(PreTrainedConfig, name):
             continue
         close = get_close_matches(name, known, 1)
         hint = f": did you mean {close[0]}?" if close else f"; it has {', '.join(sorted(known))}"
-        unknown[name] = f"{config.__name__} has no field {name!r:.100}{hint}"
-    return unknown
-
-
-def _refuse_unknown(config: PreTrainedConfig, names: Iterable[str]) -> None:
-    """Refuses unknown fields of a configuration, and suggests similar ones."""
-    for message in _describe_unknown(type(config), names).values():
-        raise ValueError(message)
-
-
-def _split_attributes(
-    config: type[PreTrainedConfig], content: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits the content of a file into fields of a configuration class and other attributes, with a warning.
-
-    A configuration may have any attribute, as in `model.config.note = "x"`, which is saved with it.
-    """
-    unknown = _describe_unknown(config, content)
-    for message in unknown.values():
+        message = f"{config.__name__} has no field {name!r:.100}{hint}"
+        if not is_saved:
+            raise ValueError(message)
         _logger.warning(f"config.json: {message}. It is read as an attribute without effect")
-    known = {name: value for name, value in content.items() if name not in unknown}
-    return known, {name: content[name] for name in unknown}
 
 
 @strict
@@ -140,7 +123,7 @@ class GileTextConfig(PreTrainedConfig):
     max_sentence_words: int = 30
     max_label_words: int = 50
 
-    def __post_init__(self, **kwargs: object) -> None:
+    def __post_init__(self, _is_saved: bool = False, **kwargs: object) -> None:
         encoder = self.text_encoder_config
         if isinstance(encoder, dict):
             check_encoder_sizes(encoder)
@@ -155,10 +138,10 @@ class GileTextConfig(PreTrainedConfig):
                 ) from None
         if encoder is not None:
             has_sizes = all(isinstance(getattr(encoder, name, None), int) for name in ("vocab_size", "hidden_size"))
-            if encoder.model_type.startswith("gile") or not has_sizes:
+            if encoder.model_type.startswith("gile") or not has_sizes or encoder.is_encoder_decoder:
                 raise ValueError(
                     f"text_encoder_config describes a {encoder.model_type!r}, which is not a text encoder: it does not "
-                    "compute hidden states of tokens only; use, for example, a 'bert'"
+                    "compute hidden states of tokens only, or has a decoder; use, for example, a 'bert'"
                 )
             sizes = {
                 "vocab_size": encoder.vocab_size,
@@ -171,7 +154,7 @@ class GileTextConfig(PreTrainedConfig):
                         f"{name}={getattr(self, name)!r} has no effect, the encoder has {value}: leave it out"
                     )
                 setattr(self, name, value)
-        _refuse_unknown(self, kwargs)
+        _check_names(type(self), kwargs, _is_saved)
         super().__post_init__(**kwargs)
 
     @property
@@ -215,7 +198,7 @@ class GileTextConfig(PreTrainedConfig):
             raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
 
     def validate_text_encoder(self) -> None:
-        """Checks that fields for pretrained encoders are used with these only."""
+        """Checks that fields have an effect, those for pretrained encoders with these only."""
         if self.reads_pretrained != (self.text_encoder_config is not None):
             raise ValueError(
                 "text_encoder_config needs a pretrained encoder (transformer, hierarchical_transformer, static), got "
@@ -224,15 +207,10 @@ class GileTextConfig(PreTrainedConfig):
             )
         if self.text_encoder_type == "static" and self.num_vectors < 1:
             raise ValueError("num_vectors must be positive for text_encoder_type 'static'")
-        if getattr(self.text_encoder_config, "is_encoder_decoder", False):
-            raise ValueError("text_encoder_config describes an encoder-decoder; use an encoder")
         if not self.reads_pretrained and self.pooling == "cls":
             raise ValueError(f"pooling='cls' needs a pretrained encoder, not {self.text_encoder_type!r}")
         if self.text_encoder_type != "hierarchical_transformer" and self.encoder_cell == "none":
             raise ValueError(f"encoder_cell='none' needs a 'hierarchical_transformer', not {self.text_encoder_type!r}")
-
-    def validate_read(self) -> None:
-        """Checks that fields have an effect."""
         refuse_unread(self, unread_of_text(vars(self)))
 
 
@@ -362,26 +340,19 @@ class GileConfig(PreTrainedConfig):
         check_fetches_nothing(config_dict, "")
         text_fields = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
         if text_fields:
-            kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {})}
-        config_dict, attributes = _split_attributes(cls, config_dict)
-        text = config_dict.get("text_config")
-        text_attributes: dict[str, Any] = {}
-        if isinstance(text, dict):
-            config_dict["text_config"], text_attributes = _split_attributes(GileTextConfig, text)
+            kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {}), "_is_saved": True}
+        config_dict = {**config_dict, "_is_saved": True}
+        if isinstance(config_dict.get("text_config"), dict):
             for name in sorted(_field_names(GileTextConfig) & config_dict.keys()):
                 _logger.warning(f"config.json: {name} is a field of text_config; beside it, it has no effect")
-                attributes[name] = config_dict.pop(name)
         try:
-            loaded = super().from_dict(config_dict, **kwargs)
-            config = loaded[0] if isinstance(loaded, tuple) else loaded
-            config.update(attributes)
-            config.text_config.update(text_attributes)
-            return loaded
+            return super().from_dict(config_dict, **kwargs)
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
             text = " ".join(str(error.__cause__ or error).split())
             raise ValueError(f"config.json is not the configuration of a GILE model: {text:.500}") from None
 
     def __post_init__(self, **kwargs: object) -> None:
+        is_saved = bool(kwargs.pop("_is_saved", False))
         number = kwargs.get("num_labels", 2)
         names = self.id2label
         if not isinstance(number, int) or not (names is None or isinstance(names, Mapping)):
@@ -390,9 +361,10 @@ class GileConfig(PreTrainedConfig):
             )
         check_largest("num_labels", number)
         # Fields of `text_config` can also be passed directly: `GileConfig(max_words=100)`.
-        text_fields = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
+        names_of_text = set() if is_saved and self.text_config else _field_names(GileTextConfig)
+        text_fields = {name: kwargs.pop(name) for name in names_of_text & kwargs.keys()}
         if self.text_config is None or isinstance(self.text_config, dict):
-            self.text_config = GileTextConfig(**{**(self.text_config or {}), **text_fields})
+            self.text_config = GileTextConfig(**{**(self.text_config or {}), **text_fields, "_is_saved": is_saved})
         elif text_fields:
             raise ValueError(f"{min(text_fields)} is a field of text_config: set it there, as text_config was passed")
         elif getattr(self.text_config, "model_type", None) != GileTextConfig.model_type:
@@ -401,7 +373,7 @@ class GileConfig(PreTrainedConfig):
                 "configuration of a pretrained encoder is text_encoder_config in it: "
                 "hf_gile.training.model_from_text_encoder(name) makes both"
             )
-        _refuse_unknown(self, kwargs)
+        _check_names(type(self), kwargs, is_saved)
         super().__post_init__(**kwargs)
         # transformers prefers tasks of a model to built-in tasks, so these names select our pipelines.
         self.custom_pipelines = {
@@ -467,27 +439,27 @@ class GileConfig(PreTrainedConfig):
     def validate_languages(self) -> None:
         """Checks that languages are valid module names."""
         for position, language in enumerate(self.languages):
-            if not language.isidentifier() or hasattr(nn.ModuleDict(), language):
+            is_name = language.isidentifier() and not hasattr(nn.ModuleDict(), language)
+            if not is_name or language in self.languages[:position]:
                 raise ValueError(
-                    f"languages[{position}] must be a name of letters, digits and underscores that does not start with "
-                    f"a digit, such as 'english' or 'pt_br', got {language!r}"
+                    f"languages[{position}] must be another name of letters, digits and underscores that does not "
+                    f"start with a digit, such as 'english' or 'pt_br', got {language!r}"
                 )
-        if len(set(self.languages)) != len(self.languages):
-            raise ValueError(f"languages must differ, got {self.languages}")
-        unknown = set(self.language_labels) - set(self.languages)
-        if unknown:
-            raise ValueError(f"language_labels has {sorted(unknown)}, which are not among languages {self.languages}")
-        if self.output_layer == "linear" and self.languages and set(self.language_labels) != set(self.languages):
+        numbered = set(self.language_labels)
+        needs_numbers = self.output_layer == "linear" and numbered != set(self.languages)
+        if needs_numbers or not numbered <= set(self.languages):
             raise ValueError(
-                "a linear unit of several languages needs the number of labels of each: "
-                f"language_labels={{language: number, ...}} for {', '.join(self.languages)}"
+                f"language_labels is {self.language_labels}: set the number of labels of languages of the model, "
+                f"{self.languages}; a linear unit needs the number of each"
             )
 
     def validate_terms(self) -> None:
-        """Checks that the terms of the score fit the vectors of the model."""
+        """Checks that the terms of the score fit the vectors of the model, and that fields have an effect."""
         sizes = self.text_config.encoder_size, self.label_size - self.bag_size
-        if self.output_layer == "linear" and (self.cosine_score or self.label_rows):
-            raise ValueError("cosine_score and label_rows are terms of a joint embedding, not of a linear unit")
+        if self.output_layer == "linear" and (self.cosine_score or self.label_rows or self.lexical):
+            raise ValueError(
+                "a linear unit reads no labels: cosine_score, label_rows and lexical need a joint embedding"
+            )
         if self.cosine_score and not self.bag_size and sizes[0] != sizes[1]:
             raise ValueError(
                 f"cosine_score compares h and e, of sizes {sizes[0]} and {sizes[1]}: make the sizes equal "
@@ -495,11 +467,6 @@ class GileConfig(PreTrainedConfig):
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
-        if self.lexical and self.output_layer == "linear":
-            raise ValueError("lexical compares the words of text and label, and a linear unit reads no labels")
-
-    def validate_read(self) -> None:
-        """Checks that fields have an effect."""
         refuse_unread(self, unread_of_head({**vars(self.text_config), **vars(self)}))
 
     def validate_term_weights(self) -> None:
@@ -508,17 +475,18 @@ class GileConfig(PreTrainedConfig):
         if self.row_words and "words" not in mixture.terms:
             raise ValueError(f"row_words {self.row_words} has no effect: set lexical and label_rows, or leave it out")
         for group, weights in self.term_weights.items():
-            if group not in WEIGHTED or not isinstance(weights, Mapping):
-                raise ValueError(f"term_weights has 'seen', 'rare' and 'unseen', got {group!r:.100}: {weights!r:.100}")
-            if group not in mixture.groups:
-                raise ValueError(f"term_weights[{group!r}] has no effect: labels are seen if they have label_rows")
+            if group not in mixture.groups or not isinstance(weights, Mapping):
+                raise ValueError(
+                    f"term_weights has {', '.join(mixture.groups)} (labels are seen if they have label_rows), got "
+                    f"{group!r:.100}: {weights!r:.100}"
+                )
             terms = [term for term in mixture.terms if group != "unseen" or group in TERMS[term]]
             for name, weight in weights.items():
                 if name not in terms:
-                    known = ", ".join(terms)
-                    raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
-                if not is_number(weight) or abs(weight) > LARGEST_NUMBER:
-                    raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
+                    raise ValueError(
+                        f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {', '.join(terms)}"
+                    )
+                check_number(f"term_weights[{group!r}][{name!r}]", weight)
 
     def validate_problem(self) -> None:
         """Checks that the problem is a classification."""
@@ -541,17 +509,13 @@ class GileConfig(PreTrainedConfig):
     def validate_calibration(self) -> None:
         """Checks that calibration and thresholds are valid."""
         check_calibration(self.calibration, self.problem_type)
-        if not 0 <= self.usual_score <= 1:
-            raise ValueError(f"usual_score must be a probability between 0 and 1, got {self.usual_score!r}")
+        check_number("usual_score", self.usual_score, 0, 1)
         for group, threshold in self.thresholds.items():
-            if group == "at_least":
-                if type(threshold) is not int or threshold not in (0, 1):
-                    raise ValueError(f"thresholds['at_least'] must be 0 or 1, a number of labels, got {threshold!r}")
-                continue
-            if group not in GROUPS:
+            if group not in (*GROUPS, "at_least"):
                 raise ValueError(f"thresholds are for 'seen' and 'unseen' labels, got {group!r:.100}")
-            if not 0 <= threshold <= 1:
-                raise ValueError(f"thresholds[{group!r}] must be a probability between 0 and 1, got {threshold!r}")
+            check_number(f"thresholds[{group!r}]", threshold, 0, 1)
+            if group == "at_least" and type(threshold) is not int:
+                raise ValueError(f"thresholds['at_least'] must be 0 or 1, a number of labels, got {threshold!r}")
 
     def validate_format(self) -> None:
         """Checks that this code can read the saved format."""

@@ -69,16 +69,14 @@ class LabelEmbeds(NamedTuple):
             return None
         try:
             with safe_open(file, "pt") as opened:
-                if set(opened.keys()) != {"input_ids", "vectors"}:
-                    return None
-                input_ids = opened.get_tensor("input_ids")
-                vectors = opened.get_tensor("vectors")
                 state = (opened.metadata() or {}).get("encoder_state", "")
+                embeds = cls(state, opened.get_tensor("input_ids"), opened.get_tensor("vectors"))
         except SafetensorError as error:
             raise ValueError(f"{file} is damaged ({error!s:.200}): save the model again, or remove the file") from None
-        is_matching = input_ids.dim() == vectors.dim() == 2 and len(input_ids) == len(vectors)
-        if is_matching and not input_ids.is_floating_point() and is_finite(vectors):
-            return cls(state, input_ids, vectors)
+        is_matching = embeds.input_ids.dim() == embeds.vectors.dim() == 2
+        is_matching = is_matching and len(embeds.input_ids) == len(embeds.vectors)
+        if is_matching and not embeds.input_ids.is_floating_point() and is_finite(embeds.vectors):
+            return embeds
         return None
 
 
@@ -102,7 +100,7 @@ def compute_encoder_state(gile: PreTrainedModel) -> str:
     text = gile.config.text_config
     reader = gile.text_encoder
     if text.text_encoder_type == "static":
-        return "" if reader.label_embeds is None else reader.label_embeds.encoder_state
+        return getattr(reader.label_embeds, "encoder_state", "")
     weights = [*reader.transformer.parameters(), *reader.pooling.parameters()]
     types = sorted({str(weight.dtype) for weight in weights})
     sums = [number for number in read_state(*weights) if isinstance(number, int)]

@@ -79,30 +79,26 @@ class LabelSet(Sequence[Label]):
         if not self._labels:
             raise ValueError(f"{source}: no labels; at least one is required")
         self._columns: dict[str, int] = {}
-        texts: dict[Any, int] = {}
+        texts: dict[tuple[str, str | None], int] = {}
         for row, label in enumerate(self._labels):
-            fault = _describe_fault(label)
-            text = None
-            if not fault and label.id in self._columns:
+            where = f"{source}, row {row + 1}"
+            if fault := _describe_fault(label):
+                raise ValueError(f"{where}: {fault}")
+            if label.id in self._columns:
                 first_row = self._columns[label.id] + 1
-                fault = f"id {_SHORT.repr(label.id)} is already used in row {first_row}; ids must be unique"
-            if not fault:
-                text = label.text if label.language is None else (label.text, label.language)
-                if text in texts:
-                    fault = (
-                        f"{_SHORT.repr(label.text)} is already the text of another label in row {texts[text] + 1} (ids "
-                        f"{_SHORT.repr(self._labels[texts[text]].id)} and {_SHORT.repr(label.id)}); a model cannot "
-                        "distinguish them: use different names or descriptions"
-                    )
-            if fault:
-                raise ValueError(f"{source}, row {row + 1}: {fault}")
+                raise ValueError(f"{where}: id {_SHORT.repr(label.id)} is already used in row {first_row}")
+            text = (label.text, label.language)
+            if text in texts:
+                raise ValueError(
+                    f"{where}: {_SHORT.repr(label.text)} is already the text of another label in row "
+                    f"{texts[text] + 1} (ids {_SHORT.repr(self._labels[texts[text]].id)} and "
+                    f"{_SHORT.repr(label.id)}); a model cannot distinguish them: use different names or descriptions"
+                )
             self._columns[label.id] = texts[text] = row
 
     @classmethod
     def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
         """Creates a label set from names, or from names with descriptions. Names are used as ids."""
-        if isinstance(names, str):
-            raise ValueError(f"labels must be a list of names, got the string {_SHORT.repr(names)}")
         names = _iterable(names, "labels must be a list of names")
         described = names.items() if isinstance(names, Mapping) else ((name, "") for name in names)
         return cls((Label(name, name, description) for name, description in described), source="label names")
@@ -176,7 +172,7 @@ class LabelSet(Sequence[Label]):
         if sizes and (len(blocks) != len(sizes) or None in languages):
             raise ValueError(
                 "multilingual labels must be grouped by language and all have a language; "
-                f"got the languages {', '.join(map(str, blocks[:6]))}{', ...' if len(blocks) > 6 else ''}"
+                f"got the languages {', '.join(map(str, blocks)):.200}"
             )
         return {language: sizes[language] for language in blocks if language is not None}
 
@@ -199,10 +195,6 @@ class LabelSet(Sequence[Label]):
         """
         try:
             return self._columns[label_id]
-        except TypeError:
-            raise ValueError(
-                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in remove(*ids)"
-            ) from None
         except KeyError:
             similar = difflib.get_close_matches(str(label_id), self._columns, n=3)
             hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""
@@ -227,9 +219,6 @@ class LabelSet(Sequence[Label]):
 
     def update(self, label_id: str, **changes: Any) -> "LabelSet":
         """Returns a label set with changed fields of a label; its index does not change."""
-        unknown = [name for name in changes if name not in _TYPES]
-        if unknown:
-            raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
         labels = list(self._labels)
         column = self.column(label_id)
         labels[column] = replace(labels[column], **changes)
@@ -292,8 +281,8 @@ _values = attrgetter(*_TYPES)
 
 
 def _iterable(values: object, message: str) -> Any:
-    """Returns values if they are iterable."""
-    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+    """Returns values if they are iterable, but not a text."""
+    if isinstance(values, str) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise ValueError(f"{message}, got {type(values).__name__}")
     return values
 

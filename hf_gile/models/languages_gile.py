@@ -33,19 +33,15 @@ def check_language(
         ValueError: If the language is unknown, or missing in a multilingual model.
     """
     known = config.languages
-    if not known:
-        if language is not None:
-            raise ValueError(f"this model has no languages (config.languages is empty), got {name}={language!r:.100}")
-        return None
+    if language is None and len(known) > 1:
+        raise ValueError(
+            f"this model has the languages {', '.join(known)}: pass the language of the documents (language=...), "
+            "and of labels (label_language=..., or Label(..., language=...))"
+        )
     if language is None:
-        if len(known) > 1:
-            raise ValueError(
-                f"this model has the languages {', '.join(known)}: pass the language of the documents (language=...), "
-                "and of labels that the text encoder reads (label_language=...)"
-            )
-        return known[0]
+        return next(iter(known), None)
     if language not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {language!r:.100}")
+        raise ValueError(f"{name} must be one of the languages of this model, {known}, got {language!r:.100}")
     return language
 
 

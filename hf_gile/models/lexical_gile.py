@@ -56,13 +56,6 @@ class LexicalFeatures:
         counts = inputs["lexical_counts"]
         return cls(ids, counts, ids.new_zeros(len(ids), 0), torch.zeros(len(ids), 0, device=ids.device))
 
-    @classmethod
-    def count(cls, texts: Iterable[str]) -> "LexicalFeatures":
-        """Counts the features of texts."""
-        features = cls.of(pad_features(list_features(texts)))
-        assert features is not None
-        return features
-
     def __len__(self) -> int:
         return len(self.ids)
 

@@ -76,35 +76,29 @@ class _ReturnedParts:
     """
 
     def __init__(self, config: GileConfig, arguments: dict[str, Any]) -> None:
-        for name in ("output_attentions", "output_hidden_states"):
-            value = arguments.pop(name, None)  # peft passes None
-            setattr(self, name, bool(getattr(config, name, False)) if value is None else value)
-        self.num_attentions = 0
-        if self.output_hidden_states and not config.text_config.reads_pretrained:
-            kind = config.text_config.text_encoder_type
-            _logger.warning_once(f"output_hidden_states: the text encoder {kind!r} has no hidden states to return")
-            self.output_hidden_states = False
-
-    output_attentions: bool
-    output_hidden_states: bool
+        self.wanted: dict[str, bool] = {}
+        for name in ("attentions", "hidden_states"):
+            value = arguments.pop(f"output_{name}", None)  # peft passes None
+            self.wanted[name] = getattr(config, f"output_{name}", False) if value is None else value
+        if self.wanted["hidden_states"] and not config.text_config.reads_pretrained:
+            _logger.warning_once("output_hidden_states: only pretrained encoders have hidden states to return")
+            self.wanted["hidden_states"] = False
 
     def embed_texts(
         self, gile: "GileModel", documents: dict[str, Tensor | None], language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents; returns their vectors, and attention followed by hidden states."""
-        states: list[Tensor] | None = [] if self.output_hidden_states else None
-        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=states)
+        states: list[Tensor] = []
+        hidden_states = states if self.wanted["hidden_states"] else None
+        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=hidden_states)
         self.num_attentions = len(attentions)
-        return text_embeds, (*attentions, *(states or ()))
+        return text_embeds, (*attentions, *states)
 
-    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...] | None]:
-        """Returns the requested fields of the output."""
-        attentions = tuple(parts[: self.num_attentions])
-        states = tuple(parts[self.num_attentions :])
-        return {
-            "attentions": attentions if self.output_attentions else None,
-            "hidden_states": states if self.output_hidden_states and states else None,
-        }
+    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+        """Returns the requested fields of the output, if there are any."""
+        number = self.num_attentions
+        fields = {"attentions": tuple(parts[:number]), "hidden_states": tuple(parts[number:])}
+        return {name: values for name, values in fields.items() if values and self.wanted[name]}
 
 
 class GileModel(GilePreTrainedModel):
@@ -126,17 +120,14 @@ class GileModel(GilePreTrainedModel):
         self.label_rows: Any = None  # table of rows of stored labels
         self.word_rows: Any = None
         self.neighbours: Any = None
-        self.output_layer: Any
-        if config.output_layer == "linear":
-            self.output_layer = LinearOutput(config)
-        else:
-            if config.label_rows:
-                self.label_rows = RowTable(config.num_labels, config.document_size)
-            if config.row_words:
-                self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
-            if config.neighbours:
-                self.neighbours = Neighbours(config.neighbours + 1, config.document_size)
-            self.output_layer = JointInputLabelEmbedding(config)
+        if config.label_rows:
+            self.label_rows = RowTable(config.num_labels, config.document_size)
+        if config.row_words:
+            self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
+        if config.neighbours and config.output_layer != "linear":
+            self.neighbours = Neighbours(config.neighbours + 1, config.document_size)
+        output_layer = LinearOutput if config.output_layer == "linear" else JointInputLabelEmbedding
+        self.output_layer: Any = output_layer(config)
         self.freeze()
         self.post_init()
 
@@ -199,13 +190,13 @@ class GileModel(GilePreTrainedModel):
         """
         language = check_language(self.config, language)
         text = self.config.text_config
-        if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("pass exactly one of input_ids and inputs_embeds")
+        if (input_ids is None and pooled_embeds is None) == (inputs_embeds is None):
+            raise ValueError("pass exactly one of input_ids and inputs_embeds, or pooled_embeds instead of the latter")
         dimensions = "BSW" if text.reads_sentences else "BW"
         check_shape("input_ids", input_ids, *dimensions)
         check_shape("inputs_embeds", inputs_embeds, *dimensions, "D")
         if pooled_embeds is not None:
-            self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
+            self._check_pooled(pooled_embeds, input_ids)
             pooled_embeds = pooled_embeds.to(self.dtype)
         if input_ids is not None and input_ids.numel() == 0:  # tokenizers return floats for an empty text
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
@@ -225,8 +216,8 @@ class GileModel(GilePreTrainedModel):
             distinct, positions = torch.unique(words, return_inverse=True)
             retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
             mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
-        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language)
-        document, attentions = self.text_encoder(*inputs, hidden_states)
+        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language, hidden_states)
+        document, attentions = self.text_encoder(*inputs)
         return self.with_bag(document, input_ids, mask), attentions
 
     def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -237,14 +228,12 @@ class GileModel(GilePreTrainedModel):
             raise ValueError("config.bag_size needs input_ids, which inputs_embeds and pooled_embeds do not replace")
         return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1))], dim=-1)
 
-    def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
+    def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None) -> None:
         """Refuses precomputed outputs that the model cannot use, or that do not match the other inputs."""
         text = self.config.text_config
         if not text.reads_pretrained:
             raise ValueError(f"pooled_embeds need a pretrained encoder, got {text.text_encoder_type!r}")
         check_shape("pooled_embeds", pooled, *("BS" if text.reads_sentences else "B"), text.pooled_size)
-        if inputs_embeds is not None:
-            raise ValueError("pass either pooled_embeds or inputs_embeds, got both")
         if self.training and not text.has_fixed_pooling:
             raise ValueError(
                 "pooled_embeds would be outdated in training: train with freeze_text_encoder=True and a "
@@ -284,8 +273,8 @@ class GileModel(GilePreTrainedModel):
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
-        if isinstance(self.text_encoder, StaticEncoder):
-            return (self.text_encoder.pool_labels(input_ids, mask) if pooled is None else pooled,)
+        if pooled is None and isinstance(self.text_encoder, StaticEncoder):
+            pooled = self.text_encoder.pool_labels(input_ids, mask)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids = input_ids[:, None]
             mask = mask[:, None]
@@ -454,7 +443,7 @@ class GileModel(GilePreTrainedModel):
         @cache
         def label_codes(language: str | None) -> Tensor:
             if uses_trained_labels:
-                return layer.label_codes(None, language)
+                return layer.label_codes(language=language)
             return layer.project_labels(label_embeds, language)
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
@@ -576,24 +565,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 f"of this model, {', '.join(self.config.languages)}"
             )
         if self.config.output_layer == "linear":
-            if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
+            changes_ids = self.label_set is not None and label_set.ids != self.label_set.ids
+            if changes_ids or len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
                 raise ValueError(
                     f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has "
                     f"{self.config.num_labels}{self.config.language_labels or ''}: "
-                    "a linear unit scores only the labels it was trained on; for a new model, set config.num_labels "
-                    "(and config.language_labels, if it has languages)"
-                )
-            if self.label_set is not None and label_set.ids != self.label_set.ids:
-                raise ValueError(
-                    "the ids of labels of a linear unit and their order cannot change after training; names may change"
+                    "a linear unit scores only the labels it was trained on, whose ids and order cannot change; names "
+                    "may change; for a new model, set config.num_labels (and config.language_labels, if it has "
+                    "languages)"
                 )
         else:
             if label_input_ids is None:
-                if len(self.config.languages) > 1 and not sizes:
-                    raise ValueError(
-                        "the labels have no language (Label(..., language=...)); if they apply to all languages, pass "
-                        "label_input_ids=processor(label_text=..., label_language=...)['label_input_ids']"
-                    )
                 languages = [label.language for label in label_set] if sizes else None
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
@@ -614,7 +596,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         table = self.gile.label_rows
         if self.label_set is None and len(label_set) == len(table.weight):
             return  # the rows are already in this order, as only the number of labels is known
-        old = {} if self.label_set is None else {label_id: column for column, label_id in enumerate(self.label_set.ids)}
+        old = {label.id: column for column, label in enumerate(self.label_set or ())}
         columns = torch.tensor([old.get(label_id, -1) for label_id in label_set.ids])
         self.gile.label_rows = table.reordered(columns.to(self.device))
         if self.gile.word_rows is not None:
@@ -691,26 +673,24 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded = documents.pop("excluded")
-            words = {name: documents.pop(name) for name in ("lexical_ids", "lexical_counts")}
             text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
-                return text_codes, *parts
+                return text_codes, text_embeds, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            scores = self.gile.add_words(scores, postings, words, text_embeds)
-            return self.stored_labels.masked(scores, language, excluded), *parts
+            return self.stored_labels.masked(scores, language, excluded), text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
-        documents |= {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
-        result, *parts = run_by_language(self.config, language, documents, encode)
+        result, text_embeds, *parts = run_by_language(self.config, language, documents, encode)
+        words = {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
+        result = self.gile.add_words(result, postings, words, text_embeds)
         logits = None if loss_of_codes else result
         loss = None
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
         elif labels is not None:
-            has_excluded = excluded_columns is not None or self.config.language_labels
-            scores = without_infinities(result) if has_excluded else result
+            scores = without_infinities(result)
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
         return SequenceClassifierOutput(loss=loss, logits=logits, **returned.split(parts))
 
@@ -728,12 +708,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if labels is None and self.training and arguments.keys() & {"shift_labels", "num_items_in_batch"}:
             # Trainer then computes a softmax itself, which is correct for a single gold label among all stored labels.
             kind = self.config.problem_type
-            setting = "model.loss_function" if kind else "problem_type, which is not set"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
-                    f"label_smoothing_factor withholds labels from the model, but its loss depends on {setting}: set "
-                    "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func does so on purpose, set "
-                    "config.problem_type = 'multi_label_classification'"
+                    "label_smoothing_factor withholds labels from the model, but its loss depends on problem_type "
+                    f"({kind}) or model.loss_function: set label_smoothing_factor=0 in TrainingArguments. If "
+                    "compute_loss_func does so on purpose, set config.problem_type = 'multi_label_classification'"
                 )
 
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
@@ -752,7 +731,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             codes = torch.cat([self.gile.output_layer.label_codes(None, unit) for unit in self.config.languages])
             return codes if columns is None else codes[columns]
         if torch.compiler.is_exporting():
-            return self.stored_labels.get_exported(("codes", language))
+            return self.stored_labels.cache.known_codes(("codes", language))
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 

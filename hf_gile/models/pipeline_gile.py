@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from itertools import islice
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -63,6 +62,7 @@ class Options:
         shortlist: As `top_k`; also adds these labels with descriptions, as text for the prompt of a language model.
         language: Language of the texts, for a multilingual model.
         label_language: Language of the labels, if it differs.
+        returns_logits: Whether scores are logits, without calibration; set by `StoredLabelsPipeline`.
 
     Raises:
         ValueError: If a value is invalid.
@@ -77,16 +77,15 @@ class Options:
     shortlist: int | None = None
     language: str | None = None
     label_language: str | None = None
+    returns_logits: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("language", "label_language"):
+        kinds: dict[str, type] = {"language": str, "label_language": str}
+        kinds |= {"multi_label": bool, "force_label": bool, "return_parents": bool}
+        for name, kind in kinds.items():
             value = getattr(self, name)
-            if not isinstance(value, str | None):
-                raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once per language")
-        for name in ("multi_label", "force_label", "return_parents"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | None):
-                raise ValueError(f"{name} must be True or False, got {value!r:.100}")
+            if not isinstance(value, kind | None):
+                raise ValueError(f"{name} must be a {kind.__name__}, got {value!r:.100}")
         for name in ("top_k", "shortlist"):
             if getattr(self, name) is not None:
                 check_whole_number(name, getattr(self, name))
@@ -136,7 +135,6 @@ class LabelScoringPipeline(Pipeline):
         ValueError: If the model cannot store labels, the processor is missing or does not fit, or an option is invalid.
     """
 
-    options_class = Options
     _load_processor = True
     _load_tokenizer = _load_image_processor = _load_video_processor = _load_feature_extractor = False
 
@@ -183,19 +181,13 @@ class LabelScoringPipeline(Pipeline):
         texts = _check_texts(inputs, self.read_text)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
-        is_single = isinstance(texts, str)
-        if is_single:
-            texts = [texts]
-        if not isinstance(texts, list):
-            raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
-        if len(texts) != len(candidate_labels):
+        if not isinstance(texts, list) or len(texts) != len(candidate_labels):
             raise ValueError(
-                f"candidate_labels has {len(candidate_labels)} label lists, but there are {len(texts)} texts: "
-                "pass a label list for each text"
+                f"candidate_labels has {len(candidate_labels)} label lists: pass a list of as many texts, or a single "
+                "label list"
             )
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
-        answers = super().__call__([_Request(*pair) for pair in pairs], **options)
-        return answers[0] if is_single else answers
+        return super().__call__([_Request(*pair) for pair in pairs], **options)
 
     def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document; `name` is for errors."""
@@ -215,7 +207,7 @@ class LabelScoringPipeline(Pipeline):
             logging.get_logger(__name__).warning_once(
                 "hypothesis_template is ignored: GILE models read labels without a template"
             )
-        names = [field.name for field in fields(Options)]
+        names = [field.name for field in fields(Options) if field.name != "returns_logits"]
         for name in options:
             if name not in names:
                 raise ValueError(
@@ -237,7 +229,7 @@ class LabelScoringPipeline(Pipeline):
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
         if labels is not None:
             requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
-        options = self.options_class(**chosen)
+        options = Options(**chosen)
         read = self.encode([request.text for request in requests], options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
@@ -247,15 +239,28 @@ class LabelScoringPipeline(Pipeline):
         for positions in by_labels.values():
             candidates = requests[positions[0]].labels
             label_set = getattr(candidates, "label_set", candidates)
-            names = self.model.config.id2label
-            if label_set is not None:
-                names = self._cache.fact(label_set, "names", None, label_set.id2label)
+            names = self._names(label_set, options)
             answers = self.select(candidates, read, options, state, positions)
             for position, answer in zip(positions, answers, strict=True):
                 described = _format_labels(label_set or self.model.label_set, names, answer.columns.tolist(), options)
                 best[position] = described | {"scores": answer.scores}
         columns = {"request": requests, "best": best, "known": read.known}
         return columns if batched else {name: values[0] for name, values in columns.items()}
+
+    def _names(self, label_set: Any, options: Options) -> Mapping[int, str]:
+        """Returns the names of candidates by index, unique among these."""
+        config = self.model.config
+        stored = self.model.label_set
+        if label_set is not None:
+            return self._cache.fact(label_set, "names", None, label_set.id2label)
+        if stored is None or not config.language_labels:
+            return config.id2label
+        columns = get_language_columns(config, check_language(config, options.label_language or options.language))
+
+        def make() -> dict[int, str]:
+            return dict(enumerate(stored[columns].id2label().values(), columns.start))
+
+        return self._cache.fact(stored, f"names from {columns.start}", None, make)
 
     @torch.no_grad()
     def encode(self, texts: Sequence[Any], options: Options) -> "EncodedTexts":
@@ -266,16 +271,11 @@ class LabelScoringPipeline(Pipeline):
         pieces = self.processor.pieces(texts, language, is_cut=options.long_texts == "cut")
         codes, text_embeds = self._encode_batch([parts[0] for parts in pieces], language)
         others = [piece for parts in pieces for piece in parts[1:]]
-        other_codes: list[Tensor] = []
         size = max(_PIECES_AT_ONCE, len(texts))
-        for start in range(0, len(others), size):
-            other_codes += self._encode_batch(others[start : start + size], language)[0]
-        rest = iter(other_codes)
-        stacked = {
-            row: torch.stack([codes[row], *islice(rest, len(parts) - 1)])
-            for row, parts in enumerate(pieces)
-            if len(parts) > 1
-        }
+        batches = [others[start : start + size] for start in range(0, len(others), size)]
+        other_codes = torch.cat([codes[:0], *(self._encode_batch(batch, language)[0] for batch in batches)])
+        rest = other_codes.split([len(parts) - 1 for parts in pieces])
+        stacked = {row: torch.cat([codes[row, None], part]) for row, part in enumerate(rest) if len(part)}
         lexical = self.model.gile.lexical_features(self.processor.count_words(texts), text_embeds)
         known = [any(map(self.processor.knows, parts)) for parts in pieces]
         return EncodedTexts(codes, stacked, lexical, known)
@@ -311,14 +311,21 @@ class LabelScoringPipeline(Pipeline):
         if threshold == "stored" and not multi_label:
             threshold = None
             top_k = 1
-        returns_logits = getattr(options, "returns_logits", False)
         if threshold == "stored":
             threshold = self._label_facts("thresholds", labels, side)
             if force_label is None:
                 force_label = config.force_label and self._has_all_seen(labels, side)
-        seen = self._label_facts("seen", labels, side) if config.calibration and not returns_logits else None
+        seen = None
+        if config.calibration and not options.returns_logits:
+            seen = self._label_facts("seen", labels, side)
         choice = Choice(
-            multi_label, top_k and int(top_k), threshold, bool(force_label), config.calibration, seen, returns_logits
+            is_multi_label=multi_label,
+            top_k=top_k and int(top_k),
+            threshold=threshold,
+            force_label=bool(force_label),
+            calibration=config.calibration,
+            seen=seen,
+            returns_logits=options.returns_logits,
         )
         answers: dict[int, TopLabels] = {}
         long = [row for row in positions if row in read.pieces]
@@ -331,7 +338,7 @@ class LabelScoringPipeline(Pipeline):
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, side.codes, side.addend(read, long), choice), strict=True)
-        if labels is None and options.multi_label is None and not returns_logits:
+        if labels is None and options.multi_label is None and not options.returns_logits:
             self._watch([answer.scores for answer in answers.values()])
         if any(bool(answer.scores.isnan().any()) for answer in answers.values()):
             raise ValueError(
@@ -408,14 +415,14 @@ class LabelScoringPipeline(Pipeline):
             postings = self._cache.fact(labels, "postings", inputs_state, build)
         return _LabelSide(codes, bias, postings, slice(0, len(codes)), label_language)
 
-    def _has_all_seen(self, labels: Any, side: "_LabelSide") -> bool:
+    def _has_all_seen(self, labels: object, side: "_LabelSide") -> bool:
         """Checks whether the labels include all that training documents have: each document had one of these."""
         stored = self.model.label_set
-        if labels is None or stored is None:
-            return labels is None
-        return int(self._label_facts("seen", labels, side).sum()) == sum(stored.seen)
+        if labels is None:
+            return True
+        return stored is not None and int(self._label_facts("seen", labels, side).sum()) == sum(stored.seen)
 
-    def _label_facts(self, name: str, labels: Any, side: "_LabelSide") -> Any:
+    def _label_facts(self, name: str, labels: object, side: "_LabelSide") -> Any:
         """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
         stored = model.label_set
@@ -426,19 +433,11 @@ class LabelScoringPipeline(Pipeline):
             is_single = name == "thresholds" and bool((values == values[0]).all())
             return values[0].item() if is_single else values
 
-        key = label_set or stored
-        if key is None:  # a linear unit without label set
-            return compute()
         # Not the label set itself, which would never be released.
         state = (stored and weakref.ref(stored), side.columns, side.language, sorted(model.config.thresholds.items()))
-        return self._cache.fact(key, name if label_set is None else f"passed {name}", state, compute)
-
-
-@dataclass(frozen=True)
-class _StoredLabelsOptions(Options):
-    """Options of `StoredLabelsPipeline`; `returns_logits` is whether scores are logits, without calibration."""
-
-    returns_logits: bool = False
+        if label_set is not None:
+            return self._cache.fact(label_set, f"passed {name}", state, compute)
+        return self._cache.fact(model.stored_labels, name, state, compute)
 
 
 class StoredLabelsPipeline(LabelScoringPipeline):
@@ -454,8 +453,6 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
     Arguments and errors are those of `LabelScoringPipeline`.
     """
-
-    options_class = _StoredLabelsOptions
 
     def __call__(self, inputs: object, **options: Any) -> Any:  # type: ignore[override]
         """Classifies texts. Arguments of `pipeline(...)` are the defaults.
@@ -483,17 +480,17 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
     def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document, which may be a pair of texts; `name` is for errors."""
-        if isinstance(text, Mapping) and "text" in text and text.keys() <= {"text", "text_pair"}:
-            pair = text.get("text_pair")
-            if pair is None:
-                return super().read_text(text["text"], name)
-            parts = [text["text"], pair]
-            if not all(isinstance(part, str) for part in parts):
-                raise ValueError(
-                    f"{name}: text and text_pair must be texts, got {type(parts[0]).__name__} and {type(pair).__name__}"
-                )
-            return super().read_text("\n".join(parts), name)
-        return super().read_text(text, name)
+        if not isinstance(text, Mapping) or "text" not in text or text.keys() - {"text", "text_pair"}:
+            return super().read_text(text, name)
+        content = super().read_text(text["text"], name)
+        pair = text.get("text_pair")
+        if pair is None:
+            return content
+        if not isinstance(content, str) or not isinstance(pair, str):
+            raise ValueError(
+                f"{name}: text and text_pair must be texts, got {type(content).__name__} and {type(pair).__name__}"
+            )
+        return super().read_text(f"{content}\n{pair}", name)
 
     def _sanitize_parameters(  # type: ignore[override]
         self,
@@ -523,8 +520,7 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
     def _check_truncation(self, truncation: object, max_length: int | None) -> None:
         """Refuses options of the tokenizer that would change which part of a text is read."""
-        text = self.model.config.text_config
-        limit = text.max_sentences * text.max_sentence_words if text.reads_sentences else text.max_words
+        limit = self.processor.max_document_words
         if truncation in (False, "do_not_truncate"):
             raise ValueError("truncation=False: texts are always cut; long_texts='max' reads them in pieces")
         if max_length is not None and max_length < limit:
@@ -563,13 +559,10 @@ def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
     """Returns a checked text or list of texts, or a dataset or generator that checks its texts by `read`."""
     if isinstance(inputs, str):
         return inputs
-    if hasattr(inputs, "names") and hasattr(inputs, "texts"):
-        raise ValueError("got a label set instead of texts: call pipe(texts, candidate_labels=label_set)")
-    columns = getattr(inputs, "column_names", getattr(inputs, "columns", None))
-    if columns is not None or hasattr(inputs, "column_names"):
-        names = ", ".join(map(repr, () if columns is None else columns))
+    if hasattr(inputs, "column_names") or hasattr(inputs, "columns"):  # a table, or a label set
         raise ValueError(
-            f"got a dataset instead of texts: pass its text column, as in pipe(dataset[name]); it has {names}"
+            f"got {type(inputs).__name__} instead of texts: pass the text column of a dataset, as in "
+            "pipe(dataset[name]), and labels as candidate_labels"
         )
     if hasattr(inputs, "tolist"):  # numpy and pandas
         inputs = inputs.tolist()
@@ -578,9 +571,9 @@ def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
     has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
-    texts: Any = inputs
     if isinstance(inputs, Dataset) and has_length:
-        return PipelineDataset(range(len(texts)), _read_row, {"texts": inputs, "read": read})
+        positions = range(len(inputs))  # type: ignore[arg-type]
+        return PipelineDataset(positions, _read_row, {"texts": inputs, "read": read})
     texts = (read(text, f"text[{position}]") for position, text in enumerate(inputs))
     return list(texts) if has_length else texts
 
@@ -621,8 +614,8 @@ def _format_labels(labels: Any, names: Mapping[int, str], columns: Sequence[int]
     """Returns the entries of an answer that describe its labels; `labels` is None if only names are known."""
     answer: dict[str, Any] = {"labels": [names[column] for column in columns], "scores": None}  # in this order
     if options.return_parents:
-        parents = [[x for x in labels[column].broader if x in labels] if labels else () for column in columns]
-        answer["parents"] = [[names[labels.column(parent)] for parent in ids] for ids in parents]
+        parents = [[labels.column(x) for x in labels[j].broader if x in labels] if labels else () for j in columns]
+        answer["parents"] = [[names[parent] for parent in row if parent in names] for row in parents]
     if options.shortlist is not None:
         descriptions = [labels[j].text.removeprefix(labels[j].name) if labels else "" for j in columns]
         answer["shortlist"] = "\n".join(f"- {names[j]}{text}" for j, text in zip(columns, descriptions, strict=True))

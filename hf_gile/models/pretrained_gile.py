@@ -20,7 +20,7 @@ from .label_embeds_gile import EMBEDS_FILE, LabelEmbeds
 from .labels_gile import LABELS_FILE
 from .lexical_gile import WordRows, WordWeights
 from .mixture_gile import RowTable
-from .saving_gile import SavedTogether, find_old_weights, load_checked
+from .saving_gile import SavedTogether, load_checked
 from .scoring_gile import BagEmbedding, BiasUnit, ClassificationUnit, CosineScale, ZeroEmbedding
 from .stored_labels_gile import StoredLabels, check_finite
 from .text_encoders_gile import StaticEncoder
@@ -90,15 +90,15 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             ValueError: If the words are tokens of a pretrained encoder, or have vectors in a bag.
         """
         text = self.config.text_config
-        number = new_num_tokens
-        if number not in (None, text.vocab_size) and (text.reads_pretrained or self.config.bag_size):
+        is_fixed = text.reads_pretrained or self.config.bag_size
+        if is_fixed and new_num_tokens not in (None, text.vocab_size):
             raise ValueError(
                 "the number of tokens of a pretrained encoder or a bag cannot be changed: resize the encoder before "
                 "creating a model with it"
             )
-        if number is not None:
-            check_whole_number("new_num_tokens", number, text.pad_token_id + 1)
-        resized = super().resize_token_embeddings(number, *args, **kwargs)
+        if new_num_tokens is not None:
+            check_whole_number("new_num_tokens", new_num_tokens, text.pad_token_id + 1)
+        resized = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
         self.processor_fingerprint = None
         words = getattr(self, "label_input_ids", None)
         if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
@@ -164,7 +164,7 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             label_set.save(folder / LABELS_FILE)
 
     def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
-        return [*find_old_weights(folder, names), LABELS_FILE, EMBEDS_FILE]
+        return [*super()._find_stale(folder, names), LABELS_FILE, EMBEDS_FILE]
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
         # Missing weights are allocated next; a small configuration file must not exhaust the memory.

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
@@ -29,7 +27,7 @@ from transformers import (
 from .checks_gile import check_largest, check_whole_number, read_json_object
 from .languages_gile import check_language
 from .lexical_gile import list_features, pad_features
-from .saving_gile import SavedTogether, find_file, find_old_tokenizer, load_checked
+from .saving_gile import SavedTogether, find_file, load_checked
 from .texts_gile import (
     PART_CHARACTERS,
     batches_of,
@@ -50,6 +48,8 @@ WRONG_PIPELINE = (
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 _CHARACTERS_PER_WORD = 32  # of the start of a document that is read first, a multiple of what a model reads
+# The output of a tokenizer takes 200 bytes a character, so texts are encoded in batches, and long texts in parts.
+_BATCH = (10_000, 1 << 20)  # texts and characters
 _SLACK = 64  # further words, so that the words at the end of the start are not among those that count
 
 
@@ -117,7 +117,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            raise ValueError(f"tokenizer must be a transformers tokenizer, got {_format_value(tokenizer)}")
+            raise ValueError(f"tokenizer must be a transformers tokenizer, got {type(tokenizer).__name__}")
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None and backend.normalizer is not None:
             _check_normalizer(json.loads(backend.normalizer.__getstate__()))
@@ -161,9 +161,9 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         except (OSError, ImportError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the tokenizers library raises plain Exceptions, and panics
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise ValueError(
-                f"{source}: the processor or its tokenizer is damaged, or from another model ({kind}{error!s:.500})"
+                f"{source}: the processor or its tokenizer is damaged, or from another model "
+                f"({type(error).__name__}: {error!s:.500})"
             ) from error
 
     def check_argument_for_proper_class(self, argument_name: str, argument: object) -> Any:
@@ -177,9 +177,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             f"a processor of texts has a tokenizer only, but its files name {module_name!r:.100}, which transformers "
             "may download"
         )
-
-    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
-        return find_old_tokenizer(folder)
 
     @property
     def pad_token(self) -> str:
@@ -216,35 +213,24 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         """
         _check_config(config)
         text = config.text_config
-        kind = text.text_encoder_type
-        if self._is_pretrained != text.reads_pretrained:
-            raise ValueError(
-                f"the tokenizer does not fit the text encoder {kind!r}: a pretrained encoder reads the subwords of "
-                "hf_gile.training.processor_from_text_encoder, and others the whole words of build_tokenizer"
-            )
-        if self.reads_sentences != text.reads_sentences:
-            raise ValueError(
-                f"the processor returns documents of {'sentences' if self.reads_sentences else 'words'}, which the "
-                f"text encoder {kind!r} does not read; use the processor saved with the model"
-            )
         size = len(self.tokenizer)
-        pad = self.tokenizer.pad_token_id
         # Tables of pretrained encoders often have unused rows.
-        fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
-        if not fits or pad != text.pad_token_id:
-            raise ValueError(
-                f"the tokenizer has {size} words with padding in row {pad}, but the model has {text.vocab_size} with "
-                f"padding in row {text.pad_token_id}: use the processor saved with the model; for a new model, create "
-                "a config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id, or start from the "
-                "pretrained encoder with hf_gile.training"
-            )
-        if config.lexical and not self.lexical:
-            raise ValueError("the model has lexical terms: create the processor with lexical=True")
-        if self.languages != config.languages:
-            raise ValueError(
-                f"the processor has the languages {self.languages}, but the model has {config.languages}; use the "
-                "processor saved with the model"
-            )
+        has_unused_rows = text.reads_pretrained and size < text.vocab_size
+        settings = {
+            "reads_pretrained": (self._is_pretrained, text.reads_pretrained),
+            "reads_sentences": (self.reads_sentences, text.reads_sentences),
+            "languages": (self.languages, config.languages),
+            "lexical": (self.lexical, self.lexical or config.lexical),
+            "vocab_size": (size, text.vocab_size),
+            "pad_token_id": (self.tokenizer.pad_token_id, text.pad_token_id),
+        }
+        for name, (actual, expected) in settings.items():
+            if actual != expected and not (name == "vocab_size" and has_unused_rows):
+                raise ValueError(
+                    f"the processor has {name}={actual}, but the model needs {name}={expected}: use the processor "
+                    "saved with the model; for a new model, create a config with vocab_size=len(tokenizer) and "
+                    "pad_token_id=tokenizer.pad_token_id, or start from the pretrained encoder with hf_gile.training"
+                )
 
     def __call__(
         self,
@@ -282,7 +268,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         if text is None and label_text is None:
             raise ValueError("pass text (documents), label_text (labels), or both; got neither")
         if return_tensors not in (None, "pt"):
-            raise ValueError(f"return_tensors must be 'pt' or None, got {_format_value(return_tensors)}")
+            raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r:.100}")
         data: dict[str, Any] = {}
         if text is not None:
             texts, languages = self._check_texts(text, language)
@@ -337,38 +323,26 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
 
         Raises:
-            ValueError: If there are no documents, or they are not word ids.
+            ValueError: If there are no documents, or they are not word ids (the message has the first such document).
         """
         pad = self.tokenizer.pad_token_id
-        try:
-            if len(documents) == 0 or not self.reads_sentences:
-                input_ids = pad_rows(documents, pad)
-            else:
-                sentences = max(1, *(len(document) for document in documents))
-                padded = [sentence for document in documents for sentence in [*document, *[[]] * sentences][:sentences]]
-                input_ids = pad_rows(padded, pad)
-                input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
-        except (TypeError, ValueError, OverflowError) as error:
-            self._check_documents(documents)
-            raise ValueError(f"documents must consist of word ids ({error!s:.100})") from None
         if len(documents) == 0:
             raise ValueError("documents is an empty list; pass at least one document")
+        try:
+            if not self.reads_sentences:
+                input_ids = pad_rows(documents, pad)
+            else:
+                sentences = max(1, *map(len, documents))
+                padded = [sentence for document in documents for sentence in [*document, *[[]] * sentences][:sentences]]
+                input_ids = pad_rows(padded, pad).unflatten(0, (len(documents), sentences))
+        except (TypeError, ValueError, OverflowError):
+            for document in documents if len(documents) > 1 else ():
+                self.pad_documents([document])
+            raise ValueError(
+                "a document must be a list of word ids, or of such lists if the model reads sentences, as the "
+                f"processor returns it without return_tensors, got {documents!r:.100}"
+            ) from None
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
-
-    def _check_documents(self, documents: object) -> None:
-        """Raises an error that names the first document that does not consist of word ids."""
-        if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
-            raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
-        expected = "a list of sentences, each a list of word ids" if self.reads_sentences else "a list of word ids"
-        for position, document in enumerate(documents):
-            rows = [document]
-            if self.reads_sentences:
-                rows = list(document) if _is_row(document) else [None]
-            if not all(_is_row(row) and all(hasattr(word, "__index__") for word in row) for row in rows):
-                raise ValueError(
-                    f"document {position} of the batch must be {expected}, as the processor returns it without "
-                    f"return_tensors, got {_format_value(document)}"
-                )
 
     def knows(self, document: Any) -> bool:
         """Checks whether a document of ids, not padded, has a known word."""
@@ -401,15 +375,13 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def _read_starts(self, texts: list[Any], languages: Sequence[str | None]) -> list[Any]:
         """Returns the truncated documents; reads as much of a long text as the model does."""
-        size = _CHARACTERS_PER_WORD * (
-            self.max_sentences * self.max_sentence_words if self.reads_sentences else self.max_words
-        )
+        size = _CHARACTERS_PER_WORD * self.max_document_words
         documents: list[Any] = [None] * len(texts)
         waiting = list(range(len(texts)))
         while waiting:
             starts = ((position, start_of(texts[position], size)) for position in waiting)
             waiting = []
-            for batch in batches_of(starts):
+            for batch in batches_of(starts, _count_characters, *_BATCH):
                 batch_languages = [languages[position] for position, _ in batch]
                 rows = self._encode_texts([start for _, start in batch], batch_languages)
                 for (position, start), row in zip(batch, rows, strict=True):
@@ -425,7 +397,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         if not self.reads_sentences:
             return len(row) >= self.max_words + _SLACK
         if self._is_pretrained:
-            row = self._build_windows(row, self.max_sentences)
+            row = self._build_windows(row)
         return len(row) > self.max_sentences
 
     def check_text(self, text: Any, name: str) -> None:
@@ -435,32 +407,28 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             for sentence in [text] if isinstance(text, str) else text:
                 check_characters(sentence, name)
             return
-        columns = f" of {', '.join(map(str, text))}" if isinstance(text, Mapping) else ""
         raise ValueError(
-            f"{name} must be a text, or a list of sentences if the model reads sentences, got {type(text).__name__}"
-            f"{columns}: pass the text column, drop rows without a text, or join sentences"
+            f"{name} must be a text, or a list of sentences if the model reads sentences, got {type(text).__name__}: "
+            "pass the text column, drop rows without a text, or join sentences"
         )
 
     def _truncate_document(self, row: list[Any]) -> list[Any]:
         """Truncates a document to the limits of the model."""
-        if not self.reads_sentences:
-            return self._truncate(row, self.max_words)
-        if not self._is_pretrained:
+        if self.reads_sentences and not self._is_pretrained:
             return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
-        return self._build_windows(row, self.max_sentences)[: self.max_sentences]
+        return self._split_document(row)[0]
 
     def _split_document(self, row: list[Any]) -> list[Any]:
         """Splits a document into pieces within the limits of the model."""
         if not self.reads_sentences:
-            limit = self.max_words - self._num_special_tokens
-            return [self._truncate(part, self.max_words) for part in split_row(row, limit)]
+            return [self.framed(part) for part in split_row(row, self.max_words - self._num_special_tokens)]
         if self._is_pretrained:
             return split_row(self._build_windows(row), self.max_sentences)
         sentences = [part for sentence in row for part in split_row(sentence, self.max_sentence_words)]
         return split_row(sentences, self.max_sentences)
 
-    def _build_windows(self, sentences: list[list[int]], max_windows: int | None = None) -> list[list[int]]:
-        """Returns the windows of a document; stops after `max_windows`."""
+    def _build_windows(self, sentences: list[list[int]]) -> list[list[int]]:
+        """Returns the windows of a document."""
         limit = self.max_sentence_words - self._num_special_tokens
         windows: list[list[int]] = []
         for sentence in sentences:
@@ -468,10 +436,15 @@ class GileProcessor(SavedTogether, ProcessorMixin):
                 windows[-1] += sentence
             else:
                 windows += split_row(sentence, limit)
-            if max_windows is not None and len(windows) > max_windows:
-                break
         # An empty document is a window of special tokens, as some encoders fail for a batch without tokens.
-        return [self._truncate(window, self.max_sentence_words) for window in windows or [[]]]
+        return [self.framed(window) for window in windows or [[]]]
+
+    @property
+    def max_document_words(self) -> int:
+        """Maximum number of words or tokens of a document, in all sentences or windows."""
+        if self.reads_sentences:
+            return self.max_sentences * self.max_sentence_words
+        return self.max_words
 
     @property
     def _num_special_tokens(self) -> int:
@@ -481,10 +454,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def framed(self, words: list[int]) -> list[int]:
         """Returns ids of a text with the prompt and the special tokens around them."""
         return [*self._front, *words, *self._back]
-
-    def _truncate(self, words: list[int], limit: int) -> list[int]:
-        """Truncates a text, and adds the prompt and special tokens."""
-        return self.framed(words[: limit - self._num_special_tokens])
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, limit: str) -> tuple[list[int], ...]:
         """Returns the special tokens before and after a text, which must leave room in the `limit` of this name."""
@@ -498,11 +467,11 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         # This also disables truncation and padding saved with some tokenizers.
         with self._panics_as_errors():
             words = tokenizer("a", add_special_tokens=False)["input_ids"]
-            whole = tokenizer("a")["input_ids"]
-        starts = range(len(whole) - len(words) + 1)
-        start = next(start for start in starts if whole[start : start + len(words)] == words)
-        front = whole[:start]
-        back = whole[start + len(words) :]
+            framed = tokenizer("a")["input_ids"]
+        starts = range(len(framed) - len(words) + 1)
+        start = next(start for start in starts if framed[start : start + len(words)] == words)
+        front = framed[:start]
+        back = framed[start + len(words) :]
         if prompt:  # trailing white space is moved to the text, as many tokenizers strip it
             with self._panics_as_errors():
                 front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
@@ -517,13 +486,13 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def _encode_labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
         """Returns the truncated ids of label texts, with special tokens and without unknown words."""
         if isinstance(label_text, str | Mapping | Tensor) or not isinstance(label_text, Iterable):
-            raise ValueError(f"label_text must be a list of label texts, got {_format_value(label_text)}")
+            raise ValueError(f"label_text must be a list of label texts, got {type(label_text).__name__}")
         texts = list(label_text)
         if len(texts) == 0:
             raise ValueError("label_text is an empty list; pass at least one label")
         for position, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"label_text[{position}] must be a non-empty text, got {_format_value(text)}")
+                raise ValueError(f"label_text[{position}] must be a non-empty text, got {text!r:.100}")
             check_characters(text, f"label_text[{position}]")
             check_largest("label_text", len(text), f"the number of characters of label_text[{position}]")
         labels = []
@@ -541,7 +510,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def _check_languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[Any]:
         """Returns the checked language of each text."""
         if language is not None and (not isinstance(language, Iterable) or getattr(language, "ndim", 1) == 0):
-            raise ValueError(f"{name} must be a language, or a language for each text, got {_format_value(language)}")
+            raise ValueError(f"{name} must be a language, or a language for each text, got {language!r:.100}")
         languages = [language] * size if language is None or isinstance(language, str) else list(language)
         if len(languages) != size:
             raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
@@ -580,7 +549,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         ids: list[list[int]] = [[] for _ in texts]
         parts = ((row, part) for row, text in enumerate(texts) for part in self._split_text(text, tokenizer))
-        for batch in batches_of(parts):
+        for batch in batches_of(parts, _count_characters, *_BATCH):
             with self._panics_as_errors():
                 encodings = tokenizer.encode_batch_fast([part for _, part in batch], add_special_tokens=False)
             for (row, _), encoding in zip(batch, encodings, strict=True):
@@ -634,23 +603,22 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         return {**self.__dict__, "_tokenizers": {}}
 
 
-def check_processor(processor: GileProcessor | None, config: PreTrainedConfig) -> None:
-    """Refuses anything but a `GileProcessor` that fits the configuration of a model."""
-    if processor is None or not hasattr(
-        processor, "pad_documents"
-    ):  # not by its class, which exists twice with remote code
+def check_processor(processor: GileProcessor | None, config: PreTrainedConfig) -> GileProcessor:
+    """Returns a processor; refuses anything but a `GileProcessor` that fits the configuration of a model."""
+    # Not by its class, which exists twice with remote code.
+    if processor is None or not hasattr(processor, "pad_documents"):
         raise ValueError(
             f"processor must be the GileProcessor saved with the model, got {type(processor).__name__}; save it in the "
             "same folder, or pass processor="
         )
     processor.check_fits(config)
+    return processor
 
 
 def _check_config(config: PreTrainedConfig) -> None:
     """Refuses a configuration of another kind of model."""
     if not hasattr(config, "text_config"):
-        hint = "; pass model.config" if hasattr(config, "config") else ""
-        raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
+        raise ValueError(f"config must be a GileConfig, such as model.config, got {type(config).__name__}")
 
 
 def _check_normalizer(normalizer: object) -> None:
@@ -670,15 +638,10 @@ def _check_normalizer(normalizer: object) -> None:
     check_largest("normalized_length", length, "the length of a character after the normalizers of the tokenizer")
 
 
-def _is_row(value: object) -> bool:
-    """Checks whether a value is a list, tuple, array or tensor."""
-    return isinstance(value, list | tuple | np.ndarray | Tensor) and (not hasattr(value, "ndim") or value.ndim > 0)
-
-
-def _format_value(value: object) -> str:
-    """Formats an invalid value for messages, truncated if long."""
-    text = f"{type(value).__name__} {value!r}"
-    return text if len(text) < 100 else type(value).__name__
+def _count_characters(numbered: tuple[int, Any]) -> int:
+    """Counts the characters of a numbered text or list of sentences."""
+    _, text = numbered
+    return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
 def _gap(prompt: str) -> str:

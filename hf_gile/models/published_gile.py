@@ -29,7 +29,7 @@ from .checks_gile import check_largest
 from .configuration_gile import GileConfig
 from .languages_gile import per_language, select_module
 from .modeling_gile import GileForSequenceClassification, GileModel
-from .text_encoders_gile import DenseEncoder, WordEncoder
+from .text_encoders_gile import AttentionPooling, DenseEncoder, WordEncoder, over_sentences
 
 
 class PublishedGru(nn.Module):
@@ -93,42 +93,19 @@ class PublishedRecurrentEncoder(nn.Module):
             PublishedGru(input_size, text.hidden_size, config.recurrent_act) for _ in range(directions)
         )
 
-    def forward(self, vectors: Tensor, positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, vectors: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Encodes sequences; arguments and results are as in `RecurrentEncoder`, but the mask is ignored: quirk 1."""
         orders = (positions, positions.flip(1))  # states of the second are not flipped back: quirk 5
         hidden = torch.cat([gru(vectors, order) for gru, order in zip(self.directions, orders, strict=False)], dim=-1)
         return hidden.flatten(0, 1), torch.arange(positions.numel(), device=positions.device).reshape(positions.shape)
 
 
-class PublishedAttention(nn.Module):
-    """Attention of quirk 2. `projection` is W and c, `context` is u and b.
+class PublishedAttention(AttentionPooling):
+    """Attention of quirk 2. `projection` is W and c, `context` is u and b."""
 
-    Args:
-        config: A `GileConfig`.
-    """
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
-        text = config.text_config
-        self.projection = nn.Linear(config.document_size, text.attention_size)
-        self.context = nn.Linear(text.attention_size, 1)
-        self.activation = ACT2FN[text.hidden_act]
-
-    def forward(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Averages hidden states by attention.
-
-        Args:
-            hidden: `(M, H)` hidden states.
-            positions: `(R, T)` rows of `hidden` at each position.
-
-        Returns:
-            `(R, H)` weighted averages and `(R, T)` weights.
-        """
-        scores = self.activation(self.context(self.activation(self.projection(hidden)))).squeeze(-1)
-        weights = scores[positions].softmax(-1)
-        # A weighted sum of rows without building (R, T, H). Autocast runs only the softmax in float32.
-        pooled = functional.embedding_bag(positions, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
-        return pooled, weights
+    def score(self, hidden: Tensor) -> Tensor:
+        """Computes `(N, 1)` scores of `(N, H)` hidden states."""
+        return self.activation(super().score(hidden))
 
 
 class PublishedHierarchicalEncoder(WordEncoder):
@@ -149,12 +126,15 @@ class PublishedHierarchicalEncoder(WordEncoder):
                 return DenseEncoder(input_size, text.hidden_size, text.hidden_act)
             return PublishedRecurrentEncoder(config, input_size)
 
+        def attention() -> nn.Module:
+            return PublishedAttention(config.document_size, text.attention_size, text.hidden_act, bias=True)
+
         share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
         self.size = (text.max_sentences, text.max_sentence_words)
         self.word_encoder = per_language(config, share_encoders, lambda: encoder(text.embedding_size))
-        self.word_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
+        self.word_attention = per_language(config, share_attention, attention)
         self.sentence_encoder = per_language(config, share_encoders, lambda: encoder(config.document_size))
-        self.sentence_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
+        self.sentence_attention = per_language(config, share_attention, attention)
 
     def encode(
         self, word_vectors: Tensor, positions: Tensor, mask: Tensor, language: str | None
@@ -186,13 +166,11 @@ class PublishedHierarchicalEncoder(WordEncoder):
         positions = functional.pad(positions, (0, padding[1], 0, padding[0]), value=len(word_vectors))
         vectors = functional.pad(word_vectors, (0, 0, 0, 1))
 
-        hidden, positions = select_module(self.word_encoder, language)(vectors, positions.flatten(1), None)
-        vectors, word_weights = select_module(self.word_attention, language)(
-            hidden, positions.reshape(-1, self.size[1])
-        )
-        positions = torch.arange(len(vectors), device=positions.device).reshape(documents, -1)
-        hidden, positions = select_module(self.sentence_encoder, language)(vectors, positions, None)
-        document, sentence_weights = select_module(self.sentence_attention, language)(hidden, positions)
+        every = torch.ones(1, 1, dtype=torch.bool, device=mask.device)
+        hidden, positions = select_module(self.word_encoder, language)(vectors, positions.flatten(1), every)
+        positions = positions.reshape(-1, self.size[1])
+        vectors, word_weights = select_module(self.word_attention, language)(hidden, positions, every)
+        document, sentence_weights = over_sentences(self, vectors, every.expand(documents, self.size[0]), language)
         word_weights = word_weights.reshape(documents, *self.size)[:, :sentences, :words]
         return document, (word_weights, sentence_weights[:, :sentences])
 
@@ -224,13 +202,11 @@ class PublishedGileConfig(GileConfig):
         text = self.text_config
         size = text.max_sentences * text.max_sentence_words
         check_largest("max_sentences", size, "max_sentences times max_sentence_words")
-        if (text.text_encoder_type, text.pooling) != ("han", "attention"):
+        if (text.text_encoder_type, text.pooling) != ("han", "attention") or self.bag_size or self.lexical:
             raise ValueError(
-                "the published graph has text_encoder_type 'han' and pooling 'attention', got "
-                f"{text.text_encoder_type!r} and {text.pooling!r}"
+                "the published graph has text_encoder_type 'han' and pooling 'attention', neither bag_size nor "
+                f"lexical, got {text.text_encoder_type!r}, {text.pooling!r}, {self.bag_size} and {self.lexical}"
             )
-        if self.bag_size or self.lexical:
-            raise ValueError("the published graph has neither bag_size nor lexical")
         if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:
             raise ValueError(
                 f"max_label_words must be at most {text.max_sentence_words}, the max_sentence_words of the published "

@@ -100,7 +100,7 @@ def load_checked(
         return loaded, read_manifest(snapshot, part).get("processor")
     check_folder(folder)
     for pause in (*_PAUSES, 0):
-        before = _state(folder, part, names)
+        before = _state(folder)
         failure = None
         problem = find_problem(folder, part, names) if _has_staging(folder) else None
         if problem is None:
@@ -110,14 +110,14 @@ def load_checked(
                 failure = error
             else:
                 problem = find_problem(folder, part, names)
-        is_stable = before == _state(folder, part, names)
-        if is_stable and (problem is None or not _has_staging(folder)):
-            if failure is not None:
-                raise failure
-            if problem is None:
-                return loaded, before[0].get("processor")
+        is_stable = before == _state(folder)
+        if is_stable and problem is None and failure is None:
+            return loaded, read_manifest(folder, part).get("processor")
+        if is_stable and not _has_staging(folder):
             break
         time.sleep(pause)
+    if is_stable and failure is not None:
+        raise failure
     raise ValueError(f"{folder}: {problem or 'another process is saving the model: load it again'}") from failure
 
 
@@ -131,10 +131,9 @@ def check_folder(folder: Path) -> None:
     if os.path.lexists(folder / "adapter_config.json"):
         raise ValueError(f"{folder} contains adapters of another model: merge them into its weights")
     for path in sorted([*folder.iterdir(), *folder.glob("index/*")]):
-        try:
-            info = path.stat()
-        except OSError:  # a link to nothing is like a missing file
+        if not path.exists():  # a link to nothing is like a missing file
             continue
+        info = path.stat()
         if not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
             raise ValueError(f"{path} is a pipe, a socket or a device, which no model has: remove it")
         if path.suffix == ".json" and info.st_size > LONGEST_JSON:
@@ -322,18 +321,6 @@ def check_targets(folder: Path, names: Iterable[str]) -> None:
             raise FileExistsError(f"{target.parent} is a file, but the model has a folder with this name: move it away")
 
 
-def find_old_weights(folder: Path, names: Collection[str]) -> list[str]:
-    """Returns the names of all weights of a folder, if there are new weights."""
-    if not any(map(_WEIGHTS.fullmatch, names)):
-        return []
-    return [path.name for path in folder.iterdir() if _WEIGHTS.fullmatch(path.name)]
-
-
-def find_old_tokenizer(folder: Path) -> list[str]:
-    """Returns the names of all files of a processor and its tokenizer in a folder."""
-    return [path.name for path in folder.iterdir() if _TOKENIZER.fullmatch(path.name)]
-
-
 class SavedTogether:
     """Saves the files of a model, or of its processor, together."""
 
@@ -373,24 +360,22 @@ class SavedTogether:
         """Writes the files to an empty folder."""
         return super().save_pretrained(str(folder), **kwargs)  # type: ignore[misc]
 
-    def _find_stale(self, folder: Path, names: set[str]) -> Iterable[str]:
+    def _find_stale(self, folder: Path, names: set[str]) -> list[str]:
         """Returns files of an older save, which would be loaded with new files of these names."""
-        raise NotImplementedError
+        stale = []
+        for pattern in (_WEIGHTS, _TOKENIZER):
+            if any(map(pattern.fullmatch, names)):
+                stale += [path.name for path in folder.iterdir() if pattern.fullmatch(path.name)]
+        return stale
 
 
-def _state(folder: Path, part: str, names: Collection[str] | None) -> list[Any]:
-    """Returns what changes when a file of a part is replaced, the manifest first."""
-    manifest: dict[str, Any] = {}
-    with suppress(ValueError):
-        manifest = read_manifest(folder, part)
-    files = manifest.get("files", {})
-    states: list[Any] = [manifest]
-    for name in sorted([*(files if names is None else files.keys() & set(names)), MANIFESTS["model"]]):
-        try:
+def _state(folder: Path) -> list[Any]:
+    """Returns what changes with each save, which replaces a manifest."""
+    states: list[Any] = []
+    for name in MANIFESTS.values():
+        with suppress(OSError):
             about = (folder / name).stat()
-            states.append((about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
-        except OSError:
-            states.append(None)
+            states.append((name, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
     return states
 
 

@@ -6,7 +6,7 @@ terms except words are inner products of a text code and a label code.
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
 
-from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from transformers.activations import ACT2FN
 
 from .languages_gile import per_language, select_module
 from .lexical_gile import WordWeights
-from .mixture_gile import WORD_TERMS, Mixture, Rows
+from .mixture_gile import WORD_TERMS, Rows
 from .text_encoders_gile import rms_normalized
 
 
@@ -97,9 +97,7 @@ def _normalize_parts(text: Parts) -> Parts:
 
 def _times(code: Tensor, weight: Tensor | float) -> Tensor:
     """Multiplies `(L, J)` codes with a weight, or with `(L,)` weights."""
-    if isinstance(weight, float):
-        return code if weight == 1 else code * weight
-    return code * weight[:, None]
+    return code * (weight if isinstance(weight, float) else weight[:, None])
 
 
 class CosineScale(nn.Module):
@@ -197,81 +195,7 @@ PROJECTIONS = {
 }
 
 
-class JointTerm(ScoreTerm):
-    """The score of the paper, in a joint input-label space; see `JointInputLabelEmbedding`."""
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
-        labels, documents = PROJECTIONS[config.output_layer]
-        bilinear = config.output_layer.startswith("bilinear")
-        if labels and documents:
-            size = config.joint_size
-        elif documents:
-            size = config.label_size
-        else:
-            size = config.document_size
-
-        def projection(inputs: int, bias: bool) -> nn.Module:
-            return per_language(config, config.share_joint_space, lambda: nn.Linear(inputs, size, bias=bias))
-
-        self.label_projection = projection(config.label_size, not bilinear) if labels else None
-        self.input_projection = projection(config.document_size, not bilinear) if documents else None
-        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size))
-        self.activation = ACT2FN[config.joint_act]
-        self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
-        self.dropout = nn.Dropout(config.joint_dropout)
-        self.document_size = config.document_size
-        # If other terms multiply h as well, V is applied to e: codes then have half the size, with one part for h.
-        text = config.text_config
-        other_terms = config.cosine_score or config.label_rows
-        is_scaled = text.text_encoder_type in ("nn", "transformer", "static") or text.encoder_cell == "none"
-        is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
-        self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
-        self.label_layers, self.input_layers = (
-            nn.ModuleList(projection(size, True) for _ in range(config.joint_layers - 1)) for _ in range(2)
-        )
-
-    def projected_text(self, text: Parts, language: str | None) -> Tensor:
-        """Computes `(B, J)` projected documents h', Eq. 8."""
-        if self.input_projection is None:
-            return text["vector"]
-        h = self.input_activation(select_module(self.input_projection, language)(self.dropout(text["vector"])))
-        return self._apply_layers(h, self.input_layers, language)
-
-    def projected_label(self, label: Parts, language: str | None) -> Tensor:
-        """Computes `(L, J)` projected labels e', Eq. 7."""
-        if self.label_projection is None:
-            return label["vector"]
-        e = self.activation(select_module(self.label_projection, language)(self.dropout(label["vector"])))
-        return self._apply_layers(e, self.label_layers, language)
-
-    def _apply_layers(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
-        """Applies the residual layers of a projection to codes."""
-        for layer in layers:
-            codes = codes + self.activation(select_module(layer, language)(self.dropout(codes)))
-        return codes
-
-    def text_part(self, text: Parts, language: str | None) -> Parts:
-        """Computes the part of text codes, which includes the weights w of Eq. 11."""
-        if self.projects_labels:
-            return {"encoder": rms_normalized(text["encoder"])}
-        weight = select_module(self.classifier, language)()[0]
-        projected = self.projected_text(text, language)
-        return {"joint": projected if weight is None else projected * weight[0]}
-
-    def label_part(self, label: Parts, language: str | None) -> Parts:
-        """Computes the part of label codes; see `ScoreTerm`."""
-        if self.projects_labels:
-            identity = torch.eye(self.document_size).to(label["vector"])
-            return {"encoder": rms_normalized(label["vector"]) @ self.projected_text({"vector": identity}, language).T}
-        return {"joint": self.projected_label(label, language)}
-
-    def bias(self, language: str | None = None) -> Tensor:
-        """Returns the bias b of the score for documents of a language, `(1,)`."""
-        return select_module(self.classifier, language)()[1]
-
-
-class JointInputLabelEmbedding(JointTerm):
+class JointInputLabelEmbedding(ScoreTerm):
     """Scores documents against any labels in a joint input-label space, and by further terms.
 
     | `config.output_layer` | score(h, e) | |
@@ -295,12 +219,82 @@ class JointInputLabelEmbedding(JointTerm):
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__(config)
+        super().__init__()
         self.config = config
+        labels, documents = PROJECTIONS[config.output_layer]
+        bilinear = config.output_layer.startswith("bilinear")
+        if labels and documents:
+            size = config.joint_size
+        elif documents:
+            size = config.label_size
+        else:
+            size = config.document_size
+
+        def projection(inputs: int, bias: bool) -> nn.Module:
+            return per_language(config, config.share_joint_space, lambda: nn.Linear(inputs, size, bias=bias))
+
+        self.label_projection = projection(config.label_size, not bilinear) if labels else None
+        self.input_projection = projection(config.document_size, not bilinear) if documents else None
+        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size))
+        self.activation = ACT2FN[config.joint_act]
+        self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
+        self.dropout = nn.Dropout(config.joint_dropout)
+        # If other terms multiply h as well, V is applied to e: codes then have half the size, with one part for h.
+        text = config.text_config
+        other_terms = config.cosine_score or config.label_rows
+        is_scaled = text.text_encoder_type in ("nn", "transformer", "static") or text.encoder_cell == "none"
+        is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
+        self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
+        self.label_layers, self.input_layers = (
+            nn.ModuleList(projection(size, True) for _ in range(config.joint_layers - 1)) for _ in range(2)
+        )
         self.cosine = CosineTerm(config) if config.cosine_score else None
         self.rows = RowTerm(config) if config.label_rows else None
-        self.lexical = WordWeights() if config.lexical else None
-        self.bag_size = config.bag_size
+        self.lexical: Any = WordWeights() if config.lexical else None
+
+    def projected_text(self, vectors: Tensor, language: str | None) -> Tensor:
+        """Computes `(B, J)` projected documents, Eq. 8, from `(B, H)` vectors h."""
+        return self._project(vectors, self.input_projection, self.input_activation, self.input_layers, language)
+
+    def projected_label(self, vectors: Tensor, language: str | None) -> Tensor:
+        """Computes `(L, J)` projected labels, Eq. 7, from `(L, D)` vectors e."""
+        return self._project(vectors, self.label_projection, self.activation, self.label_layers, language)
+
+    def _project(
+        self,
+        vectors: Tensor,
+        projection: nn.Module | None,
+        activation: nn.Module,
+        layers: nn.ModuleList,
+        language: str | None,
+    ) -> Tensor:
+        """Applies a projection, if any, and its residual layers to vectors."""
+        if projection is None:
+            return vectors
+        codes = activation(select_module(projection, language)(self.dropout(vectors)))
+        for layer in layers:
+            codes = codes + self.activation(select_module(layer, language)(self.dropout(codes)))
+        return codes
+
+    def text_part(self, text: Parts, language: str | None) -> Parts:
+        """Computes the part of text codes of the joint term, which includes the weights w of Eq. 11."""
+        if self.projects_labels:
+            return {"encoder": rms_normalized(text["encoder"])}
+        weight = select_module(self.classifier, language)()[0]
+        projected = self.projected_text(text["vector"], language)
+        return {"joint": projected if weight is None else projected * weight[0]}
+
+    def label_part(self, label: Parts, language: str | None) -> Parts:
+        """Computes the part of label codes of the joint term; see `ScoreTerm`."""
+        vectors = label["vector"]
+        if self.projects_labels:
+            identity = torch.eye(self.config.document_size).to(vectors)
+            return {"encoder": rms_normalized(vectors) @ self.projected_text(identity, language).T}
+        return {"joint": self.projected_label(vectors, language)}
+
+    def bias(self, language: str | None = None) -> Tensor:
+        """Returns the bias b of the score for documents of a language, `(1,)`."""
+        return select_module(self.classifier, language)()[1]
 
     @property
     def terms(self) -> dict[str, ScoreTerm]:
@@ -309,25 +303,19 @@ class JointInputLabelEmbedding(JointTerm):
         return {name: term for name, term in terms.items() if term is not None}
 
     @property
-    def mixture(self) -> Mixture:
-        """The weights of the terms."""
-        return self.config.mixture
-
-    @property
     def counts_words(self) -> bool:
         """Whether any term that compares words has a weight other than zero."""
-        return self.mixture.uses(*WORD_TERMS)
+        return self.config.mixture.uses(*WORD_TERMS)
 
     def word_weights(self, number: int, rows: Rows | None = None) -> Tensor:
         """Returns `(3, L)` weights of match, coverage and words for a `number` L of labels, with or without rows."""
-        assert self.lexical is not None
         zeros = torch.zeros(number, device=self.lexical().device)
-        return torch.stack([zeros + self.mixture.of_rows(term, rows) for term in WORD_TERMS])
+        return torch.stack([zeros + self.config.mixture.of_rows(term, rows) for term in WORD_TERMS])
 
     @property
     def _has_constant(self) -> bool:
         """Whether label codes include an additive constant."""
-        return self.rows is not None or self.mixture.sets("offset")
+        return self.rows is not None or self.config.mixture.sets("offset")
 
     def project_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Rows | None = None
@@ -337,21 +325,20 @@ class JointInputLabelEmbedding(JointTerm):
         A code is act(U e + b_u), followed by the parts of the other terms, each times the weight of its term.
         """
         codes: Parts = {}
-        mixture = self.mixture
+        mixture = self.config.mixture
         label = self.split_parts(label_embeds, label_rows)
         ones = label_embeds.new_ones(len(label_embeds), 1)
         for name, term in self.terms.items():
             weight = mixture.of_rows(name, label_rows)
             for part, code in term.label_part(label, language).items():
-                weighted = _times(code, weight)
-                codes[part] = codes[part] + weighted if part in codes else weighted
+                codes[part] = codes.get(part, 0) + _times(code, weight)
         if self._has_constant:
             codes["constant"] = codes.get("constant", 0) + _times(ones, mixture.of_rows("offset", label_rows))
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
     def split_parts(self, vectors: Tensor, label_rows: Rows | None = None) -> Parts:
         """Returns vectors h or e, their parts, and the rows of labels, if any, as inputs of the terms."""
-        encoder = vectors.shape[1] - self.bag_size
+        encoder = vectors.shape[1] - self.config.bag_size
         parts = {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
         if label_rows is not None:
             parts |= {"row": label_rows.weight, "row_bias": label_rows.bias}

@@ -46,11 +46,12 @@ def compute_scores(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
     check_text_codes(text_codes, codes)
     if callable(bias):
         return torch.cat([compute_scores(*part) for part in _parts(text_codes, codes, bias)])
-    if codes.dtype == wide_type(text_codes, codes):
+    wide = wide_type(text_codes, codes)
+    if codes.dtype == wide:
         with torch.autocast(codes.device.type, enabled=False):
             addend = torch.as_tensor(bias, dtype=codes.dtype, device=codes.device)
             return torch.addmm(addend, text_codes.to(codes), codes.T)
-    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
+    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide)
     for rows, labels, block in _blocks(text_codes, codes, bias):
         scores[rows, labels] = block
     return scores
@@ -100,12 +101,10 @@ def _parts(
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
     """Checks that text codes come from the model of these label codes, and that k is at least 1; returns k."""
-    if not torch.is_tensor(text_codes):
-        raise ValueError(f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts returns it")
-    if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
+    if not torch.is_tensor(text_codes) or text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
         raise ValueError(
-            f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the same model returns them, "
-            f"got {tuple(text_codes.shape)}"
+            f"text_codes must be a tensor of shape (B, {codes.shape[1]}), as project_texts of the same model returns "
+            f"it, got {getattr(text_codes, 'shape', type(text_codes).__name__)}"
         )
     check_whole_number("k", k)
     return operator.index(k)
@@ -343,12 +342,12 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
         scores = logits.softmax(-1)
     threshold = choice.threshold
     if threshold is not None:
-        passing = ~(scores < (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold))
-    elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
-        order = _ranking(logits, raw)[:, : choice.top_k]
-        return [TopLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]
+        if torch.is_tensor(threshold):
+            threshold = threshold.to(logits.device)
+        passing = ~(scores < threshold)  # not `>=`: includes NaN
     else:
-        passing = ~(logits < logits.topk(choice.top_k).values[:, -1:])  # not `>=`: includes NaN
+        size = logits.shape[1]
+        passing = ~(logits < logits.topk(min(choice.top_k or size, size)).values[:, -1:])
     answers = []
     for row, mask in enumerate(passing):
         limit = choice.top_k
@@ -399,12 +398,11 @@ def project_label_set(
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # raises an error with the reason
-    check_processor(processor, gile.config)
-    assert processor is not None
+    processor = check_processor(processor, gile.config)
     default = label_language or language
-    special_ids = (processor.tokenizer.unk_token_id, processor.tokenizer.pad_token_id)
-    special = torch.tensor([token_id for token_id in special_ids if token_id is not None])
-    unknown: list[int] = []
+    tokenizer = processor.tokenizer
+    special = torch.tensor([x for x in (tokenizer.unk_token_id, tokenizer.pad_token_id) if x is not None])
+    unknown: list[str] = []
 
     def batches() -> Iterator[Tensor]:
         for start in range(0, len(label_set), batch_size):
@@ -414,7 +412,7 @@ def project_label_set(
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt")
             is_unknown = torch.isin(words["label_input_ids"], special).all(-1)
-            unknown.extend((start + is_unknown.nonzero()[:, 0]).tolist())
+            unknown.extend(repr(labels[row].name) for row in is_unknown.nonzero()[:, 0].tolist())
             words = words.to(gile.device)
             if seen_words is not None:
                 seen_words.append(words["label_input_ids"].unique())
@@ -423,9 +421,9 @@ def project_label_set(
 
     codes = join_codes(batches(), len(label_set), dtype)
     if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
-        names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         _logger.warning(
-            f"the model knows no word of some labels, and gives them the same score ({len(unknown):,}): {names}"
+            "the model knows no word of some labels, and gives them the same score "
+            f"({len(unknown):,}): {', '.join(unknown[:3])}"
         )
     return codes
 
@@ -436,15 +434,14 @@ def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) 
     Raises:
         ValueError: If a code contains NaN or infinity.
     """
-    codes: Tensor | None = None
+    codes = torch.empty(0)
     start = 0
     with torch.inference_mode(False), torch.no_grad():
         for batch in batches:
-            if codes is None:
+            if start == 0:
                 codes = torch.empty(size, batch.shape[1], dtype=dtype or batch.dtype, device=batch.device)
             codes[start : start + len(batch)] = batch
             start += len(batch)
-        assert codes is not None
         return finite_codes(codes)
 
 

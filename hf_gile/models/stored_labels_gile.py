@@ -53,11 +53,8 @@ class LabelCache:
         self._by_names: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._facts: weakref.WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"max_bytes": self.max_bytes}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.max_bytes,)
 
     def label_set(self, labels: object) -> Any:
         """Converts candidate labels in any form to a `LabelSet` or `LabelIndex`, the same object for equal names."""
@@ -119,10 +116,19 @@ class LabelCache:
                 self._drop(next(iter(self._codes)))
         return codes
 
-    def known_codes(self, key: Hashable) -> Tensor | None:
-        """Returns codes from the cache, even if they are outdated; None without."""
+    def known_codes(self, key: Hashable) -> Tensor:
+        """Returns codes from the cache, even if they are outdated, for an export, which cannot compute them.
+
+        Raises:
+            ValueError: If they are not cached.
+        """
         known = self._codes.get(key)
-        return known and known.codes
+        if known is None:
+            raise ValueError(
+                "an exported model contains its label codes as constants: call it once, in evaluation mode and "
+                "without gradients, before torch.export"
+            )
+        return known.codes
 
     def _drop(self, key: Hashable) -> None:
         """Removes codes from the cache, if cached."""
@@ -247,20 +253,6 @@ class StoredLabels(nn.Module):
             return label_state(), label_state(distinct), compute_state(words)
 
         return self.cache.codes(name, state, lambda: (compute(), words.unique()))
-
-    def get_exported(self, name: Hashable) -> Tensor:
-        """Returns a cached result of `get_or_compute`, which cannot be computed while a model is exported.
-
-        Raises:
-            ValueError: If it is not cached.
-        """
-        codes = self.cache.known_codes(name)
-        if codes is None:
-            raise ValueError(
-                "an exported model contains its label codes as constants: call it once, in evaluation mode and "
-                "without gradients, before torch.export"
-            )
-        return codes
 
     def clear_cache(self) -> None:
         """Clears cached results."""

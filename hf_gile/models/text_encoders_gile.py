@@ -95,11 +95,15 @@ class AttentionPooling(nn.Module):
     `projection` is W and c, `context` is u; v and u have the attention size.
     """
 
-    def __init__(self, hidden_size: int, attention_size: int, activation: str) -> None:
+    def __init__(self, hidden_size: int, attention_size: int, activation: str, bias: bool = False) -> None:
         super().__init__()
         self.projection = nn.Linear(hidden_size, attention_size)
-        self.context = nn.Linear(attention_size, 1, bias=False)
+        self.context = nn.Linear(attention_size, 1, bias=bias)
         self.activation = ACT2FN[activation]
+
+    def score(self, hidden: Tensor) -> Tensor:
+        """Computes `(N, 1)` scores v . u of `(N, H)` hidden states."""
+        return self.context(self.activation(self.projection(hidden)))
 
     def forward(self, hidden: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Averages hidden states by attention.
@@ -113,7 +117,7 @@ class AttentionPooling(nn.Module):
             `(R, H)` weighted averages and `(R, T)` weights: zero on padding, summing to one over the rest. If
             everything is masked, all weights and the average are zero.
         """
-        scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)[positions]  # (R, T)
+        scores = self.score(hidden).squeeze(-1)[positions]  # (R, T)
         # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1) * mask
@@ -206,7 +210,7 @@ class WordEncoder(nn.Module):
     def forward(
         self,
         input_ids: Tensor | None,
-        attention_mask: Tensor | None,
+        attention_mask: Tensor,
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
@@ -226,7 +230,6 @@ class WordEncoder(nn.Module):
             `(B, H)` document vectors and attention weights: `(B, W)`; or `(B, S, W)`, normalized in each sentence, and
             `(B, S)`. The weights of `pooled` are missing.
         """
-        assert attention_mask is not None
         adds_noise = hasattr(self.word_embeddings, "neftune_noise_alpha")  # to the word at each position
         if input_ids is not None and not torch.compiler.is_compiling() and not adds_noise:
             words, positions = torch.unique(input_ids, return_inverse=True)
@@ -251,11 +254,11 @@ class WordEncoder(nn.Module):
         vectors, weights = select_module(self.word_attention, language)(hidden, rows, word_mask)
         if mask.dim() == 2:
             return vectors, (weights,)
-        document, sentence_weights = _over_sentences(self, vectors, mask.any(-1), language)
+        document, sentence_weights = over_sentences(self, vectors, mask.any(-1), language)
         return document, (weights.reshape(mask.shape), sentence_weights)
 
 
-def _over_sentences(
+def over_sentences(
     encoder: "WordEncoder | HierarchicalTransformerEncoder", vectors: Tensor, mask: Tensor, language: str | None
 ) -> tuple[Tensor, Tensor]:
     """Encodes documents from vectors of sentences or windows with a `(B, S)` mask; also returns their attention."""
@@ -459,7 +462,7 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         """
         windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language, hidden_states)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
-        document, attention = _over_sentences(self, windows.flatten(0, 1), mask, language)
+        document, attention = over_sentences(self, windows.flatten(0, 1), mask, language)
         if self.sentence_encoder is None:
             document = rms_normalized(document)
         return document, (*weights, attention)
@@ -488,9 +491,8 @@ class StaticEncoder(nn.Module):
         self.pad_token_id = text.pad_token_id
         self.pooled_size = text.pooled_size
         self.teacher_name = getattr(text.text_encoder_config, "_name_or_path", "")
-        keys = torch.zeros(text.num_vectors, dtype=torch.long)
+        self.keys = nn.Parameter(torch.zeros(text.num_vectors, dtype=torch.long), requires_grad=False)
         bits = torch.zeros(text.num_vectors, text.pooled_size, dtype=torch.int16)
-        self.keys = nn.Parameter(keys, requires_grad=False)
         self.bits = nn.Parameter(bits, requires_grad=False)
         self.register_buffer("of_model_type", torch.zeros(0), persistent=False)
         self.label_embeds: Any = None
@@ -557,11 +559,11 @@ class StaticEncoder(nn.Module):
         if bool(is_known.all()):
             return vectors
         if self.read_other_labels is None:
-            name = f" ({self.teacher_name})" if self.teacher_name else ""
             raise ValueError(
                 f"{int((~is_known).sum())} labels are new to this model, whose static text encoder reads documents "
-                f"only: its teacher{name} must read labels. hf_gile.training.attach_teacher(model) loads it, and "
-                "hf-gile labels does so itself; or add the labels to the model that was distilled, and distill again"
+                f"only: its teacher {self.teacher_name} must read labels. hf_gile.training.attach_teacher(model) loads "
+                "it, and hf-gile labels does so itself; or add the labels to the model that was distilled, and distill "
+                "again"
             )
         vectors[~is_known] = self.read_other_labels(input_ids[~is_known]).to(vectors)
         return vectors

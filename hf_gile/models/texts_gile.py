@@ -1,18 +1,15 @@
 """Parts of texts: their beginnings, parts and batches, and padded rows of ids."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# The output of a tokenizer takes 200 bytes a character, so texts are encoded in batches, and long texts in parts.
-_BATCH = 10_000
-
-_BATCH_CHARACTERS = 1 << 20
+Item = TypeVar("Item")
 
 PART_CHARACTERS = 1 << 17
 
@@ -50,14 +47,16 @@ def parts_of(text: str) -> Iterator[str]:
     yield text
 
 
-def batches_of(texts: Iterable[tuple[int, Any]]) -> Iterator[list[tuple[int, Any]]]:
-    """Divides numbered texts, or lists of sentences, into batches of few texts and characters."""
-    batch: list[tuple[int, Any]] = []
+def batches_of(
+    items: Iterable[Item], count_characters: Callable[[Item], int], most_items: int, most_characters: int
+) -> Iterator[list[Item]]:
+    """Divides items with texts into batches, which end at a number of items or of characters."""
+    batch: list[Item] = []
     size = 0
-    for position, text in texts:
-        batch.append((position, text))
-        size += len(text) if isinstance(text, str) else sum(map(len, text))
-        if len(batch) == _BATCH or size >= _BATCH_CHARACTERS:
+    for item in items:
+        batch.append(item)
+        size += count_characters(item)
+        if len(batch) == most_items or size >= most_characters:
             yield batch
             batch = []
             size = 0

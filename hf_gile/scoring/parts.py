@@ -22,6 +22,7 @@ from ..data.report import ReadReport
 from ..data.sniffing import SEEN, Requested
 from ..extras import needs_extra
 from ..label_index import fingerprint
+from ..models.texts_gile import batches_of
 from ..writing import exclusive_lock, remove_abandoned, whole_file, write_text
 from .scorer import GileScorer
 
@@ -31,9 +32,8 @@ RUN_FILE = "_run.json"
 FORMAT_VERSION = 1
 """Incremented when the meaning of a saved run changes, so that older code refuses to load it."""
 
-# Maximum numbers of texts and of characters that are sorted by length and scored together.
-_WINDOW = 1 << 12
-_WINDOW_CHARACTERS = 1 << 24
+# Numbers of texts and of characters that are sorted by length and scored together.
+_WINDOW = (1 << 12, 1 << 24)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class ScoringRun:
             report=report,
         )
         with whole_file(self.part(name)) as written, _parquet().ParquetWriter(written, _schema()) as writer:
-            for window in _windows(documents):
+            for window in batches_of(documents, lambda document: len(document.text), *_WINDOW):
                 scored = [*_scored(window, scorer, reading.with_text)]
                 rows = [row for row in scored if row["labels"] is not None]
                 report.rows += [row for row in scored if row["labels"] is None]
@@ -291,21 +291,6 @@ def _read(file: Path) -> dict[str, Any]:
             f"{file} has format_version {format_version}, this code reads {FORMAT_VERSION}: upgrade hf-gile"
         )
     return run
-
-
-def _windows(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    """Yields lists of documents of limited size, to be scored together."""
-    window: list[Document] = []
-    characters = 0
-    for document in documents:
-        window.append(document)
-        characters += len(document.text)
-        if len(window) == _WINDOW or characters >= _WINDOW_CHARACTERS:
-            yield window
-            window = []
-            characters = 0
-    if window:
-        yield window
 
 
 def _scored(window: list[Document], scorer: GileScorer, with_text: bool | None) -> Iterator[dict[str, Any]]:

@@ -143,10 +143,7 @@ class GileScorer:
 
     def _batches(self, texts: Mapping[int, str]) -> Iterator[list[int]]:
         """Yields indices of texts of similar length, longest first, so that a lack of memory shows at once."""
-        processor = self.pipe.processor
-        max_tokens = processor.max_words
-        if processor.reads_sentences:
-            max_tokens = processor.max_sentences * processor.max_sentence_words
+        max_tokens = self.pipe.processor.max_document_words
         sizes = {index: min(max_tokens, 1 + len(text.encode()) // _BYTES_PER_TOKEN) for index, text in texts.items()}
         order = sorted(sizes, key=lambda index: -sizes[index])
         start = 0

@@ -45,7 +45,7 @@ def literal_scores(
 
 def _weights(layer: JointInputLabelEmbedding, term: str, rows: Rows | None) -> Tensor | float:
     """Returns the weight of a term for each label: of rare and seen labels if it has a row, else of unseen labels."""
-    seen, rare, unseen = (layer.mixture.of_group(group, term) for group in ("seen", "rare", "unseen"))
+    seen, rare, unseen = (layer.config.mixture.of_group(group, term) for group in ("seen", "rare", "unseen"))
     if rows is None:
         return float(unseen)
     numbers = zip(rows.rarity.tolist(), rows.seen.tolist(), strict=True)
@@ -66,7 +66,8 @@ def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | Non
     if isinstance(term, RowTerm):
         return _rows(text, label)
     assert isinstance(term, JointInputLabelEmbedding)
-    joint = term.projected_text(text, language)[:, None] * term.projected_label(label, language)  # Eq. 10
+    joint = term.projected_text(text["vector"], language)[:, None]
+    joint = joint * term.projected_label(label["vector"], language)  # Eq. 10
     weight = select_module(term.classifier, language)()[0]
     return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 belongs to the whole score
 

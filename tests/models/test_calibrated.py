@@ -81,15 +81,15 @@ def test_without_a_calibration_logits_are_unchanged():
     ("calibration", "message"),
     [
         ({"known": PLATT}, "calibration is for 'seen' and 'unseen' labels, got 'known'"),
-        ({"seen": 0.5}, r"calibration\['seen'\] must name a method of platt, spline"),
-        (
-            {"seen": {"method": "platt", "scale": 1.0}},
-            r"'platt' has the parameters scale, offset, got \['method', 'scale'\]",
-        ),
+        ({"seen": 0.5}, r"calibration\['seen'\] must be {'method': 'platt'"),
+        ({"seen": {"method": "platt", "scale": 1.0}}, "must be {'method': 'platt', 'scale': a, 'offset': b}"),
         ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, got"),
-        ({"unseen": PLATT | {"labels": 2.5}}, "labels must be a positive number of"),
-        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing"),
-        ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must be increasing"),  # not in float32
+        ({"unseen": PLATT | {"labels": 2.5}}, "labels must be a whole number, at least 1"),
+        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be an increasing list"),
+        (
+            {"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}},
+            "values must be an increasing list",
+        ),  # not in float32
         ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "got 4 logits, but 3 values"),
     ],
 )
@@ -104,8 +104,8 @@ def test_an_invalid_calibration_is_refused(calibration, message):
     ("thresholds", "message"),
     [
         ({"all": 0.5}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
-        ({"seen": 1.5}, r"thresholds\['seen'\] must be a probability between 0 and 1, got 1.5"),
-        ({"at_least": 2}, r"thresholds\['at_least'\] must be 0 or 1, a number of labels, got 2"),
+        ({"seen": 1.5}, r"thresholds\['seen'\] must be a number from 0 to 1, got 1.5"),
+        ({"at_least": 2}, r"thresholds\['at_least'\] must be a number from 0 to 1, got 2"),
         ({"seen": "0.5"}, "thresholds"),
     ],
 )

@@ -22,7 +22,7 @@ from hf_gile.settings import only_read
         ({"pooling": "cls"}, "pooling='cls' needs a pretrained encoder, not 'wan'"),
         ({"encoder_cell": "none"}, "encoder_cell='none' needs a 'hierarchical_transformer', not 'wan'"),
         ({"freeze_text_encoder": True}, "would have no effect without a pretrained encoder"),
-        ({"languages": ["training"]}, "must be a name of letters, digits and underscores"),
+        ({"languages": ["training"]}, "must be another name of letters, digits and underscores"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

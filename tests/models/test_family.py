@@ -120,5 +120,5 @@ def test_word_vectors_can_be_set_and_frozen(tmp_path):
 def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):
     model, processor = make_model(output_layer="linear")
     model.set_labels(label_set.rename("Iron", "Ferrum"), processor)
-    with pytest.raises(ValueError, match="the ids of labels of a linear unit and their order cannot change"):
+    with pytest.raises(ValueError, match="labels it was trained on, whose ids and order cannot change"):
         model.set_labels(type(label_set)(reversed(label_set)), processor)

@@ -229,7 +229,7 @@ def test_an_index_without_label_set_or_processor_is_refused(make_model):
         LabelIndex.build(model.gile, processor)
     with pytest.raises(ValueError, match=r"processor must be the GileProcessor .* pass processor="):
         LabelIndex.build(model, label_set=labels)
-    with pytest.raises(ValueError, match="this model has no languages"):
+    with pytest.raises(ValueError, match=r"must be one of the languages of this model, \[\]"):
         LabelIndex.build(model, processor, labels, language="english")
     linear, processor = make_model(output_layer="linear")
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):

@@ -4,7 +4,14 @@ import zlib
 
 import pytest
 
-from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
+from hf_gile.models.lexical_gile import (
+    LEXICAL_BUCKETS,
+    LexicalFeatures,
+    count_features,
+    lexical_features,
+    list_features,
+    pad_features,
+)
 
 
 def test_features_are_hashes_that_never_change():
@@ -49,7 +56,7 @@ def test_words_of_a_title_count_three_times():
 
 
 def test_features_of_a_batch_are_padded_to_the_longest_document():
-    features = LexicalFeatures.count(["iron", "", "iron ore, iron"])
+    features = LexicalFeatures.of(pad_features(list_features(["iron", "", "iron ore, iron"])))
     assert features.mask.sum(1).tolist() == [len(count_features(text)) for text in ("iron", "", "iron ore, iron")]
     assert features.counts[~features.mask].eq(0).all()
     for row, text in ((0, "iron"), (2, "iron ore, iron")):

@@ -49,8 +49,7 @@ def tokenizer(request):
 def small_parts(monkeypatch):
     monkeypatch.setattr(processing_gile, "PART_CHARACTERS", 101)
     monkeypatch.setattr(texts_gile, "PART_CHARACTERS", 101)
-    monkeypatch.setattr(texts_gile, "_BATCH_CHARACTERS", 211)
-    monkeypatch.setattr(texts_gile, "_BATCH", 3)
+    monkeypatch.setattr(processing_gile, "_BATCH", (3, 211))
 
 
 @pytest.fixture(params=[False, True], ids=["words", "sentences"])

@@ -21,7 +21,15 @@ from hf_gile import (
 )
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import lexical_gile
-from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, Postings, count_features, lexical_features
+from hf_gile.models.lexical_gile import (
+    LEXICAL_BUCKETS,
+    LexicalFeatures,
+    Postings,
+    count_features,
+    lexical_features,
+    list_features,
+    pad_features,
+)
 from hf_gile.training import GileDataCollator, encode_dataset, set_lexical_weights
 
 TEXTS = [
@@ -102,7 +110,7 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monke
     word_rows = tuple(map(torch.tensor, zip(*entries, strict=True)))
     texts = [*TEXTS, "heart and milk " * 30]
     near = [{}, {1: 0.5, 3: 0.5}, {3: 1.0}, {}, {1: 1.0}, {}]
-    words = LexicalFeatures.count(texts)
+    words = LexicalFeatures.of(pad_features(list_features(texts)))
     numbers = torch.tensor([list(some) + [0] * (2 - len(some)) for some in near])
     shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
     features = LexicalFeatures(words.ids, words.counts, numbers, shares)
@@ -124,9 +132,10 @@ def test_words_in_most_documents_are_ignored():
     idf = torch.full((LEXICAL_BUCKETS,), 9.0)
     idf[lexical_features("of the")] = 1.0
     postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(3, 2))
-    ids = LexicalFeatures.count(["heart diseases"])
+    ids = LexicalFeatures.of(pad_features(list_features(["heart diseases"])))
     assert postings.terms(ids)[1].bool().tolist() == [[True, False]]
-    assert postings.terms(LexicalFeatures.count(["of the"]))[1].bool().tolist() == [[False, True]]
+    ids = LexicalFeatures.of(pad_features(list_features(["of the"])))
+    assert postings.terms(ids)[1].bool().tolist() == [[False, True]]
 
 
 def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_lexical, tmp_path):
@@ -272,7 +281,7 @@ def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, t
     assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
     assert "lexical_ids" not in reloaded(label_text=["Iron"])
     reloaded.lexical = False
-    with pytest.raises(ValueError, match="create the processor with lexical=True"):
+    with pytest.raises(ValueError, match="has lexical=False, but the model needs lexical=True"):
         reloaded.check_fits(model.config)
 
 

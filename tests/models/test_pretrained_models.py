@@ -271,7 +271,7 @@ REFUSED = {
         {"text_encoder_config": {"model_type": "vit"}},
         "describes a 'vit', which is not a text encoder",
     ),
-    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "describes an encoder-decoder; use an encoder"),
+    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "describes a 't5', which is not a text encoder"),
     "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
     "sizes": (
         {
@@ -283,7 +283,10 @@ REFUSED = {
         },
         "of sizes 7 and 12",
     ),
-    "linear": ({"output_layer": "linear", "label_rows": True, "label_encoder_type": "mean"}, "not of a linear unit"),
+    "linear": (
+        {"output_layer": "linear", "label_rows": True, "label_encoder_type": "mean"},
+        "a linear unit reads no labels",
+    ),
     "layers": ({"joint_layers": 2, "output_layer": "bilinear"}, "joint_layers needs output_layer 'gile'"),
 }
 

@@ -101,7 +101,7 @@ def test_any_iterable_of_texts_is_accepted(wan):
         ({"text": ["a", ["b"]]}, r"text\[1\] must be a text, .* got list"),
         ({"label_text": "iron"}, "must be a list of label texts"),
         ({"label_text": ["iron", " "]}, r"label_text\[1\] must be a non-empty text"),
-        ({"text": {"text": "a"}}, "text must be a text, .* got dict of text: pass the text column"),
+        ({"text": {"text": "a"}}, "text must be a text, .* got dict: pass the text column"),
         ({"text": ["a", "b\udc00"]}, r"text\[1\] has a lone surrogate, '\\udc00' at position 1"),
         ({"text": "a", "padding": True}, "has no option 'padding'"),
     ],

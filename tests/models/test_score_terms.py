@@ -203,13 +203,13 @@ def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, t
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"new": {}}, "has 'seen', 'rare' and 'unseen', got 'new'"),
-        ({"rare": {"joint": 2.0}}, r"\['rare'\] has no effect: labels are seen if they have label_rows"),
+        ({"new": {}}, "got 'new'"),
+        ({"rare": {"joint": 2.0}}, r"term_weights has unseen \(labels are seen if they have label_rows\), got 'rare'"),
         ({"unseen": 2.0}, "got 'unseen': 2.0"),
         ({"seen": {"joint": 2.0}}, "labels are seen if they have label_rows"),
         ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
-        ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),
-        ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
+        ({"unseen": {"joint": math.nan}}, "must be a number from .* got nan"),
+        ({"unseen": {"joint": "2"}}, "must be a number from .* got '2'"),
     ],
 )
 def test_term_weights_without_effect_are_refused(weights, message):

@@ -100,8 +100,8 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
     for texts in ({"text": "iron", "title": "a"}, [{"text_pair": "a"}], None):
         with pytest.raises(ValueError, match="must be a text"):
             pipe(texts)
-    with pytest.raises(ValueError, match="inputs: text and text_pair must be texts, got list and str"):
-        pipe({"text": ["iron"], "text_pair": "milk"})
+    with pytest.raises(ValueError, match="inputs: text and text_pair must be texts, got str and list"):
+        pipe({"text": "milk", "text_pair": ["iron"]})
 
 
 def test_the_texts_may_be_called_sequences(make_model):

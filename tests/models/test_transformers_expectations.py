@@ -8,7 +8,7 @@ from transformers import BertConfig, TorchAoConfig, Trainer, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
-from hf_gile.models.lexical_gile import LexicalFeatures
+from hf_gile.models.lexical_gile import LexicalFeatures, list_features, pad_features
 
 WORDS = torch.tensor([[3, 7], [5, 0], [11, 2]])
 BERT = {
@@ -99,7 +99,7 @@ def test_word_encoders_say_that_they_have_no_hidden_states(make, monkeypatch):
     assert not messages
     output = model(**inputs, output_hidden_states=True)
     assert torch.equal(output.logits, model(**inputs).logits)
-    assert messages == ["output_hidden_states: the text encoder 'wan' has no hidden states to return"]
+    assert messages == ["output_hidden_states: only pretrained encoders have hidden states to return"]
 
 
 @pytest.mark.parametrize(("kind", "options"), [("wan", {"bag_size": 3}), ("transformer", {})])
@@ -273,7 +273,7 @@ def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targe
 def test_weights_may_be_offloaded_until_modules_are_called(make, kind, fields):
     model, inputs = make(kind, **fields), documents(kind)
     if "lexical" in fields:
-        features = LexicalFeatures.count(["label"] * len(inputs["input_ids"]))
+        features = LexicalFeatures.of(pad_features(list_features(["label"] * len(inputs["input_ids"]))))
         inputs |= {"lexical_ids": features.ids, "lexical_counts": features.counts}
     with torch.no_grad():
         expected = model(**inputs).logits
