@@ -302,7 +302,7 @@ def _format_flag(action: argparse.Action, width: int) -> str:
         value = " N"
     elif action.type is float:
         value = " X"
-    if action.nargs == "?":
+    if action.nargs in ("?", 0):
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
         value = f"{value} ..."
