@@ -25,7 +25,8 @@ class Describing(LabelledDocuments):
     """Options of `hf-gile describe`."""
 
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Plot of the number of documents of each label, as a PNG.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Plot of the number of documents of each label: .png, .pdf or .svg."),
     ] = None
     as_json: Json = False
 
@@ -153,4 +154,4 @@ def _plot(counts: list[int], path: Path) -> None:
     axis.set_xlabel("rank of the label")
     axis.set_ylabel("documents")
     with whole_file(path) as staged:
-        figure.savefig(staged, format="png", dpi=160)
+        figure.savefig(staged, format=path.suffix[1:] or "png", dpi=160)

@@ -297,12 +297,9 @@ def _first_sentence(text: str) -> str:
 
 def _format_flag(action: argparse.Action, width: int) -> str:
     default = action.default
-    value = " TEXT"
-    if action.type is int:
-        value = " N"
-    elif action.type is float:
-        value = " X"
-    if action.nargs == "?":
+    values: dict[object, str] = {int: " N", float: " X"}
+    value = values.get(action.type, " TEXT")
+    if action.nargs in ("?", 0):
         value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
         value = f"{value} ..."

@@ -83,6 +83,8 @@ def show_folder(options: FolderOptions) -> None:
 
     if options.output is None:
         raise typer.BadParameter("pass the folder of the run as --output FOLDER", param_hint="--status or --merge")
+    if options.merge is not None and options.merge.suffix != ".parquet":
+        raise typer.BadParameter(f"writes Parquet: name the file .parquet, not {options.merge}", param_hint="--merge")
     run = ScoringRun.load(options.output)
     if options.status:
         write_json(run.status())

@@ -260,4 +260,4 @@ def write_label_table(
         cells = [getattr(label, name) for name in _LABEL_FIELDS]
         cells += [row.get(name) for name in _REPORT_FIELDS]
         rows.append([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
-    write_csv(path, rows)
+    write_csv(path, rows, encoding="utf-8-sig")  # by its mark, a spreadsheet reads letters beyond ASCII

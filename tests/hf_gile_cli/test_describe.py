@@ -49,6 +49,8 @@ def test_label_frequencies_are_plotted_on_request(run, table, tmp_path):
     pytest.importorskip("matplotlib")
     run("describe", table, "--text", "body", "--labels", "tags", "--plot", tmp_path / "new" / "labels.png")
     assert (tmp_path / "new" / "labels.png").read_bytes().startswith(b"\x89PNG")
+    run("describe", table, "--text", "body", "--labels", "tags", "--plot", tmp_path / "labels.pdf")
+    assert (tmp_path / "labels.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_joined_labels_need_a_separator_as_elsewhere(run, tmp_path):

@@ -90,6 +90,7 @@ def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
         (["model", "notes.txt", "--output", "out", "--shortlist", "5"], "cannot be combined with --output"),
         (["model", "notes.txt", "--output", "out", "--shard", "2/2"], "must be I/N with I from 0 to N-1"),
         (["--status"], "pass the folder of the run as --output FOLDER"),
+        (["--output", "out", "--merge", "all.csv"], "writes Parquet: name the file .parquet, not all.csv"),
     ],
 )
 def test_incompatible_options_are_usage_errors(run, words, message):

@@ -76,6 +76,7 @@ def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, mo
         assert sum(line.startswith(f"  --{field.name}") and line.split()[0] == f"--{field.name}" for line in lines) == 1
     assert len(lines) < 125
     assert all(len(line) <= min(columns, 120) for line in lines)
+    assert any(line.startswith("  --overwrite_output_dir  ") for line in lines)  # takes no value
 
 
 def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
