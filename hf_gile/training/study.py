@@ -38,7 +38,7 @@ from .task import TextTask, as_read, check_unseen, count_contradictions, hold_ou
 
 _FITTED_AGAIN = (
     "All figures are of the model fitted on {:,} training documents. It was then fitted again on all {:,} documents, "
-    "with those that chose its settings and that it was measured on."
+    "with those of {}."
 )
 
 _MOST_LANGUAGES = 5
@@ -236,7 +236,7 @@ class Study:
         info = self.info
         limits = list(info.limits)
         if number:
-            limits.append(_FITTED_AGAIN.format(self.num_documents, number))
+            limits.append(_FITTED_AGAIN.format(self.num_documents, number, " and ".join(self.task.cut)))
         text_config = experiment.model.config.text_config
         if experiment.encoder is None or not text_config.reads_pretrained:
             return replace(info, limits=limits)
@@ -277,7 +277,7 @@ class Study:
         notes += self._notes_on_evidence()
         for number in {result.get("fitted_again_on") for result in self.results.values()}:
             if number:
-                notes.append(_FITTED_AGAIN.format(self.num_documents, number))
+                notes.append(_FITTED_AGAIN.format(self.num_documents, number, " and ".join(self.task.cut)))
         files = "results.json, settings.yaml, and each model"
         if self._page is not None:
             self._page()

@@ -111,7 +111,8 @@ class GroupCounts:
 
         Returns:
             A logit, and its micro-F1. Among equally good thresholds, it is halfway between the lowest accepted score
-            and the next lower score, so that other documents may have slightly lower scores.
+            and the next lower score, so that other documents may have slightly lower scores. If all scores are
+            accepted, none says where to stop, and it is at most 0.
 
         Raises:
             ValueError: If no gold label is a candidate.
@@ -130,9 +131,9 @@ class GroupCounts:
         if len(forced):
             accepted += int(forced.max())
         bounds = LOWER_BOUNDS.flip(0)
-        threshold = bounds[accepted]
-        if lowest < BINS - 1:
-            threshold = (threshold + bounds[lowest]) / 2
+        if lowest == BINS - 1:  # all scores are accepted
+            return min(0.0, float(bounds[accepted])), float(micro_f1[accepted])
+        threshold = (bounds[accepted] + bounds[lowest]) / 2
         return float(threshold), float(micro_f1[accepted])
 
 

@@ -46,6 +46,12 @@ _FEWEST = 100
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
 
+_MANY_UNSEEN = 100
+"""With so many labels without documents, and documents left out, the offset of unseen labels is chosen with them.
+
+Otherwise labels held out compete as well. As these have documents, they rank higher than labels without.
+"""
+
 _ROW_STEPS = 60
 """Maximum number of iterations for rows."""
 
@@ -340,7 +346,10 @@ class _Fit:
             return
         examples = [self.example(fold) for fold in self.label_folds] + self.unseen_examples()
         self.weights, self.chosen["loss"] = fit_term_weights(examples, self.weights, self.one_label, fixed)
-        if not bool(self.seen.all()):  # labels without documents compete as well
+        others = self.read_validation()
+        if not self.one_label and min(int((~self.seen).sum()), len(others)) >= _MANY_UNSEEN:
+            examples = [self.example_of_all_labels(self.whole, others)]
+        elif not bool(self.seen.all()):  # labels without documents compete as well
             examples = [self.example_of_all_labels(fold, fold.others) for fold in self.label_folds]
         offset, self.crowding = raise_unseen(examples, self.weights, self.one_label)
         self.weights["unseen"]["offset"] = offset
@@ -369,13 +378,17 @@ class _Fit:
         terms |= self.form_of(fold, self.chosen).terms(others.vectors, self.labels)
         return Example(terms, others, fold.seen, rarity_of(fold.counts))
 
+    def read_validation(self) -> Documents:
+        """Returns the validation documents with vectors, as many as have scores of all labels in little memory."""
+        read = self.validation.take(self.validation.is_read)
+        return read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.labels))))
+
     def unseen_examples(self) -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.
 
         Such labels are rarer than those held out, and harder to score.
         """
-        read = self.validation.take(self.validation.is_read)
-        read = read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.labels))))
+        read = self.read_validation()
         is_unseen = (read.gold >= 0) & ~self.whole.seen[read.gold.clamp(min=0)]
         if not tells_enough(int(is_unseen.any(1).sum()), int(is_unseen.sum())):
             return []
