@@ -200,6 +200,15 @@ def test_scores_of_documents_with_several_labels_are_logits():
 
 
 @pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize(("number", "compete"), [(99, "more"), (100, "alone")])
+def test_many_labels_without_documents_are_raised_without_held_out_labels(number, compete):
+    e = unit(LABELS + number, SIZE, seed=30)
+    head = fit_head(tags(300), tags(100, seed=21), e, one_label=False)
+    assert (head.num_unseen == number) == (compete == "alone")
+    assert head.num_unseen >= number
+
+
+@pytest.mark.usefixtures("short_search")
 def test_one_document_is_enough_for_a_head():
     train, e = topics(1)
     head = fit_head(train, topics(0)[0], e, one_label=True)

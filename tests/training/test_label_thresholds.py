@@ -32,6 +32,12 @@ def f1(logits, gold, thresholds):
     return metrics.compute()
 
 
+def test_a_threshold_that_accepts_every_label_is_at_most_a_half():
+    scores = torch.linspace(5, 9, 60).reshape(20, 3)
+    threshold, micro_f1 = counted(scores, torch.ones(20, 3, dtype=torch.bool)).of_group("seen").best_threshold()
+    assert (threshold, micro_f1) == (0, 1)
+
+
 def test_few_documents_of_equal_labels_leave_the_common_threshold():
     logits, gold = batch(seed=4, documents=120, biases=(0.0,) * 199, share=0.02)
     counts = counted(logits, gold)
