@@ -195,7 +195,7 @@ class LabelSet(Sequence[Label]):
         """
         try:
             return self._columns[label_id]
-        except KeyError:
+        except (KeyError, TypeError):
             similar = difflib.get_close_matches(str(label_id), self._columns, n=3)
             hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""
             raise ValueError(f"no label has the id {_SHORT.repr(label_id)} among {len(self)} labels{hint}") from None
@@ -219,6 +219,9 @@ class LabelSet(Sequence[Label]):
 
     def update(self, label_id: str, **changes: Any) -> "LabelSet":
         """Returns a label set with changed fields of a label; its index does not change."""
+        unknown = changes.keys() - _TYPES
+        if unknown:
+            raise ValueError(f"a label has no field {min(unknown)!r}; it has {', '.join(_TYPES)}")
         labels = list(self._labels)
         column = self.column(label_id)
         labels[column] = replace(labels[column], **changes)

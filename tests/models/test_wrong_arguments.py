@@ -71,7 +71,7 @@ MISTAKES = {
     "nothing to collate": (lambda a: a.collate([]), "features must be a non-empty list of examples"),
     "labels of some": (
         lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
-        "example 1 of the batch has no labels, unlike the first example",
+        r"example 1 of the batch has no labels, only \['input_ids'\]",
     ),
     "label set in a sampler": (
         lambda a: LabelSampler(a.labels),
