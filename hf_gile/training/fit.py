@@ -368,7 +368,7 @@ def choose_encoder(task: TextTask) -> FoundEncoder | None:
     results = [leave_one_out(encode(encoder, texts), gold[gold.any(1)]) for encoder in found]
     measured = ", ".join(f"{x.name} {100 * result:.1f}" for x, result in zip(found, results, strict=True))
     best = found[int(np.argmax(results))]
-    return replace(best, reason=f"of {len(texts)} training documents, the average precision is: {measured}")
+    return replace(best, reason=f"the average precision on {len(texts)} training documents is: {measured}")
 
 
 def encode(encoder: FoundEncoder, texts: Sequence[str]) -> NDArray[np.float64]:

@@ -241,7 +241,7 @@ def test_encoders_in_doubt_are_measured_on_training_documents(in_doubt):
     best = choose_encoder(task_of([f"{name} text" for name in names], names))
     assert best == CLEAR
     assert re.fullmatch(
-        r"of 33 training documents, the average precision is: ada/noise \d\d\.\d, ada/clear 100\.0", best.reason
+        r"the average precision on 33 training documents is: ada/noise \d\d\.\d, ada/clear 100\.0", best.reason
     )
 
 
