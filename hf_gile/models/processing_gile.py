@@ -326,7 +326,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             ValueError: If there are no documents, or they are not word ids (the message has the first such document).
         """
         pad = self.tokenizer.pad_token_id
-        if not hasattr(documents, "__len__") or len(documents) == 0:
+        if not isinstance(documents, Sequence) or len(documents) == 0:
             raise ValueError(f"documents must be a list of at least one document, got {documents!r:.100}")
         try:
             if not self.reads_sentences:

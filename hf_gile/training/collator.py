@@ -281,12 +281,12 @@ def _check_examples(features: Sequence[Any]) -> Sequence[Any]:
         raise ValueError(f"features must be a non-empty list of examples, got {features!r:.100}")
     if isinstance(features[0], list):
         features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
-    required = ["input_ids", *(name for name in _ALL_OR_NONE if name in features[0])]
     for position, feature in enumerate(features):
         if not isinstance(feature, Mapping):
             raise ValueError(
                 f"example {position} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
             )
+        required = ["input_ids", *(name for name in _ALL_OR_NONE if name in features[0])]
         missing = [name for name in required if name not in feature]
         if missing:
             raise ValueError(
