@@ -344,11 +344,12 @@ class _Fit:
             fixed = [group for group in self.weights if group != "unseen"]
         if not self.label_folds:
             return
-        examples = [self.example(fold) for fold in self.label_folds] + self.unseen_examples()
-        self.weights, self.chosen["loss"] = fit_term_weights(examples, self.weights, self.one_label, fixed)
         others = self.read_validation()
+        with_unseen = self.unseen_examples(others)
+        examples = [self.example(fold) for fold in self.label_folds] + with_unseen
+        self.weights, self.chosen["loss"] = fit_term_weights(examples, self.weights, self.one_label, fixed)
         if not self.one_label and min(int((~self.seen).sum()), len(others)) >= _MANY_UNSEEN:
-            examples = [self.example_of_all_labels(self.whole, others)]
+            examples = with_unseen or [self.example_of_all_labels(self.whole, others)]
         elif not bool(self.seen.all()):  # labels without documents compete as well
             examples = [self.example_of_all_labels(fold, fold.others) for fold in self.label_folds]
         offset, self.crowding = raise_unseen(examples, self.weights, self.one_label)
@@ -383,12 +384,11 @@ class _Fit:
         read = self.validation.take(self.validation.is_read)
         return read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.labels))))
 
-    def unseen_examples(self) -> list[Example]:
+    def unseen_examples(self, read: Documents) -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.
 
         Such labels are rarer than those held out, and harder to score.
         """
-        read = self.read_validation()
         is_unseen = (read.gold >= 0) & ~self.whole.seen[read.gold.clamp(min=0)]
         if not tells_enough(int(is_unseen.any(1).sum()), int(is_unseen.sum())):
             return []
