@@ -83,6 +83,18 @@ def test_independent_labels_are_not_raised_above_a_half(handicap, raised):
     assert ranking_of(logits - handicap * ~SEEN, gold).best_raise(0.03, one_label=False) == raised
 
 
+@pytest.mark.parametrize("number", [1, 5, 10])
+def test_independent_labels_are_raised_less_if_few_compete(number):
+    documents, labels = 100, 2 + number
+    seen = torch.arange(labels) < 2
+    logits = torch.full((documents, labels), -20.0)
+    logits[:, 0] = 20.0
+    logits[:, 2] = -torch.arange(1, documents + 1) / 2 - 0.1
+    ranking = SharedRanking()
+    ranking.update(logits, torch.zeros(documents, 1, dtype=torch.long), seen)
+    assert ranking.best_raise(0.05, one_label=False) == pytest.approx(number / 2 + 0.5, abs=0.5)
+
+
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_single_group_is_not_raised(seen):
     logits, gold, _ = documents(20)

@@ -21,8 +21,11 @@ PRICE_ONE_LABEL, PRICE = 0.03, 0.05
 _STEP, _MAX_STEPS = 0.25, 32
 """Step of the raise, and maximum number of steps."""
 
-_LIKELY = 0.2
-"""Highest share of documents in which a raise may give a wrong unseen label a probability of a half."""
+_LIKELY, _LIKELY_EACH = 0.2, 0.01
+"""Highest share of documents in which a raise may give a wrong unseen label a probability of a half.
+
+The second is a limit for each label that competes: a few labels tell little of those that will be added.
+"""
 
 _SHARE = 4
 """Number of parts of unseen labels that `crowding` is measured with."""
@@ -165,8 +168,9 @@ class SharedRanking:
             return not len(rivals) or bool((unseen(highest, (steps - 1) * _STEP) <= rivals).any())
 
         def is_improbable(steps: int) -> bool:
-            highest_wrong = torch.cat([of_unseen[:, -1] for *_, of_unseen in self._batches])
-            return (unseen(highest_wrong, steps * _STEP) > 0).double().mean().item() <= _LIKELY
+            competing = torch.cat([of_unseen for *_, of_unseen in self._batches])
+            is_likely = unseen(competing[:, -1], steps * _STEP) > 0
+            return is_likely.double().mean().item() <= min(_LIKELY, _LIKELY_EACH * competing.shape[1])
 
         tests = [is_affordable]
         if one_label is not None:

@@ -112,7 +112,8 @@ def fit_bilinear(documents: Documents, labels: Tensor, l2: float, max_iter: int 
 
         score = h . (c I + M) e
 
-    M is shrunk to zero, so that the cosine decides where documents give no evidence.
+    M is shrunk to zero, so that the cosine decides where documents give no evidence, and c to 10: labels of few
+    documents are easy to tell apart, whatever c, but a large c makes unrelated labels nearly certain.
 
     Args:
         documents: N documents; labels without documents are not candidates.
@@ -130,7 +131,7 @@ def fit_bilinear(documents: Documents, labels: Tensor, l2: float, max_iter: int 
         return (factor * block.vectors + block.vectors @ matrix) @ candidates.T
 
     def penalty() -> Tensor:
-        return l2 / 2 * matrix.square().sum() / len(documents)
+        return l2 / 2 * (matrix.square().sum() + (factor - _FIRST_FACTOR).square()) / len(documents)
 
     width = max(len(candidates), size)
     known = documents.among(seen)
