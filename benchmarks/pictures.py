@@ -1,4 +1,4 @@
-"""Draws the pictures of the home page and the tutorials from results files: `python benchmarks/pictures.py`."""
+"""Draws the pictures of the home page and other pages from results files: `python benchmarks/pictures.py`."""
 
 import json
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("agg")
 from machine import RESULTS
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from obvious import DESCRIBED, columns_of, compared, mean_of, members
 from obvious_sets import LANGUAGES, NUMBERS
 from obvious_systems import SYSTEMS
@@ -87,18 +88,69 @@ def _of_systems(results: Mapping[str, Any], name: str, systems: tuple[str, ...],
     return {names[key]: 100 * mean for key, mean in means.items() if mean is not None}
 
 
+def speed(results: Mapping[str, Any]) -> Bars:
+    """Returns the speed of systems, in documents a CPU second, and their average precision, on the first draw."""
+    points: Bars = {}
+    for key, name in FASTER.items():
+        run = {"1": results["obvious"]["clinc150_unseen"][key]["1"]}
+        points[name] = {"speed": mean_of(run, "documents_per_cpu_second") or 0.0}
+        for group in GROUPS:
+            value = mean_of(run, f"{group}_average_precision")
+            if value is not None:
+                points[name][group] = 100 * value
+    return points
+
+
+FASTER = {
+    "ours": OURS,
+    "static": f"{OURS}, --text_encoder static",
+    "ours_words": f"{OURS}, --text_encoder words",
+} | {key: SYSTEMS[key].name for key in ("minilm_logistic", "tfidf_svc", "chars_svc", "minilm_cosine", "tfidf_cosine")}
+"""Names of the systems in the picture of speeds."""
+
+GROUPS = {"seen": "100 intents with training texts", "unseen": "50 intents without"}
+"""Groups of labels, and the titles of their panels in the picture of speeds."""
+
 PICTURES = {
     home: "Average precision, percent",
     score: "Average precision without training, percent",
     train: "Correct of 150 intents after training on a few texts, percent",
     thesaurus: "Average precision of 26,000 subjects, percent",
     newsroom: "Correct of 7 topics, percent",
+    speed: "Utterances: quality and speed",
 }
 """Title of each picture, which is named after its function."""
 
 
 def draw(name: str, title: str, bars: Bars) -> None:
-    """Draws horizontal bars in groups, and stores their values in the file."""
+    """Draws a picture, and stores its values in the file."""
+    figure = draw_points(bars) if name == speed.__name__ else draw_bars(bars)
+    figure.suptitle(title)
+    FOLDER.mkdir(exist_ok=True)
+    figure.savefig(FOLDER / f"{name}.png", dpi=110, metadata={"Description": written(bars)})
+    pyplot.close(figure)
+
+
+def draw_points(points: Bars) -> Figure:
+    """Draws a point for each system in a panel for each group of labels."""
+    figure, axes = pyplot.subplots(1, len(GROUPS), figsize=(9, 4.5), layout="constrained")
+    for axis, (group, title) in zip(axes, GROUPS.items(), strict=True):
+        for row, (name, values) in enumerate(points.items()):
+            shape = (
+                {"marker": "os^"[row], "color": "#00796b"} if name.startswith(OURS) else {"marker": "PXDvd"[row - 3]}
+            )
+            axis.scatter(values["speed"], values.get(group, float("nan")), 60, label=name, **shape)
+        axis.set_xscale("log")
+        axis.grid(alpha=0.3)
+        axis.set_title(title, fontsize=10)
+    axes[0].set_ylabel("average precision, percent")
+    figure.supxlabel("documents a CPU second", fontsize=10)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    return figure
+
+
+def draw_bars(bars: Bars) -> Figure:
+    """Draws horizontal bars in groups."""
     systems = list(dict.fromkeys(system for group in bars.values() for system in group))
     height = 0.8 / len(systems)
     figure, axis = pyplot.subplots(figsize=(8, 0.8 + 0.22 * len(bars) * (len(systems) + 1)), layout="constrained")
@@ -114,10 +166,7 @@ def draw(name: str, title: str, bars: Bars) -> None:
     axis.set_xticks([])
     axis.spines[["top", "right", "bottom"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    axis.set_title(title)
-    FOLDER.mkdir(exist_ok=True)
-    figure.savefig(FOLDER / f"{name}.png", dpi=110, metadata={"Description": written(bars)})
-    pyplot.close(figure)
+    return figure
 
 
 def written(bars: Bars) -> str:

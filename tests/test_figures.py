@@ -45,5 +45,5 @@ def test_a_picture_shows_the_benchmark_results_and_a_page_shows_it(read, title):
     with Image.open(ROOT / "docs" / "pictures" / f"{name}.png") as image:
         shown = image.info["Description"]
     assert shown == pictures.written(read(pictures.read_results())), "run python benchmarks/pictures.py"
-    page = "README.md" if name == "home" else f"docs/tutorials/{name}.md"
+    page = {"home": "README.md", "speed": "docs/scale_out.md"}.get(name, f"docs/tutorials/{name}.md")
     assert f"pictures/{name}.png)" in (ROOT / page).read_text()
