@@ -35,7 +35,7 @@ from hf_gile.training.study import Study, test_metrics
 from hf_gile.training.task import words_of
 from papers.hard_negatives import HardNegatives
 from papers.label_sampling import UnitSampler
-from papers.label_weights import class_balanced_weights, propensity_weights
+from papers.label_weights import class_balanced_weights
 from papers.lora import add_lora, merge_lora
 from papers.token_weights import log_idf, set_token_weights
 from papers.unit_loss import UnitLoss
@@ -126,7 +126,7 @@ class UnitTrainer:
         model, processor = self.model(unit)
         labels = study.labels_of(model)
         model.set_labels(labels, processor)
-        model.loss_function = self.loss(unit, labels)
+        model.loss_function = self.loss(unit)
         parts = encoded = self.encoded(model, processor)
         if len(labels) < len(study.task.labels):
             parts = first_columns(parts, len(labels))
@@ -262,24 +262,20 @@ class UnitTrainer:
             label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
         )
 
-    def loss(self, unit: Unit, labels: LabelSet) -> UnitLoss:
+    def loss(self, unit: Unit) -> UnitLoss:
         """Returns the loss chosen in the settings.
 
         Args:
             unit: The unit.
-            labels: The labels of the model.
         """
         settings = self.settings
-        miner, weights = None, None
+        miner = None
         if settings.hard_negatives:
             columns = range(self.study.num_seen)
             miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
-        if settings.propensity_weighted:
-            weights = propensity_weights([label.count for label in labels], self.study.num_documents)
         return UnitLoss(
             **settings.loss_options(unit),
             share_labels=settings.share_labels and not unit.is_linear,
-            positive_weights=weights,
             miner=miner,
         )
 

@@ -99,9 +99,6 @@ class UnitSettings(Options):
     unweighted: bool = setting(False, "Do not weight sampled labels, as in the paper.")
     hard_negatives: int = setting(0, "Number of hard negatives per document, the best-scored labels that are not gold.")
     class_balanced: float = setting(0.0, "beta of class-balanced label weights, such as 0.99; 0 for none.")
-    propensity_weighted: bool = setting(
-        False, "Weight gold labels by inverse propensity, to compensate for missing labels."
-    )
 
     def unit(self, name: str) -> Unit:
         """Returns a unit.
@@ -163,15 +160,6 @@ class UnitSettings(Options):
             "refresh_steps": 0 if unit.is_linear else self.label_refresh_steps,
             "row_dropout": 0.0 if unit.is_linear else self.label_row_dropout,
         }
-
-    def check_problem_type(self, problem_type: str | None) -> None:
-        """Checks for settings that are incompatible with a softmax over labels; see the base class."""
-        super().check_problem_type(problem_type)
-        if problem_type == "single_label_classification" and self.propensity_weighted:
-            raise ValueError(
-                "propensity_weighted does not support single-label documents: leave it out, or score labels "
-                "independently with --problem_type multi_label_classification"
-            )
 
     def check(self, args: TrainingArguments) -> None:
         """Checks for incompatible settings and missing files; see the base class."""

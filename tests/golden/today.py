@@ -131,14 +131,9 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
 
     if "training" in inputs:
         training = {name: torch.tensor(value) for name, value in inputs["training"].items()}
-        columns, positive = training.get("sampled_columns"), training.pop("positive_weights", None)
+        columns = training.get("sampled_columns")
         if columns is not None and model.loss_function is label_loss:
             model.loss_function = GileLoss()
-        if positive is not None:
-            every = torch.arange(model.config.num_labels) if columns is None else columns
-            weights = torch.ones(model.config.num_labels).index_copy(0, every, positive.float())
-            chunk_size = getattr(model.loss_function, "chunk_size", 0)
-            model.loss_function = GileLoss(chunk_size=chunk_size, positive_weights=weights)
         model.train().zero_grad()
         output = model(**documents, **language, **training)
         output.loss.backward()
