@@ -49,7 +49,6 @@ def encode_dataset(
     on_unknown_label: str = "raise",
     language: str | None = None,
     excluded: str | None = None,
-    num_proc: int | None = None,
 ) -> "Dataset":
     """Converts texts to word ids, and label ids to label indices.
 
@@ -63,7 +62,6 @@ def encode_dataset(
         language: Language of the documents, for a multilingual model.
         excluded: Optional column with lists of ids of labels that are not candidates for a document; unknown ids are
             ignored.
-        num_proc: Number of processes; not for streams.
 
     Returns:
         A dataset with the columns `input_ids` (without padding), `labels` (indices in the label set) and, if
@@ -111,8 +109,8 @@ def encode_dataset(
         return encoded
 
     options: dict[str, Any] = {}
-    if hasattr(dataset, "num_rows"):  # streams have neither a progress bar nor processes
-        options = {"desc": "encoding texts and labels", "num_proc": num_proc}
+    if hasattr(dataset, "num_rows"):  # streams have no progress bar
+        options = {"desc": "encoding texts and labels"}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)
 
 

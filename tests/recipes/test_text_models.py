@@ -10,7 +10,7 @@ from train_bioasq import Recipe
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from hf_gile import GileProcessor
-from hf_gile.training import tune_threshold
+from hf_gile.training import ThresholdTuner
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -92,9 +92,9 @@ def test_a_frozen_encoder_with_every_term_scores_seen_and_unseen_labels(run, tmp
     processor = GileProcessor.from_pretrained(tmp_path / "out/gile_rows/model")
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = model.eval()(**processor([row["text"] for row in rows], return_tensors="pt")).logits
-    assert model.config.thresholds["seen"] == pytest.approx(
-        tune_threshold(logits[:, :4].float(), torch.tensor(gold)), abs=0.02
-    )
+    tuner = ThresholdTuner(4)
+    tuner.update(logits[:, :4].float(), torch.tensor(gold))
+    assert model.config.thresholds["seen"] == pytest.approx(tuner.compute()["threshold"], abs=0.02)
     assert model.config.thresholds.keys() == {"seen"}
 
 

@@ -18,7 +18,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, tune_threshold
+from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, ThresholdTuner
 from hf_gile.training.experiment import (
     Experiment,
     documents_per_second,
@@ -130,7 +130,9 @@ def test_without_calibration_the_tuned_thresholds_are_stored(make):
     with torch.no_grad():
         logits = experiment.model(**batch).logits[:, :3]
     gold = batch["labels"].masked_fill(batch["labels"] > 2, -100)
-    assert experiment.model.config.thresholds == {"seen": tune_threshold(logits, gold)}
+    tuner = ThresholdTuner(3)
+    tuner.update(logits, gold)
+    assert experiment.model.config.thresholds == {"seen": tuner.compute()["threshold"]}
     assert experiment.model.config.calibration == {}
     assert all(label.threshold is None for label in experiment.labels)
     experiment.model.config.problem_type = "single_label_classification"
