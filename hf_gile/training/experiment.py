@@ -40,6 +40,7 @@ from .checkpoints import checkpoint_to_resume
 from .collator import EpochCallback, GileDataCollator, LabelSampler
 from .convex import fit_convex
 from .encoding import ReadBefore, encode_dataset
+from .options import TOP_K
 from .pretrained import add_pooled_embeds, parameter_groups
 from .task import TextTask
 
@@ -66,7 +67,6 @@ def encode_parts(
     task: TextTask,
     model: GileForSequenceClassification,
     processor: GileProcessor,
-    labels: LabelSet,
     bf16: bool = False,
     most: int | None = None,
     reads_all: bool = False,
@@ -74,10 +74,9 @@ def encode_parts(
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
 
     Args:
-        task: Documents; labels in a column `excluded` are not candidates.
+        task: Documents and labels; ids of other labels are dropped. Labels in a column `excluded` are not candidates.
         model: The model, on the device that a frozen encoder runs on.
         processor: Its processor.
-        labels: Maps label ids to indices; other ids are dropped.
         bf16: Whether a frozen encoder runs in bfloat16 (autocast).
         most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
             is limited to as many documents.
@@ -89,7 +88,7 @@ def encode_parts(
         if part == "validation" and most is not None and len(rows) > most:
             rows = rows.select(_even_steps(len(rows), most))
         encoded[part] = encode_dataset(
-            rows, processor, labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
+            rows, processor, task.labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
             if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
@@ -329,7 +328,6 @@ class Experiment:
         held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
             unseen labels are not candidates in validation.
         num_documents: Number of training documents; adds propensity-scored precision.
-        top_k: Numbers of labels for precision, recall and nDCG in validation.
         test_curve: Whether to evaluate the test documents after every epoch.
         optimizer: The optimizer; by default that of the arguments.
         encoder: Name or folder of the pretrained encoder or model that the weights come from, for the card.
@@ -346,7 +344,6 @@ class Experiment:
     args: TrainingArguments
     held_out: Collection[str] = ()
     num_documents: int | None = None
-    top_k: Sequence[int] = (5, 10, 20)
     test_curve: bool = False
     optimizer: Optimizer | None = None
     encoder: str | None = None
@@ -357,7 +354,7 @@ class Experiment:
         seen = [self.labels[column].seen for column in self.in_validation]
         groups = None if all(seen) else seen
         one_label = self.model.config.problem_type == "single_label_classification"
-        metrics = LabelMetrics(len(seen), groups, top_k=self.top_k, one_label=one_label)
+        metrics = LabelMetrics(len(seen), groups, top_k=TOP_K, one_label=one_label)
         evaluated = ("validation", "test") if self.test_curve else ("validation",)
         self.trainer = Trainer(
             self.model,

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from .collator import GileDataCollator, LabelSampler
 from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
 from .distillation import MOST_TEXTS, Distilled, check_teacher, distill, static_config, teach
 from .encoders import FoundEncoder, prompt_of, text_encoders
-from .experiment import Experiment, encode_parts, pretrained_optimizer, run_arguments, with_a_label
+from .experiment import Experiment, encode_parts, pretrained_optimizer, with_a_label
 from .general import text_vectors
 from .losses import GileLoss
 from .options import AUTO, STATIC, Options
@@ -143,27 +142,18 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
         with args.main_process_first(desc="text encoder"):
             start = choose_start(study.task, study.num_seen, options, study.say)
         model, processor = new_model(study, start)
-    config = model.config
-    if start.neighbours and not (start.is_convex and config.lexical):
+    if start.neighbours and not (start.is_convex and model.config.lexical):
         raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
-    if not study.has_one_label:  # such a document gets its best label in any case
-        config.thresholds = stored_rule(study.task.parts, study.task.gold)
-    labels = study.labels_of(model)
-    model.set_labels(labels, processor)
+    task = replace(study.task, labels=study.labels_of(model))
+    model.set_labels(task.labels, processor)
     if options.text_encoder == STATIC:
         model, processor = _distilled(study, model, processor)
-    config = model.config
-    text_config = config.text_config
+    text_config = model.config.text_config
     model.loss_function = GileLoss()
-    most = None
-    if start.is_convex and not is_feasible(study.num_documents, study.num_seen, text_config.pooled_size):
-        most = READ_OF_MANY
     with args.main_process_first(desc="words and columns"):
         if text_config.has_fixed_pooling:
             model.to(args.device)
-        parts = encode_parts(study.task, model, processor, labels, args.bf16, most, start.neighbours)
-    if study.has_one_label:
-        parts = with_a_label(parts)
+        parts = _encode(task, model, processor, study.num_seen, start, args.bf16)
     optimizer = None
     if start.is_convex:  # the fit sets lexical weights itself
         if start.location is None and options.word_vectors is None:
@@ -172,22 +162,37 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
             vectors = latent_word_vectors(words, text_config.vocab_size, text_config.embedding_size, special_ids)
             set_word_vectors(model, vectors)
     else:
-        if config.lexical:
+        if model.config.lexical:
             set_lexical_weights(model, parts["train"]["lexical_ids"])
         if text_config.reads_pretrained:
             optimizer = pretrained_optimizer(model, args, options.text_encoder_learning_rate)
-    experiment = Experiment(
-        model,
-        processor,
-        parts,
-        LabelSampler(len(labels), _NUM_NEGATIVES, columns=range(study.num_seen), seed=args.seed),
-        run_arguments(args, Path(args.output_dir) / AUTO, study.metric_for(labels)),
-        held_out=study.held_out,
-        num_documents=study.num_documents,
-        optimizer=optimizer,
-        encoder=options.start_from or start.location,
-    )
+    sampler = LabelSampler(len(task.labels), _NUM_NEGATIVES, columns=range(study.num_seen), seed=args.seed)
+    encoder = options.start_from or start.location
+    experiment = study.experiment(AUTO, model, processor, parts, sampler, optimizer=optimizer, encoder=encoder)
     return experiment, start
+
+
+def _encode(
+    task: TextTask,
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    num_seen: int,
+    start: Start,
+    bf16: bool = False,
+) -> dict[str, Dataset]:
+    """Encodes documents for a fit, and stores the rule for those that reach no threshold.
+
+    Documents without a known label are left out if each has one label, as such a document gets its best label.
+    """
+    config = model.config
+    most = None
+    if start.is_convex and not is_feasible(len(task.parts["train"]), num_seen, config.text_config.pooled_size):
+        most = READ_OF_MANY
+    parts = encode_parts(task, model, processor, bf16, most, start.neighbours)
+    if config.problem_type == "single_label_classification":
+        return with_a_label(parts)
+    config.thresholds = stored_rule(task.parts, task.gold)
+    return parts
 
 
 def _distilled(
@@ -287,19 +292,16 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
     Raises:
         ValueError: If a static encoder has no encoder to learn from.
     """
-    location = options.encoder
-    name = location
+    start = Start(True, options.encoder, options.encoder, options.max_words, bool(options.neighbours))
     reason = ""
     if options.text_encoder in (AUTO, STATIC):
         best = choose_encoder(task)
         if best is not None:
-            location = best.folder
-            name = best.name
+            start = replace(start, location=best.folder, name=best.name)
             reason = f" Chosen because {best.reason}."
         elif options.text_encoder == STATIC:
             raise ValueError(f"text_encoder static learns from a pretrained encoder, and {_INSTALL}")
-    start = Start(True, location, name, options.max_words, bool(options.neighbours))
-    if location is None:
+    if start.location is None:
         encoder = "word vectors of these documents"
         if options.lexical is False:
             start = replace(start, is_convex=False)
@@ -308,7 +310,7 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
             encoder += f", as {_INSTALL}"
     else:
         number = len(task.parts["train"])
-        size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
+        size = AutoConfig.from_pretrained(start.location, trust_remote_code=False).hidden_size
         if not is_feasible(number, num_labels, size):
             if options.lexical is False:
                 over = options.encoder or "words"
@@ -318,9 +320,9 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
             if options.neighbours is None:
                 start = replace(start, neighbours=number <= _MOST_STORED)
             reason += _describe_many(start, number)
-        encoder = f"{name}, frozen"
+        encoder = f"{start.name}, frozen"
         if options.text_encoder == STATIC:
-            encoder = f"a table that learns from {name}"
+            encoder = f"a table that learns from {start.name}"
         encoder += f"; the head is fitted by convex optimization, without epochs.{reason}"
     say(f"text encoder: {encoder}")
     if start.is_convex and options.changed_steps:
@@ -442,20 +444,14 @@ def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> dict[str, 
     counts = Counter(chain.from_iterable(parts["train"]["labels"]))
     labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
     model.set_labels(labels, processor)
-    read = {part: parts[part] for part in ("train", "validation")}
     config = model.config
     config.calibration = {}
     config.usual_score = 0.0
     config.thresholds = {}
-    is_small = is_feasible(len(read["train"]), len(counts), config.text_config.pooled_size)
-    most = None if is_small else READ_OF_MANY
-    neighbours = bool(config.neighbours)
-    encoded = encode_parts(TextTask(read, labels), model, processor, labels, False, most, neighbours)
-    if config.problem_type == "single_label_classification":
-        encoded = with_a_label(encoded)
-    else:
-        config.thresholds = stored_rule(read)
-    figures = fit_convex(model, encoded, neighbours)
+    start = Start(is_convex=True, neighbours=bool(config.neighbours))
+    task = TextTask({part: parts[part] for part in ("train", "validation")}, labels)
+    encoded = _encode(task, model, processor, len(counts), start)
+    figures = fit_convex(model, encoded, start.neighbours)
     if not figures["fits_validation"]:
         collator = GileDataCollator(processor)
         batches: Any = DataLoader(encoded["validation"], _READ_AT_ONCE, collate_fn=collator)

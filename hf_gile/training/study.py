@@ -1,28 +1,30 @@
 """Documents and labels of a run, prepared for training, and the results of the models that are trained on them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from torch import Tensor
 from transformers import TrainingArguments
 
 from ..data.schema import clean_label
 from ..data.zero_shot import drop_labels
-from ..models import GileForSequenceClassification, LabelSet
+from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..models.search_gile import calibrated
 from ..publishing import CardInfo
 from ..publishing.card import LANGUAGE_CODE, LICENSE_ID, write_card
 from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
+from .collator import LabelSampler
 from .convex import refit_convex
 from .encoders import origin_of
 from .encoding import ReadBefore
-from .experiment import Experiment, documents_per_second, save_model
+from .experiment import Experiment, documents_per_second, run_arguments, save_model
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
@@ -34,7 +36,7 @@ from .reporting import (
     without_nan,
     write_results,
 )
-from .task import TextTask, as_read, check_unseen, count_contradictions, hold_out, metric_name, problem_type_of
+from .task import TextTask, as_read, check_unseen, hold_out, metric_name, problem_type_of
 
 _FITTED_AGAIN = (
     "All figures are of the model fitted on {:,} training documents. It was then fitted again on all {:,} documents, "
@@ -92,8 +94,11 @@ class Study:
         self.problem_type = problem_type_of(task.parts, task.gold, options.problem_type)
         options.check_problem_type(self.problem_type)
         self.has_one_label = self.problem_type == "single_label_classification"
-        if self.has_one_label:
-            self._say_one_label(task)
+        if self.has_one_label and options.problem_type is None:
+            self.say(
+                "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
+                "multi_label_classification scores each label on its own)"
+            )
         self.described = task.labels
         self.held_out: set[str] = set()
         held_out = ""
@@ -122,17 +127,6 @@ class Study:
         self.said.append(line)
         printer(self.args)(line)
 
-    def _say_one_label(self, task: TextTask) -> None:
-        if self.options.problem_type is None:
-            self.say(
-                "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
-                "multi_label_classification scores each label on its own)"
-            )
-        number = count_contradictions(task)
-        if number:
-            texts = "1 text occurs" if number == 1 else f"{number:,} texts occur"
-            self.say(f"warning: {texts} several times with different labels")
-
     def labels_of(self, model: GileForSequenceClassification) -> LabelSet:
         """Returns the labels that a model can score: a linear model scores only those that it is trained on.
 
@@ -142,13 +136,31 @@ class Study:
         labels = self.task.labels
         return labels[: self.num_seen] if model.config.output_layer == "linear" else labels
 
-    def metric_for(self, labels: LabelSet) -> str:
-        """Returns the metric for choosing the epoch, see `metric_name`.
+    def experiment(
+        self,
+        name: str,
+        model: GileForSequenceClassification,
+        processor: GileProcessor,
+        parts: Mapping[str, Dataset],
+        sampler: LabelSampler,
+        **options: Any,
+    ) -> Experiment:
+        """Returns an experiment with a model, whose files are written to OUTPUT_DIR/NAME.
 
         Args:
-            labels: The labels of the model.
+            name: Name of the model.
+            model: The model, with stored labels.
+            processor: Its processor.
+            parts: Encoded documents.
+            sampler: Samples labels in training.
+            options: Further arguments of `Experiment`.
         """
-        return metric_name(self.args.metric_for_best_model, len(labels) > self.num_seen, self.has_one_label)
+        has_unseen = model.config.num_labels > self.num_seen
+        metric = metric_name(self.args.metric_for_best_model, has_unseen, self.has_one_label)
+        args = run_arguments(self.args, Path(self.args.output_dir) / name, metric)
+        return Experiment(
+            model, processor, parts, sampler, args, self.held_out, num_documents=self.num_documents, **options
+        )
 
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.

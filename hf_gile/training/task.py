@@ -63,19 +63,6 @@ def in_hash_order(task: TextTask) -> TextTask:
     return replace(task, parts={part: rows.select(orders[part]) for part, rows in task.parts.items()})
 
 
-def count_contradictions(task: TextTask) -> int:
-    """Counts the texts that occur with different labels, ignoring white space around them.
-
-    Args:
-        task: Documents with a label each.
-    """
-    labels: dict[int, set[str]] = {}
-    for part, rows in task.parts.items():
-        for text, gold in zip(task.texts(part), rows[task.gold], strict=True):
-            labels.setdefault(hash(text.strip()), set()).update(gold)
-    return sum(len(different) > 1 for different in labels.values())
-
-
 def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", requested: str | None = None) -> str:
     """Determines the problem type: single-label if every document has exactly one label.
 

@@ -8,7 +8,6 @@ study.show()
 import json
 from collections.abc import Mapping
 from copy import copy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +25,6 @@ from hf_gile.training.experiment import (
     Experiment,
     encode_parts,
     pretrained_optimizer,
-    run_arguments,
     with_a_label,
 )
 from hf_gile.training.fit import fit, saved_model
@@ -139,14 +137,12 @@ class UnitTrainer:
         if model.config.text_config.reads_pretrained:
             rates = settings.text_encoder_learning_rate, settings.layer_decay
             optimizer = pretrained_optimizer(model, study.args, *rates)
-        return Experiment(
+        return study.experiment(
+            name,
             model,
             processor,
             parts,
             self.sampler(labels),
-            run_arguments(study.args, Path(study.args.output_dir) / name, study.metric_for(labels)),
-            held_out=study.held_out,
-            num_documents=study.num_documents,
             test_curve=settings.test_curve,
             optimizer=optimizer,
             encoder=settings.start_from or settings.encoder,
@@ -224,7 +220,7 @@ class UnitTrainer:
                 reader.lexical = lexical
                 if model.config.text_config.has_fixed_pooling:
                     model.to(study.args.device)
-                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args.bf16)
+                self._encoded[reads] = encode_parts(study.task, model, reader, study.args.bf16)
         return self._encoded[reads]
 
     def set_statistics(
