@@ -101,21 +101,13 @@ class Origin:
 
 
 def origin_of(location: str) -> Origin:
-    """Reads the origin of an encoder from its name and its card.
-
-    Args:
-        location: Name on the Hub, or a folder.
-    """
+    """Reads the origin of an encoder, a name on the Hub or a folder, from its name and its card."""
     stated = _read_card(location)
     return Origin(hub_name_of(location), _texts(stated.get("license")), _texts(stated.get("language")))
 
 
 def hub_name_of(location: str) -> str | None:
-    """Returns the name of an encoder on the Hub; for a folder that does not tell, that of its base model.
-
-    Args:
-        location: Name on the Hub, or a folder.
-    """
+    """Returns the name of an encoder on the Hub; for a folder that does not tell, that of its base model."""
     if not Path(location).is_dir():
         names = [location]
     elif cached := re.search(r"models--([^/\\]+)--([^/\\]+)[/\\]snapshots[/\\]", location):
@@ -212,10 +204,7 @@ def _sample(texts: Iterable[str]) -> tuple[str, ...]:
 def _share_of_words(folder: str, texts: tuple[str, ...], reference: str | None = None) -> float:
     """Returns the share of words that are in texts for which the tokenizer of an encoder was made.
 
-    Args:
-        folder: Folder of the encoder.
-        texts: Words, separated by spaces.
-        reference: Folder of an encoder for any language, to compare with; by default pieces per word are compared.
+    Pieces are compared with those of a reference, an encoder for any language, and by default with the number of words.
     """
     if not texts:
         return 1.0
@@ -237,13 +226,7 @@ def _load_tokenizer(folder: str) -> Any:
 
 
 def prompt_of(name: str) -> str:
-    """Returns the prompt of an encoder for comparing similar texts, as documented by its authors.
-
-    Args:
-        name: Name of the encoder, or a folder of this name.
-
-    Returns:
-        The prompt; empty for unknown encoders and those without prompt.
+    """Returns the prompt of an encoder for comparing similar texts, as documented by its authors; empty if unknown.
 
     Example:
         >>> prompt_of("intfloat/multilingual-e5-small"), prompt_of("sentence-transformers/all-MiniLM-L6-v2")
@@ -253,11 +236,7 @@ def prompt_of(name: str) -> str:
 
 
 def locate_encoder(name: str) -> FoundEncoder | None:
-    """Locates an encoder by its name on the Hub: in the cache, in a package, or downloaded; None if it is nowhere.
-
-    Args:
-        name: The name.
-    """
+    """Locates an encoder by its name on the Hub: in the cache, in a package, or downloaded; None if it is nowhere."""
     # tokenizer.json must exist: without it, Transformers would create an empty tokenizer.
     cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]
@@ -352,10 +331,6 @@ def unpack_e5(file: Path, folder: Path) -> None:
     A 4-bit block is a float16 scale and 16 bytes: the lower halves hold the first 16 weights, the upper halves the
     other 16, each as scale x (half - 8). Names and shapes of the tensors are those of a BERT.
 
-    Args:
-        file: File of the encoder.
-        folder: Folder to create.
-
     Raises:
         ValueError: If the file is damaged or has another format.
     """
@@ -373,11 +348,7 @@ def unpack_e5(file: Path, folder: Path) -> None:
 
 
 class _E5File:
-    """Reads the file format of `unpack_e5`.
-
-    Args:
-        content: The bytes of the file.
-    """
+    """Reads the file format of `unpack_e5`."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

@@ -115,13 +115,9 @@ def encode_dataset(
 
 
 def batches_by_length(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Yields the positions of documents, those of similar length together.
+    """Yields the positions of documents in batches, those of similar length together.
 
     The order of the batches is random, so that the first ones tell how long all of them take.
-
-    Args:
-        lengths: Lengths of the documents.
-        size: Maximum number of documents in a batch.
     """
     order = np.argsort(lengths, kind="stable").tolist()
     starts = np.arange(0, len(order), size)
@@ -151,11 +147,7 @@ class Progress:
         self.bar = tqdm(desc=phase, total=total, unit=f" {unit}s", delay=0.1, disable=is_hidden)
 
     def count(self, number: int) -> None:
-        """Counts documents that are done.
-
-        Args:
-            number: Their number.
-        """
+        """Counts documents that are done."""
         self.bar.update(number)
         self.done += number
         if self.done >= self.total:
@@ -173,12 +165,7 @@ class Progress:
 
 
 class ReadBefore:
-    """A processor of encoded documents, which may have precomputed outputs of a frozen encoder.
-
-    Args:
-        processor: The processor that encoded them.
-        rows: The encoded documents.
-    """
+    """A processor of documents that are encoded already, which may have precomputed outputs of a frozen encoder."""
 
     def __init__(self, processor: GileProcessor, rows: "Dataset") -> None:
         self.collator = GileDataCollator(processor)

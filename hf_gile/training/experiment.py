@@ -49,13 +49,7 @@ _MEASURED = 1.0
 
 
 def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
-    """Copies training arguments for one run.
-
-    Args:
-        args: The arguments, which are not changed.
-        folder: The `output_dir` of the run.
-        metric: Metric for choosing the best epoch.
-    """
+    """Copies training arguments for a run with its own folder, and the metric for choosing the best epoch."""
     run = copy(args)
     run.output_dir = str(folder)
     run.metric_for_best_model = metric
@@ -118,9 +112,6 @@ def _even_steps(number: int, wanted: int) -> NDArray[np.int64]:
 def with_a_label(parts: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """Removes documents without a known label.
 
-    Args:
-        parts: Encoded documents of each part.
-
     Raises:
         ValueError: If a part would be empty.
     """
@@ -134,14 +125,7 @@ def with_a_label(parts: Mapping[str, Dataset]) -> dict[str, Dataset]:
 def pretrained_optimizer(
     model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float = 1.0
 ) -> Optimizer:
-    """Creates an optimizer with layer-wise learning rates for a pretrained encoder.
-
-    Args:
-        model: The model.
-        args: Optimizer and learning rate of the head.
-        encoder_learning_rate: Learning rate of the last layer.
-        layer_decay: Factor of the learning rate from layer to layer below.
-    """
+    """Creates the optimizer of the arguments with the learning rates of `parameter_groups`."""
     model.to(args.device)
     groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, layer_decay, args.weight_decay)
     kind, options = Trainer.get_optimizer_cls_and_kwargs(args)
@@ -182,13 +166,10 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
 
 
 class Clock(ProgressCallback):
-    """A progress bar and a line per epoch; adds elapsed time to the history.
+    """A progress bar and a line per epoch, with a metric in 0..1; adds elapsed time to the history.
 
     `seconds` is the total time, and `training_cpu_seconds` the CPU time of training steps in this process, which hardly
     depends on other processes.
-
-    Args:
-        metric: Name of the metric to show, in 0..1.
     """
 
     def __init__(self, metric: str) -> None:
@@ -235,9 +216,6 @@ class Clock(ProgressCallback):
 def short_name(metric: str) -> str:
     """Returns the short name of a metric of `LabelMetrics`.
 
-    Args:
-        metric: Full name of the metric.
-
     Example:
         >>> short_name("eval_validation_seen_average_precision"), short_name("eval_validation_accuracy")
         ('AvgPr', 'accuracy')
@@ -251,14 +229,13 @@ def short_name(metric: str) -> str:
 def calibrate_on(
     trainer: Trainer, documents: Dataset, columns: Sequence[int], method: str | None = None
 ) -> dict[str, Any]:
-    """Calibrates a trained model, identically in each process.
+    """Calibrates a trained model on encoded documents, identically in each process.
 
     Args:
         trainer: Trainer with the model and its processor.
-        documents: Encoded validation documents.
+        documents: Validation documents.
         columns: Indices of candidate labels.
-        method: As in `hf_gile.training.calibrate`; `"none"` only sets a threshold of seen and of unseen labels, and
-            nothing for single-label documents.
+        method: As in `hf_gile.training.calibrate`; with `"none"`, nothing is set for single-label documents.
 
     Returns:
         The result of `hf_gile.training.calibrate`; empty if nothing is set.
@@ -281,12 +258,7 @@ def calibrate_on(
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
-    """Saves a model as on the Hub: weights, code, vocabulary and labels.
-
-    Args:
-        trainer: Trainer with the model.
-        folder: Output folder.
-    """
+    """Saves the model of a trainer as on the Hub: weights, code, vocabulary and labels."""
     if not trainer.args.should_save:
         trainer.save_model(str(folder))
         return
@@ -296,22 +268,12 @@ def save_model(trainer: Trainer, folder: Path) -> None:
 
 
 def columns_in_test(labels: LabelSet, held_out: Collection[str]) -> list[int]:
-    """Returns the candidate labels of test documents.
-
-    Args:
-        labels: Labels of the model.
-        held_out: Ids of labels that only validation documents have.
-    """
+    """Returns the candidate labels of test documents: all but those that only validation documents have."""
     return [column for column, label in enumerate(labels) if label.id not in held_out]
 
 
 def columns_in_validation(labels: LabelSet, held_out: Collection[str]) -> list[int]:
-    """Returns the candidate labels of validation documents: all labels, or else seen and held-out labels.
-
-    Args:
-        labels: Labels of the model.
-        held_out: Ids of labels that only validation documents have.
-    """
+    """Returns the candidate labels of validation documents: all, or else seen and held-out labels."""
     return [column for column, label in enumerate(labels) if label.seen or label.id in held_out or not held_out]
 
 
@@ -399,9 +361,6 @@ class Experiment:
 
         Its result, `fitted`, has the number of trainable parameters as in `train`, and validation metrics as the only
         entry of the history, which is empty if validation documents were fitted on.
-
-        Args:
-            neighbours: Whether to store the vectors of training documents.
         """
         figures = fit_convex(self.model, self.parts, neighbours)
         self.trainer.remove_callback(ProgressCallback)
@@ -421,11 +380,7 @@ class Experiment:
         return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method)
 
     def test(self, **metadata: Any) -> Report:
-        """Evaluates the model on test documents, with its calibration and its thresholds.
-
-        Args:
-            metadata: Further arguments of `make_report`.
-        """
+        """Evaluates the model on test documents, with its calibration and its thresholds, by `make_report`."""
         rows = self.parts["test"]
         excluded = None
         if "excluded_columns" in rows.column_names:
@@ -452,14 +407,7 @@ class Experiment:
 def documents_per_second(
     model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str], bf16: bool
 ) -> float:
-    """Measures the number of texts per second scored against all stored labels, in batches of 32, for a second or two.
-
-    Args:
-        model: The model.
-        processor: Its processor.
-        texts: The texts.
-        bf16: Whether to run under bfloat16 autocast.
-    """
+    """Measures how many texts are scored in a second against all stored labels, for a second or two."""
     model.eval()
     with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         start = time.perf_counter()

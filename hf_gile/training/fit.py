@@ -115,11 +115,7 @@ def fit(study: Study) -> Experiment:
 
 
 def _describe_form(chosen: Mapping[str, float]) -> str:
-    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why.
-
-    Args:
-        chosen: What `fit_convex` chose.
-    """
+    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why."""
     form = "the joint space of GILE" if "pull" in chosen else "a bilinear form"
     sentence = f"  documents and labels are compared by {form}"
     if "joint_loss" not in chosen:
@@ -211,12 +207,7 @@ def _distilled(
 
 
 def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Creates a model over a pretrained encoder or over words, and its processor.
-
-    Args:
-        study: Documents and labels, whose words are the vocabulary of a model over words.
-        start: The encoder, and how the model will be trained.
-    """
+    """Creates a model over a pretrained encoder or over the words of the documents, and its processor."""
     options = study.options
     fields: dict[str, Any] = {
         "num_labels": len(study.task.labels),
@@ -281,13 +272,7 @@ def saved_model(
 
 
 def choose_start(task: TextTask, num_labels: int, options: Options, say: Callable[..., None]) -> Start:
-    """Chooses the encoder and the way of training.
-
-    Args:
-        task: Documents and labels.
-        num_labels: Number of labels in training documents.
-        options: What the user has chosen.
-        say: Prints the choice.
+    """Chooses the encoder and the way of training, and prints the choice.
 
     Raises:
         ValueError: If a static encoder has no encoder to learn from.
@@ -346,14 +331,7 @@ def _describe_many(start: Start, number: int) -> str:
 
 
 def choose_encoder(task: TextTask) -> FoundEncoder | None:
-    """Chooses a pretrained encoder: by language, or if that is in doubt, by measuring each on training documents.
-
-    Args:
-        task: Documents and labels.
-
-    Returns:
-        The encoder, with a reason; None if none is available.
-    """
+    """Chooses an encoder, if any: by language, or if that is in doubt, by measuring each on training documents."""
     rows = task.parts["train"]
     rows = rows.select(np.unique(np.linspace(0, len(rows) - 1, _MEASURED).astype(int)))
     task = replace(task, parts={"train": rows})
@@ -374,12 +352,7 @@ def choose_encoder(task: TextTask) -> FoundEncoder | None:
 
 
 def encode(encoder: FoundEncoder, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns `(N, H)` vectors of the beginnings of N texts, of length 1.
-
-    Args:
-        encoder: The encoder.
-        texts: The texts.
-    """
+    """Returns `(N, H)` vectors of the beginnings of N texts, of length 1."""
     model = model_from_text_encoder(encoder.folder, max_words=_MEASURED_WORDS, freeze_text_encoder=True)
     processor = processor_from_text_encoder(encoder.folder, model.config, text_prompt=prompt_of(encoder.name))
     return normalize(text_vectors(model, processor, texts)).double().numpy()
@@ -412,9 +385,6 @@ def leave_one_out(vectors: NDArray[np.float64], gold: NDArray[np.bool_]) -> floa
 
 def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
     """Checks whether `fit_labels` supports the head of a model that is to be distilled.
-
-    Args:
-        teacher: The model.
 
     Raises:
         ValueError: If the model cannot be distilled.

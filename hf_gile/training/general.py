@@ -81,11 +81,7 @@ def general_scorer(
 def scorer_over(
     encoder: FoundEncoder | None, documents: Sequence[str] = ()
 ) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Creates the general scorer over an encoder.
-
-    Args:
-        encoder: The encoder; one of `text_encoders`.
-        documents: Texts similar to those to score.
+    """Creates the general scorer over an encoder, with documents similar to those to score.
 
     Raises:
         OSError: If the encoder is None.
@@ -122,13 +118,7 @@ def scorer_over(
 
 @torch.no_grad()
 def text_vectors(model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str]) -> Tensor:
-    """Returns `(N, H)` vectors of texts.
-
-    Args:
-        model: The model that encodes the texts.
-        processor: The processor of the model.
-        texts: N texts.
-    """
+    """Returns `(N, H)` vectors of N texts."""
     vectors = [torch.zeros(0, model.config.document_size)]
     for start in range(0, len(texts), 16):
         inputs = processor(list(texts[start : start + 16]), return_tensors="pt")
@@ -155,11 +145,7 @@ def default_model() -> str:
 
 
 def is_default_model(folder: str) -> bool:
-    """Checks whether a folder is that of `default_model`.
-
-    Args:
-        folder: Folder of a model; or any other name.
-    """
+    """Checks whether a folder is that of `default_model`."""
     path = Path(folder)
     return path.parent == Path(HF_HOME) / "hf_gile" and path.name.startswith("general-")
 
@@ -170,14 +156,7 @@ def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -
         idf = 1 - log((n_f + 50 p_f) / (n + 50))
 
     n_f of n documents contain f. p_f is the probability of `vocabulary_idf`, for documents as long as these. Without
-    documents, this is `vocabulary_idf`.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        documents: n texts.
-
-    Returns:
-        `(LEXICAL_BUCKETS,)` idf of lexical ids.
+    documents, this is `vocabulary_idf`, of shape `(LEXICAL_BUCKETS,)`.
     """
     of_vocabulary = vocabulary_idf(tokenizer)
     if not documents:
@@ -192,16 +171,13 @@ def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -
 
 
 def vocabulary_idf(tokenizer: PreTrainedTokenizerBase) -> NDArray[np.float32]:
-    """Estimates how rare words are from the vocabulary of a tokenizer, which is ordered by frequency.
+    """Estimates how rare words are from the vocabulary of a fast tokenizer, which is ordered by frequency.
 
         idf = 1 - log(1 - (1 - p)^150)
 
     The logarithm is of the probability that a document of 150 words contains the word. A unigram model stores the
     probability p of each word; for other models p is estimated from the rank by Zipf's law, 0.1 / (rank + 2.7)
     (Mandelbrot, 1953). Words outside the vocabulary count as equally rare as its last word.
-
-    Args:
-        tokenizer: A fast tokenizer.
 
     Returns:
         `(LEXICAL_BUCKETS,)` idf of lexical ids.

@@ -104,10 +104,7 @@ class GileLoss:
         self.share_labels = share_labels
 
     def check_fits(self, config: PreTrainedConfig) -> None:
-        """Checks that the options fit a model.
-
-        Args:
-            config: The `GileConfig` of the model.
+        """Checks that the options fit the configuration of a model.
 
         Raises:
             ValueError: If an option does not fit; the message names it.
@@ -296,12 +293,7 @@ class GileLoss:
         return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
 
     def label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
-        """Returns the inputs of stored labels: arguments of `project_vectors`.
-
-        Args:
-            model: The model.
-            columns: `(C,)` label indices; by default all.
-        """
+        """Returns the inputs of stored labels, all or those of `(C,)` indices: arguments of `project_vectors`."""
         inputs = model.stored_inputs(columns)
         pools = model.config.pools_labels and model.config.text_config.has_fixed_pooling
         if pools and torch.is_grad_enabled():
@@ -397,14 +389,7 @@ class _Step:
 
 
 def stored_vectors(model: GileForSequenceClassification) -> Tensor:
-    """Returns encodings of the stored labels by a frozen pretrained encoder, cached while the encoder is unchanged.
-
-    Args:
-        model: A classifier with `config.pools_labels`.
-
-    Returns:
-        `(L, P)` vectors, as from `pool_stored_labels`.
-    """
+    """Returns `(L, P)` vectors as `pool_stored_labels`, cached while the frozen encoder is unchanged."""
     words = model.label_input_ids
     encoder = model.gile.text_encoder
 

@@ -171,11 +171,7 @@ def parameter_groups(
 
 
 def pretrained_encoder(model: nn.Module) -> Any:
-    """Returns the pretrained encoder of a model, or None.
-
-    Args:
-        model: A `GileModel` or `GileForSequenceClassification`.
-    """
+    """Returns the pretrained encoder of a `GileModel` or `GileForSequenceClassification`, or None."""
     return getattr(get_towers(model).text_encoder, "transformer", None)
 
 

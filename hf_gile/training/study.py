@@ -119,20 +119,12 @@ class Study:
         self.say(f"{len(self.task.labels):,} labels, such as {names}{held_out}")
 
     def say(self, line: str) -> None:
-        """Prints a line in the main process, which the report of the run repeats.
-
-        Args:
-            line: The line.
-        """
+        """Prints a line in the main process, which the report of the run repeats."""
         self.said.append(line)
         printer(self.args)(line)
 
     def labels_of(self, model: GileForSequenceClassification) -> LabelSet:
-        """Returns the labels that a model can score: a linear model scores only those that it is trained on.
-
-        Args:
-            model: The model.
-        """
+        """Returns the labels that a model can score: a linear model scores only those that it is trained on."""
         labels = self.task.labels
         return labels[: self.num_seen] if model.config.output_layer == "linear" else labels
 
@@ -145,16 +137,7 @@ class Study:
         sampler: LabelSampler,
         **options: Any,
     ) -> Experiment:
-        """Returns an experiment with a model, whose files are written to OUTPUT_DIR/NAME.
-
-        Args:
-            name: Name of the model.
-            model: The model, with stored labels.
-            processor: Its processor.
-            parts: Encoded documents.
-            sampler: Samples labels in training.
-            options: Further arguments of `Experiment`.
-        """
+        """Returns an experiment with a model and encoded documents, whose files are written to OUTPUT_DIR/NAME."""
         has_unseen = model.config.num_labels > self.num_seen
         metric = metric_name(self.args.metric_for_best_model, has_unseen, self.has_one_label)
         args = run_arguments(self.args, Path(self.args.output_dir) / name, metric)
@@ -168,10 +151,6 @@ class Study:
         Its result is that of `calibrate`, and `test`, the metrics of the report of its card, with
         `test_documents_per_second`, from texts to the scores of all labels. Only then `fit_again` fits it on further
         documents; `fitted_again_on` is their number.
-
-        Args:
-            name: Name of the model.
-            experiment: The trained model with its documents.
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
@@ -199,9 +178,6 @@ class Study:
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on validation documents.
 
-        Args:
-            experiment: The trained model with its documents.
-
         Returns:
             The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
@@ -220,11 +196,8 @@ class Study:
         The rows of labels and words and the bilinear form are fitted again, with the same settings. Thresholds,
         probabilities and figures stay those of documents that were left out.
 
-        Args:
-            experiment: The calibrated model, if possible of a convex fit; others stay as they are.
-
         Returns:
-            The number of documents that it is fitted on; 0 if it stays as it is.
+            The number of documents that it is fitted on; 0 if it stays as it is, unless `fit_convex` has fitted it.
         """
         if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
             return 0
@@ -239,12 +212,7 @@ class Study:
             write_results(Path(self.args.output_dir), self.results)
 
     def _card_info(self, experiment: Experiment, number: int) -> CardInfo:
-        """Returns the description of the data, with what is known of the encoder that training started from.
-
-        Args:
-            experiment: The model.
-            number: Number of documents that it was fitted on again, see `fit_again`.
-        """
+        """Returns the description of the data, with what is known of the encoder and of the last fit."""
         info = self.info
         limits = list(info.limits)
         if number:
@@ -365,9 +333,5 @@ class Study:
 
 
 def test_metrics(report: Report) -> dict[str, float]:
-    """Returns the metrics of a report as in `results.json`, with the prefix `test_`.
-
-    Args:
-        report: The report.
-    """
+    """Returns the metrics of a report as in `results.json`, with the prefix `test_`."""
     return {f"test_{name}": value for name, value in report.metrics.items()}

@@ -89,11 +89,7 @@ class SharedRanking:
         return ranking
 
     def average_precision(self, unseen: Map | None = None) -> float:
-        """Returns the mean average precision of the seen gold labels.
-
-        Args:
-            unseen: Function of the logits of unseen labels.
-        """
+        """Returns the mean average precision of seen gold labels, with a function of the logits of unseen labels."""
         total = 0.0
         number = 0
         for values, is_gold, above, of_unseen in self._batches:
@@ -192,12 +188,7 @@ def lift(logits: Tensor, raised: float) -> Tensor:
 
 
 def lift_calibration(method: Mapping[str, Any], raised: float) -> dict[str, Any]:
-    """Returns a calibration followed by `lift`, as a spline.
-
-    Args:
-        method: Calibration of a group, as in `GileConfig.calibration`.
-        raised: r of `lift`.
-    """
+    """Returns a calibration of a group, as in `GileConfig.calibration`, followed by `lift` by r, as a spline."""
     if method["method"] == "platt":
         values = torch.arange(-12.0, 4.5, 0.5)
         logits = (values - method["offset"]) / method["scale"]

@@ -61,15 +61,7 @@ _MARGIN = 1 - 1e-5
 
 
 def tells_enough(documents: int, gold: int) -> bool:
-    """Checks whether enough validation documents have unseen labels for a separate threshold or calibration.
-
-    Args:
-        documents: Number of documents with an unseen gold label.
-        gold: Number of their unseen gold labels.
-
-    Returns:
-        Whether there are at least `MIN_DOCUMENTS` and `MIN_GOLD`.
-    """
+    """Checks whether enough documents have unseen gold labels for a separate threshold or calibration."""
     return documents >= MIN_DOCUMENTS and gold >= MIN_GOLD
 
 
@@ -206,16 +198,10 @@ class LabelCounts:
         return abs(coarse - self.micro_f1) <= _MAX_COARSE_ERROR * self.micro_f1
 
     def best_thresholds(self, objective: str, micro_f1: float) -> Tensor:
-        """Finds the best threshold of each label; among equally good thresholds, the closest to the common threshold.
+        """Finds the `(C,)` best thresholds; the common threshold for labels without gold documents.
 
-        For micro-F1, the best threshold maximizes `2 * hits - micro_f1 * predicted` (Dinkelbach).
-
-        Args:
-            objective: An element of `OBJECTIVES`.
-            micro_f1: Micro-F1 of all labels.
-
-        Returns:
-            `(C,)` logits; the common threshold for labels without gold documents.
+        Among equally good thresholds, it takes the closest to the common threshold. For micro-F1, the best threshold
+        maximizes `2 * hits - micro_f1 * predicted`, with the micro-F1 of all labels (Dinkelbach).
         """
         candidates = torch.cat([EDGES, EDGES.new_tensor([self.common])])
         at_common = counts_above(self.above, self.common_thresholds)
@@ -292,14 +278,10 @@ def _f1(parts: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str,
 
 
 def guaranteed_recall(objective: str) -> float | None:
-    """Returns the recall that an objective guarantees, or None for `OBJECTIVES`.
+    """Returns the recall that an objective such as "recall@0.8" guarantees, or None for `OBJECTIVES`.
 
     Raises:
         ValueError: If there is no such objective.
-
-    Example:
-        >>> guaranteed_recall("recall@0.8"), guaranteed_recall("micro_f1")
-        (0.8, None)
     """
     if objective in OBJECTIVES:
         return None
