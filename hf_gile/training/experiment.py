@@ -122,12 +122,10 @@ def with_a_label(parts: Mapping[str, Dataset]) -> dict[str, Dataset]:
     return left
 
 
-def pretrained_optimizer(
-    model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float = 1.0
-) -> Optimizer:
+def pretrained_optimizer(model: nn.Module, args: TrainingArguments, encoder_learning_rate: float) -> Optimizer:
     """Creates the optimizer of the arguments with the learning rates of `parameter_groups`."""
     model.to(args.device)
-    groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, layer_decay, args.weight_decay)
+    groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, args.weight_decay)
     kind, options = Trainer.get_optimizer_cls_and_kwargs(args)
     optimizer: Optimizer = kind(groups, **options)
     return optimizer

@@ -94,7 +94,7 @@ class Options(ReportOptions):
         text_prompt: Prompt of the encoder for texts; by default derived from its name.
         label_prompt: Prompt of the encoder for labels.
         freeze_text_encoder: Whether the encoder of --start_from stays frozen; by default as it was.
-        text_encoder_learning_rate: Learning rate of the last layer of an encoder that is trained.
+        text_encoder_learning_rate: Learning rate of an encoder that is trained.
         patience: Epochs without improvement on validation before training in steps stops.
         baselines: Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen and the cosine for unseen
             labels.

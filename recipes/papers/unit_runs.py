@@ -135,8 +135,7 @@ class UnitTrainer:
             add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
         optimizer = None
         if model.config.text_config.reads_pretrained:
-            rates = settings.text_encoder_learning_rate, settings.layer_decay
-            optimizer = pretrained_optimizer(model, study.args, *rates)
+            optimizer = pretrained_optimizer(model, study.args, settings.text_encoder_learning_rate)
         return study.experiment(
             name,
             model,

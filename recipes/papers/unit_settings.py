@@ -75,7 +75,6 @@ class UnitSettings(Options):
         'JSON of options for loading the encoder, such as {"attention_probs_dropout_prob": 0}, which is faster.',
     )
     hierarchical: bool = setting(False, "Read windows of whole sentences, with attention over them.")
-    layer_decay: float = setting(1.0, "Factor of the learning rate from each encoder layer to the layer below.")
     lora_rank: int = setting(0, "Train LoRA adapters of this rank instead of the encoder weights.")
     term_weights: str = setting(
         "{}",

@@ -104,7 +104,7 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, tmp
     done, results = run(
         *["--units", "linear", "gile", "--hierarchical", "--max_sentence_words", "9", "--lora_rank", "2"],
         *["--held_out_labels", "1", "--metric_for_best_model", chosen, "--text_encoder_learning_rate", "1e-3"],
-        *["--layer_decay", "0.5", "--label_refresh_steps", "3", "--num_train_epochs", "3", "--label_texts", "synonyms"],
+        *["--label_refresh_steps", "3", "--num_train_epochs", "3", "--label_texts", "synonyms"],
         *["--text_encoder_options", '{"attention_probs_dropout_prob": 0.0}', "--make_cards", "false"],
     )
     assert done.returncode == 0, done.stderr[-3000:]
