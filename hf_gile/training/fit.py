@@ -7,7 +7,7 @@ study.show()
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -29,7 +29,7 @@ from .encoders import FoundEncoder, prompt_of, text_encoders
 from .experiment import Experiment, encode_parts, pretrained_optimizer, with_a_label
 from .general import text_vectors
 from .losses import GileLoss
-from .options import AUTO, STATIC, Options
+from .options import AUTO, STATIC
 from .starting import (
     latent_word_vectors,
     model_from_text_encoder,
@@ -136,7 +136,7 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
         model, processor = saved_model(study, options.start_from, options.freeze_text_encoder, **changes)
     else:
         with args.main_process_first(desc="text encoder"):
-            start = choose_start(study.task, study.num_seen, options, study.say)
+            start = choose_start(study)
         model, processor = new_model(study, start)
     if start.neighbours and not (start.is_convex and model.config.lexical):
         raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
@@ -271,16 +271,17 @@ def saved_model(
     return model, processor
 
 
-def choose_start(task: TextTask, num_labels: int, options: Options, say: Callable[..., None]) -> Start:
+def choose_start(study: Study) -> Start:
     """Chooses the encoder and the way of training, and prints the choice.
 
     Raises:
         ValueError: If a static encoder has no encoder to learn from.
     """
+    options = study.options
     start = Start(True, options.encoder, options.encoder, options.max_words, bool(options.neighbours))
     reason = ""
     if options.text_encoder in (AUTO, STATIC):
-        best = choose_encoder(task)
+        best = choose_encoder(study.task)
         if best is not None:
             start = replace(start, location=best.folder, name=best.name)
             reason = f" Chosen because {best.reason}."
@@ -294,12 +295,12 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
         if options.text_encoder == AUTO:
             encoder += f", as {_INSTALL}"
     else:
-        number = len(task.parts["train"])
+        number = study.num_documents
         size = AutoConfig.from_pretrained(start.location, trust_remote_code=False).hidden_size
-        if not is_feasible(number, num_labels, size):
+        if not is_feasible(number, study.num_seen, size):
             if options.lexical is False:
                 over = options.encoder or "words"
-                say(f"{number:,} documents x {num_labels:,} labels: trained in steps, over {over}")
+                study.say(f"{number:,} documents x {study.num_seen:,} labels: trained in steps, over {over}")
                 return Start(False, options.encoder, max_words=options.max_words)
             start = replace(start, max_words=options.max_words or _TRUNCATED_WORDS)
             if options.neighbours is None:
@@ -309,10 +310,10 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
         if options.text_encoder == STATIC:
             encoder = f"a table that learns from {start.name}"
         encoder += f"; the head is fitted by convex optimization, without epochs.{reason}"
-    say(f"text encoder: {encoder}")
+    study.say(f"text encoder: {encoder}")
     if start.is_convex and options.changed_steps:
         flags = ", ".join(f"--{flag}" for flag in options.changed_steps)
-        say(f"  ignored, as nothing is trained in steps: {flags}")
+        study.say(f"  ignored, as nothing is trained in steps: {flags}")
     return start
 
 

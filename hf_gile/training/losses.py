@@ -54,8 +54,8 @@ class GileLoss:
     `LabelSampler`, or else all stored labels.
 
     Args:
-        loss: `"cross_entropy"`, with sigmoids (Eq. 15) or a softmax by the `problem_type` of the model; or a function
-            of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)` weights of columns or None.
+        loss: A function of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)` weights of columns or None;
+            by default cross-entropy, with sigmoids (Eq. 15) or a softmax by the `problem_type` of the model.
         chunk_size: Number of labels per chunk. The loss over more labels is computed exactly in chunks, without storing
             `(B, C)` scores. 0 for no chunks; a function needs all scores at once.
         share_labels: Whether processes divide the labels: each scores the documents of all processes against its part.
@@ -78,19 +78,17 @@ class GileLoss:
 
     def __init__(
         self,
-        loss: str | Callable[..., Tensor] = "cross_entropy",
+        loss: Callable[..., Tensor] | None = None,
         *,
         chunk_size: int = 0,
         share_labels: bool = False,
     ) -> None:
-        if not callable(loss) and loss != "cross_entropy":
-            raise ValueError(f"loss must be 'cross_entropy' or a function, got {loss!r}")
         if chunk_size < 0:
             raise ValueError(f"chunk_size must not be negative, got {chunk_size}")
-        if callable(loss) and chunk_size > 0:
+        if loss is not None and chunk_size > 0:
             raise ValueError(
                 f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "
-                "computed in chunks; set chunk_size=0, or loss='cross_entropy'"
+                "computed in chunks; set chunk_size=0, or leave the loss out"
             )
         if share_labels and chunk_size == 0:
             raise ValueError("share_labels divides chunks of labels: set chunk_size above 0")
@@ -192,7 +190,7 @@ class GileLoss:
         return columns, column_weights
 
     def _function(self, name: str) -> Callable[..., Tensor]:
-        return self.loss if callable(self.loss) else LOSSES[name]
+        return self.loss or LOSSES[name]
 
     def _at_once(self, step: "_Step") -> Tensor:
         model = step.model

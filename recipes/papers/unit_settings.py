@@ -155,7 +155,7 @@ class UnitSettings(Options):
         """
         return {
             "loss": unit.loss,
-            "chunk_size": 0 if self.num_negatives or callable(unit.loss) else self.label_chunk_size,
+            "chunk_size": 0 if self.num_negatives or unit.loss else self.label_chunk_size,
             "refresh_steps": 0 if unit.is_linear else self.label_refresh_steps,
             "row_dropout": 0.0 if unit.is_linear else self.label_row_dropout,
         }
@@ -182,7 +182,7 @@ class UnitSettings(Options):
                 if getattr(self, name):
                     raise ValueError(f"unit auto does not support {name}: choose a unit, such as --units gile_rows")
         if self.share_labels:
-            self._check_shared_labels(args, [name for name, unit in units.items() if callable(unit.loss)])
+            self._check_shared_labels(args, [name for name, unit in units.items() if unit.loss])
 
     def encoder_config(self, **location: Any) -> Any:
         """Loads the configuration of the encoder, from the revision in `text_encoder_options`; see the base class."""

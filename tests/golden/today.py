@@ -18,8 +18,8 @@ from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 FIELDS: dict[str, str | None] = {
-    "training_loss": None,  # these two are options of a GileLoss
-    "label_chunk_size": None,
+    "training_loss": None,  # always cross-entropy
+    "label_chunk_size": None,  # an option of a GileLoss
 }
 """Current names of fields by stored name, with dots for nested fields (`text_config.hidden_size`); None if removed."""
 
@@ -78,9 +78,8 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
         kinds = (PublishedGileConfig, PublishedGileForSequenceClassification)
     config, classifier = kinds
     model = classifier(config(**only_read(**options))).double()  # some fields of old cases are not used
-    loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
-    if loss != "cross_entropy" or chunk_size:
-        model.loss_function = GileLoss(loss, chunk_size=chunk_size)
+    if chunk_size := fields.get("label_chunk_size"):
+        model.loss_function = GileLoss(chunk_size=chunk_size)
     if weights is not None:
         model.load_state_dict(today_weights(weights))
     return model
