@@ -22,20 +22,13 @@ from ..models.losses_gile import IGNORE, widened
 
 @dataclass(frozen=True)
 class LabelChunks:
-    """Labels that are encoded chunk by chunk.
+    """Labels that are encoded chunk by chunk, by `encode(*rows)`, which returns `(C, J)` codes.
 
     Args:
-        encode: Computes `(C, J)` codes from the rows of C labels; called as `encode(*rows)`. The code of a label must
-            not depend on other labels.
-        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes. Floating-point tensors receive
-            a gradient if they require it.
+        encode: Computes the codes from the rows of C labels, each independently of other labels.
+        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes.
         parameters: The other tensors that `encode` reads and that receive a gradient, which may be sparse for a chunk.
         checksum: A number that differs between label sets, to check that all processes have the same labels.
-
-    Example:
-        >>> labels = LabelChunks(lambda codes: codes, [torch.randn(1000, 5)])
-        >>> len(labels), labels.codes(slice(0, 100)).shape
-        (1000, torch.Size([100, 5]))
     """
 
     encode: Callable[..., Tensor]
@@ -64,11 +57,11 @@ def chunked_loss(
 ) -> Tensor:
     """Computes a loss over all labels in chunks, without storing all scores.
 
-    Value and gradients equal those of the same loss in `losses.py` on `text_codes @ codes.T + bias`. Gradients are
-    computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights, the
-    gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights the
-    gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over chunks
-    are accumulated in float32. Second derivatives are not supported.
+    Value and gradients equal those of the same loss in `weighted_losses.py` on `text_codes @ codes.T + bias`. Gradients
+    are computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights,
+    the gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights
+    the gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over
+    chunks are accumulated in float32. Second derivatives are not supported.
 
     Args:
         loss: `"binary_cross_entropy"` or `"cross_entropy"`. The latter encodes labels twice, as the gradient of a chunk
@@ -77,27 +70,16 @@ def chunked_loss(
         labels: `(B, P)` distinct gold label indices, padded with -100.
         label_chunks: The L labels.
         bias: `(1,)`, the bias b of the score.
-        chunk_size: Number of labels scored together, which limits memory to `(B, chunk_size)` scores and `(chunk_size,
-            J)` codes.
+        chunk_size: Number of labels scored together.
         column_weights: `(L,)` or `(B, L)` weights of labels, if they are a sample.
         excluded: `(B, E)` indices of labels that are not candidates for a document, padded with -100.
-        group: Processes that share the labels: each scores the documents of all processes against its part of the
-            labels. If gradients are averaged over processes (as in DDP and FSDP), they equal those of scoring all
-            labels in each process.
+        group: Processes that share the labels, see `GileLoss`.
 
     Returns:
         The loss, summed over the documents: a scalar in float32 or better.
 
     Raises:
         ValueError: If the processes of the group have different numbers of documents or labels.
-
-    Example:
-        >>> texts, codes = torch.randn(2, 5, requires_grad=True), torch.randn(1000, 5, requires_grad=True)
-        >>> gold = torch.tensor([[7, -100], [3, 999]])
-        >>> labels = LabelChunks(lambda codes: codes, [codes])
-        >>> chunked_loss("binary_cross_entropy", texts, gold, labels, chunk_size=64).backward()
-        >>> codes.grad.shape
-        torch.Size([1000, 5])
     """
     step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group)
     return _ChunkedLoss.apply(step, text_codes, bias, *label_chunks.rows, *label_chunks.parameters)

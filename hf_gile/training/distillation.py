@@ -252,9 +252,6 @@ def fit_vectors(
         is_token: `(F,)`, true for tokens and false for pairs.
         start: `(F, P)` vectors to start from, which are scaled to fit.
         targets: `(N, P)` vectors of the texts, of length 1.
-
-    Returns:
-        `(F, P)` vectors, multiplied by the weights of tokens and pairs.
     """
     from scipy.sparse import diags
 

@@ -227,16 +227,9 @@ def short_name(metric: str) -> str:
 def calibrate_on(
     trainer: Trainer, documents: Dataset, columns: Sequence[int], method: str | None = None
 ) -> dict[str, Any]:
-    """Calibrates a trained model on encoded documents, identically in each process.
+    """Calibrates the model of a trainer on encoded documents, identically in each process, by `calibrate`.
 
-    Args:
-        trainer: Trainer with the model and its processor.
-        documents: Validation documents.
-        columns: Indices of candidate labels.
-        method: As in `hf_gile.training.calibrate`; with `"none"`, nothing is set for single-label documents.
-
-    Returns:
-        The result of `hf_gile.training.calibrate`; empty if nothing is set.
+    With the method "none", only a threshold of seen and of unseen labels is set; nothing for single-label documents.
     """
     calibrates = method != "none"
     if not calibrates and trainer.model.config.problem_type == "single_label_classification":

@@ -11,7 +11,7 @@ from ..models.losses_gile import IGNORE, check_gold, widened
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """Computes the multi-label loss of `losses_gile.py` over weighted labels.
+    """Computes the multi-label loss of `losses_gile.py` over weighted labels, in float32 or better.
 
     Args:
         logits: `(B, C)` scores.
@@ -19,9 +19,6 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor
         column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. For
             uniformly sampled negatives, (number of negatives) / (number sampled) gives an unbiased estimate of the
             loss over all labels (Eq. 17 omits the weights, and so estimates a different loss).
-
-    Returns:
-        The loss, a scalar in float32 or better.
     """
     logits = widened(logits)
     targets = targets.to(logits.dtype)
@@ -30,17 +27,11 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """Computes the single-label loss of `losses_gile.py` over weighted labels.
+    """Computes the single-label loss of `losses_gile.py` over weighted labels, in float32 or better.
 
-    Args:
-        logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones, with a single 1 per row.
-        column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. The
-            sum in the denominator of the softmax is estimated without bias; its logarithm, and so this loss, is only
-            consistent (it approaches the full loss as the sample grows). A gold label of weight 0 counts once.
-
-    Returns:
-        The loss, a scalar in float32 or better.
+    Arguments are those of `binary_cross_entropy`, with a single 1 per row of the targets. With weights, the sum in the
+    denominator of the softmax is estimated without bias; its logarithm, and so this loss, is only consistent (it
+    approaches the full loss as the sample grows). A gold label of weight 0 counts once.
     """
     logits = widened(logits)
     targets = targets.to(logits.dtype)
@@ -50,18 +41,10 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
 
 
 def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
-    """Checks gold labels, and returns their positions among the scored labels.
-
-    Args:
-        labels: `(B, P)` label indices, padded with -100.
-        num_labels: Number L of all labels.
-        columns: `(C,)` indices of the scored labels, ascending; all by default. Must contain every gold label.
-
-    Returns:
-        `(B, P)` positions in `columns`, padded with -100.
+    """Checks `(B, P)` gold labels, and returns their positions among `(C,)` ascending scored labels, by default all.
 
     Raises:
-        ValueError: If a gold label is out of range, repeated, or not among `columns`.
+        ValueError: If a gold label is out of range, repeated, or not scored.
 
     Example:
         >>> gold_positions(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
@@ -83,14 +66,7 @@ def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = Non
 
 
 def positions_among(columns: Tensor, labels: Tensor) -> Tensor:
-    """Returns the positions of label indices in an ascending list.
-
-    Args:
-        columns: `(C,)` ascending label indices; may be empty.
-        labels: `(B, P)` label indices, padded with -100.
-
-    Returns:
-        `(B, P)` positions in `columns`, -100 for labels that are not among them.
+    """Returns the positions of `(B, P)` label indices among `(C,)` ascending ones; -100 for others.
 
     Example:
         >>> positions_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))

@@ -137,17 +137,12 @@ class SharedRanking:
         """Returns the highest raise at which unseen labels cost at most this price; 0 if a group is missing.
 
         The price is the relative loss in average precision, compared to the ranking without unseen labels. It is
-        negative where unseen labels rank too high.
+        negative where unseen labels rank too high. `unseen` applies a raise to logits of unseen labels.
 
         With few labels that are easy to tell apart, any raise is affordable, and makes labels added later nearly
         certain for all texts. So with `one_label`, there is no raise once unseen gold labels rank above all wrong seen
-        ones, and otherwise none by which wrong unseen labels often reach a probability of a half.
-
-        Args:
-            price: The share that may be lost.
-            unseen: Returns the scores of unseen labels, from their logits and the raise.
-            one_label: Whether each document has one label, and scores are the logits of a softmax; False if they are
-                independent logits. By default, the price alone decides.
+        ones; without, none by which wrong unseen labels often reach a probability of a half. By default, the price
+        alone decides.
         """
         if not any(of_unseen.numel() for *_, of_unseen in self._batches):
             return 0.0

@@ -225,12 +225,7 @@ def above_edges(label_counts: Tensor) -> Tensor:
 def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     """Counts documents with at least a logit, for each label: exact at `EDGES`, interpolated between them.
 
-    Args:
-        above: `(..., C, E + 2)` from `above_edges`; the outermost intervals are treated as having width 1.
-        logits: `(C,)` a logit for each label.
-
-    Returns:
-        `(..., C)` float64.
+    The outermost intervals of `(..., C, E + 2)` counts of `above_edges` are treated as having width 1.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, True]))
