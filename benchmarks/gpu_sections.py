@@ -207,7 +207,7 @@ def run_processes(bench: Bench) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "training"))
     import processes
 
-    losses = bench.of(["sigmoid", "softmax", "decoupled"], ["sigmoid"])
+    losses = bench.of(["sigmoid", "softmax"], ["sigmoid"])
     device = "-cuda" if bench.is_gpu else ""
     expected = {loss: processes.train(["single", "logits", loss, device[1:]])[1] for loss in losses}
     launches = [("cpu", 2, ["ddp", "fsdp"])]

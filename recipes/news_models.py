@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from papers.multilingual import MultilingualDataset
-from papers.news import News
+from papers.news import News, joint_size_for, paper_threshold
 from papers.units import UNITS
 from transformers import Trainer, TrainingArguments
 
@@ -17,8 +17,6 @@ from hf_gile.training import (
     GileLoss,
     LabelSampler,
     ThresholdTuner,
-    joint_size_for,
-    paper_threshold,
     set_word_vectors,
 )
 from hf_gile.training.experiment import run_arguments

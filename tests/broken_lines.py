@@ -67,8 +67,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/training/weighted_losses.py",
-        "(targets > 0) | others.isneginf(), torch.finfo",
-        "others.isneginf(), torch.finfo",
+        "(targets > 0) & total.isneginf(), logits, total",
+        "(targets > 1) & total.isneginf(), logits, total",
         "training/test_weighted_losses.py",
     ),
     Mutation(

@@ -247,8 +247,7 @@ class GileConfig(PreTrainedConfig):
         joint_layers: Number of layers of both projections into the joint space. Layers after the first have a residual
             connection (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
-        joint_size: Size J of the joint space (d_j); `hf_gile.training.joint_size_for` computes it for as many
-            parameters as a linear unit has.
+        joint_size: Size J of the joint space (d_j).
         joint_act: Activation of Eq. 7 and 8; `"linear"` with U = I, w = 1 and no biases is Eq. 18, or `"bilinear"`.
         languages: Languages of the model, such as `["english", "german"]`; by default none.
         sharing: Parts of the text encoder shared by the languages: `"none"`, `"encoders"`, `"attention"` (the best in

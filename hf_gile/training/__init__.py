@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..extras import import_on_demand
 
 if TYPE_CHECKING:
-    from .calibration import ThresholdTuner, calibrate, paper_threshold, tune_threshold
+    from .calibration import ThresholdTuner, calibrate
     from .collator import EpochCallback, GileDataCollator, LabelSampler
     from .convex import fit_convex
     from .distillation import attach_teacher, distill, teach
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .losses import GileLoss
     from .pretrained import add_pooled_embeds, parameter_groups
     from .starting import (
-        joint_size_for,
         latent_word_vectors,
         model_from_text_encoder,
         processor_from_text_encoder,
@@ -39,16 +38,13 @@ __all__ = [
     "fit_convex",
     "fit_labels",
     "general_scorer",
-    "joint_size_for",
     "latent_word_vectors",
     "model_from_text_encoder",
-    "paper_threshold",
     "parameter_groups",
     "processor_from_text_encoder",
     "set_lexical_weights",
     "set_word_vectors",
     "teach",
-    "tune_threshold",
 ]
 
 _MODULES = (

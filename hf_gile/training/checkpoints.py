@@ -15,19 +15,12 @@ _NEWEST = ("1", "true", "yes")
 
 
 def resumes(args: TrainingArguments) -> bool:
-    """Returns whether a run continues from a checkpoint.
-
-    Args:
-        args: The training arguments.
-    """
+    """Returns whether a run continues from a checkpoint."""
     return str(args.resume_from_checkpoint or "").lower() not in _NO
 
 
 def checkpoint_to_resume(trainer: Trainer) -> str | None:
-    """Finds and reports the checkpoint selected by `--resume_from_checkpoint`.
-
-    Args:
-        trainer: The trainer; `true` selects the newest complete checkpoint in its `output_dir`, a path that checkpoint.
+    """Finds and reports the checkpoint of `--resume_from_checkpoint`: a path, or true for the newest complete one.
 
     Returns:
         Folder of the checkpoint; None to start from the beginning.

@@ -22,20 +22,13 @@ from ..models.losses_gile import IGNORE, widened
 
 @dataclass(frozen=True)
 class LabelChunks:
-    """Labels that are encoded chunk by chunk.
+    """Labels that are encoded chunk by chunk, by `encode(*rows)`, which returns `(C, J)` codes.
 
     Args:
-        encode: Computes `(C, J)` codes from the rows of C labels; called as `encode(*rows)`. The code of a label must
-            not depend on other labels.
-        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes. Floating-point tensors receive
-            a gradient if they require it.
+        encode: Computes the codes from the rows of C labels, each independently of other labels.
+        rows: Tensors with a row per label, `(L, ...)` each: words, label vectors, codes.
         parameters: The other tensors that `encode` reads and that receive a gradient, which may be sparse for a chunk.
         checksum: A number that differs between label sets, to check that all processes have the same labels.
-
-    Example:
-        >>> labels = LabelChunks(lambda codes: codes, [torch.randn(1000, 5)])
-        >>> len(labels), labels.codes(slice(0, 100)).shape
-        (1000, torch.Size([100, 5]))
     """
 
     encode: Callable[..., Tensor]
@@ -61,48 +54,34 @@ def chunked_loss(
     column_weights: Tensor | None = None,
     excluded: Tensor | None = None,
     group: distributed.ProcessGroup | None = None,
-    positive_weights: Tensor | None = None,
 ) -> Tensor:
     """Computes a loss over all labels in chunks, without storing all scores.
 
-    Value and gradients equal those of the same loss in `losses.py` on `text_codes @ codes.T + bias`. Gradients are
-    computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights, the
-    gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights the
-    gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over chunks
-    are accumulated in float32. Second derivatives are not supported.
+    Value and gradients equal those of the same loss in `weighted_losses.py` on `text_codes @ codes.T + bias`. Gradients
+    are computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights,
+    the gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights
+    the gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over
+    chunks are accumulated in float32. Second derivatives are not supported.
 
     Args:
-        loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two encode labels twice, as
-            the gradient of a chunk depends on the sum over all chunks. Both passes use the same random numbers.
+        loss: `"binary_cross_entropy"` or `"cross_entropy"`. The latter encodes labels twice, as the gradient of a chunk
+            depends on the sum over all chunks. Both passes use the same random numbers.
         text_codes: `(B, J)` from `GileModel.project_texts`.
         labels: `(B, P)` distinct gold label indices, padded with -100.
         label_chunks: The L labels.
         bias: `(1,)`, the bias b of the score.
-        chunk_size: Number of labels scored together, which limits memory to `(B, chunk_size)` scores and `(chunk_size,
-            J)` codes.
+        chunk_size: Number of labels scored together.
         column_weights: `(L,)` or `(B, L)` weights of labels, if they are a sample.
         excluded: `(B, E)` indices of labels that are not candidates for a document, padded with -100.
-        group: Processes that share the labels: each scores the documents of all processes against its part of the
-            labels. If gradients are averaged over processes (as in DDP and FSDP), they equal those of scoring all
-            labels in each process.
-        positive_weights: `(L,)` weights of positive terms of `binary_cross_entropy`; the same in all processes of a
-            group.
+        group: Processes that share the labels, see `GileLoss`.
 
     Returns:
         The loss, summed over the documents: a scalar in float32 or better.
 
     Raises:
         ValueError: If the processes of the group have different numbers of documents or labels.
-
-    Example:
-        >>> texts, codes = torch.randn(2, 5, requires_grad=True), torch.randn(1000, 5, requires_grad=True)
-        >>> gold = torch.tensor([[7, -100], [3, 999]])
-        >>> labels = LabelChunks(lambda codes: codes, [codes])
-        >>> chunked_loss("binary_cross_entropy", texts, gold, labels, chunk_size=64).backward()
-        >>> codes.grad.shape
-        torch.Size([1000, 5])
     """
-    step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group, positive_weights)
+    step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group)
     return _ChunkedLoss.apply(step, text_codes, bias, *label_chunks.rows, *label_chunks.parameters)
 
 
@@ -147,11 +126,9 @@ class _Step:
         column_weights: Tensor | None,
         excluded: Tensor | None,
         group: distributed.ProcessGroup | None,
-        positive_weights: Tensor | None = None,
     ) -> None:
         self.label_chunks = label_chunks
         self.weights = column_weights
-        self.positive_weights = positive_weights
         self.group = group
         self.local = slice(0, len(gold))  # documents of this process among those of the group
         self.share = slice(0, len(label_chunks))  # labels of this process
@@ -239,12 +216,6 @@ class _Step:
             logits[self.excluded[index]] = -torch.inf
         return logits
 
-    def _add_log_weights(self, logits: Tensor, index: int) -> Tensor:
-        """Adds the logarithms of weights to scores, in place, for the denominator of a softmax."""
-        if self.weights is None:
-            return logits
-        return logits.add_(self.weights[..., self.chunks[index]].to(logits.dtype).log())
-
     def _group_by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Groups padded `(B, P)` label indices by chunk, as pairs of documents and indices within the chunk."""
         documents, positions = (columns != IGNORE).nonzero(as_tuple=True)
@@ -265,7 +236,6 @@ class _Step:
             "checksum of the labels": self.label_chunks.checksum,
             "excluded_columns (0 or 1)": int(excluded is not None),
             "column_weights (0 or 1)": int(self.weights is not None),
-            "positive_weights (0 or 1)": int(self.positive_weights is not None),
         }
         widths = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
         numbers = torch.tensor([[*expected_equal.values(), *widths]], device=gold.device)
@@ -293,12 +263,6 @@ class _BinaryCrossEntropy(_Step):
         weights = None if self.weights is None else self.weights[..., self.chunks[index]]
         at_gold = logits[gold]
         losses = functional.softplus(logits)
-        positive = None
-        if self.positive_weights is not None:
-            positive = self.positive_weights[self.chunks[index]][gold[1]].to(logits.dtype)
-            # The term of a gold label is p * softplus(-s) instead of softplus(s), so s - (p - 1) * softplus(-s) is
-            # subtracted.
-            at_gold = at_gold - (positive - 1) * functional.softplus(-at_gold)
         if weights is not None:
             losses.mul_(weights)
             at_gold = at_gold * weights.expand_as(logits)[gold]
@@ -306,8 +270,6 @@ class _BinaryCrossEntropy(_Step):
         self.losses.index_add_(0, gold[0], at_gold, alpha=-1)
         gradient = logits.sigmoid_()
         gradient[gold] -= 1
-        if positive is not None:
-            gradient[gold] *= positive
         return gradient if weights is None else gradient.mul_(weights)
 
 
@@ -317,9 +279,12 @@ class _CrossEntropy(_Step):
         for index, logits in chunks:
             self.losses.index_add_(0, self.gold[index][0], logits[self.gold[index]], alpha=-1)
             total = torch.logaddexp(total, self._weight_scores(logits, index).logsumexp(-1))
-        self.total = _log_sum_exp(total, self.group)
-        # The losses of a group are summed, and this term must count once.
-        self.losses += self.total / (1 if self.group is None else distributed.get_world_size(self.group))
+        self.total = total
+        number = 1
+        if self.group is not None:
+            self.total = _all_gather(total[None], self.group).logsumexp(0)
+            number = distributed.get_world_size(self.group)
+        self.losses += self.total / number  # the losses of a group are summed, and this term must count once
 
     def gradient(self, logits: Tensor, index: int) -> Tensor:
         gradient = self._weight_scores(logits, index).sub_(self.total[:, None]).exp_()
@@ -328,47 +293,18 @@ class _CrossEntropy(_Step):
 
     def _weight_scores(self, logits: Tensor, index: int) -> Tensor:
         """Weights the scores in place; a gold label of weight 0 counts once, because an empty sum gives NaN."""
+        if self.weights is None:
+            return logits
         gold = self.gold[index]
         at_gold = logits[gold]
-        logits = self._add_log_weights(logits, index)
+        logits = logits.add_(self.weights[..., self.chunks[index]].to(logits.dtype).log())
         logits[gold] = torch.where(logits[gold].isneginf(), at_gold, logits[gold])
         return logits
-
-
-class _DecoupledSoftmax(_Step):
-    def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
-        total = torch.full_like(self.losses, -torch.inf)
-        at_gold = []
-        for index, logits in chunks:
-            gold = self.gold[index]
-            at_gold.append(logits[gold])
-            logits = self._add_log_weights(logits, index)
-            logits[gold] = -torch.inf
-            total = torch.logaddexp(total, logits.logsumexp(-1))
-        total = _log_sum_exp(total, self.group)
-        margins = [total[documents] - scores for (documents, _), scores in zip(self.gold, at_gold, strict=True)]
-        self.pull = [margin.sigmoid() for margin in margins]  # upward gradient of each gold label
-        self.push = torch.zeros_like(total)  # total downward gradient of a document's negatives
-        for (documents, _), margin, pull in zip(self.gold, margins, self.pull, strict=True):
-            self.losses.index_add_(0, documents, functional.softplus(margin))
-            self.push.index_add_(0, documents, pull)
-        if self.group is not None:
-            distributed.all_reduce(self.push, group=self.group)
-        self.total = total.masked_fill(total.isneginf(), 0)  # without negatives, nothing is pushed
-
-    def gradient(self, logits: Tensor, index: int) -> Tensor:
-        gold = self.gold[index]
-        logits = self._add_log_weights(logits, index)
-        logits[gold] = -torch.inf
-        gradient = logits.sub_(self.total[:, None]).exp_().mul_(self.push[:, None])
-        gradient[gold] = -self.pull[index]
-        return gradient
 
 
 CHUNKED_LOSSES: dict[str, type[_Step]] = {
     "binary_cross_entropy": _BinaryCrossEntropy,
     "cross_entropy": _CrossEntropy,
-    "decoupled_softmax": _DecoupledSoftmax,
 }
 
 
@@ -384,10 +320,3 @@ def _all_gather(tensor: Tensor, group: distributed.ProcessGroup | None) -> Tenso
     parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(parts, tensor.contiguous(), group=group)
     return torch.cat(parts)
-
-
-def _log_sum_exp(total: Tensor, group: distributed.ProcessGroup | None) -> Tensor:
-    """Computes the log-sum-exp over the labels of all processes."""
-    if group is None:
-        return total
-    return _all_gather(total[None], group).logsumexp(0)

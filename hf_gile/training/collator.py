@@ -120,16 +120,7 @@ class LabelSampler:
     def sample(
         self, rng: np.random.Generator, gold: Sequence[IntArray], positives: IntArray
     ) -> tuple[IntArray, FloatArray | None]:
-        """Samples labels for a batch.
-
-        Args:
-            rng: The source of random numbers.
-            gold: Gold label indices of each document.
-            positives: All of these, ascending.
-
-        Returns:
-            `(C,)` ascending label indices, and their weights as in `__call__`.
-        """
+        """Samples labels for a batch with gold indices by document, and all of them, ascending; see `__call__`."""
         sampled, draw_weights = self.draw(rng, positives)
         columns = np.union1d(positives, sampled)
         if not self.weighted or bool((draw_weights == 1.0).all()):
@@ -139,12 +130,7 @@ class LabelSampler:
         return columns, weights
 
     def draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, FloatArray]:
-        """Draws labels that are not gold, and their weights.
-
-        Args:
-            rng: The source of random numbers.
-            gold: Gold label indices, ascending.
-        """
+        """Draws labels other than the ascending gold ones; returns them and their weights."""
         num_others = len(self.columns) - int(self._sampled_from[gold].sum())
         size = min(self.num_negatives or 0, num_others)
         draw_weights = np.full(size, num_others / max(size, 1))
@@ -341,12 +327,7 @@ def _read_vectors(value: object, position: int) -> Tensor:
 
 
 def pad_indices(rows: Iterable[Any], padding: int = IGNORE) -> Tensor:
-    """Converts lists of integers, or single integers, to a padded `(N, P)` tensor with P of at least 1.
-
-    Args:
-        rows: N lists or integers.
-        padding: What shorter lists are padded with.
-    """
+    """Converts N lists of integers, or integers, to a padded `(N, P)` tensor with P of at least 1."""
     lists = [np.atleast_1d(row).tolist() for row in rows]
     width = max([1, *map(len, lists)])
     padded = [[*row, *[padding] * (width - len(row))] for row in lists]

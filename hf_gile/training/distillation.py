@@ -223,12 +223,9 @@ def count_features(
 def single_vectors(
     teacher: GileForSequenceClassification, processor: GileProcessor, keys: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Returns the teacher's document vectors of single tokens, centred, of a mean length of 1; zeros for pairs.
+    """Returns the teacher's `(F, P)` vectors of single tokens, centred, of a mean length of 1; zeros for keys of pairs.
 
-    Args:
-        teacher: The teacher.
-        processor: Its processor, whose special tokens and prompt are around each token.
-        keys: `(F,)` keys of tokens and pairs.
+    Special tokens and the prompt of the processor are around each token.
     """
     vectors = np.zeros((len(keys), teacher.config.document_size), np.float32)
     tokens = np.flatnonzero(keys < teacher.config.text_config.vocab_size)
@@ -255,9 +252,6 @@ def fit_vectors(
         is_token: `(F,)`, true for tokens and false for pairs.
         start: `(F, P)` vectors to start from, which are scaled to fit.
         targets: `(N, P)` vectors of the texts, of length 1.
-
-    Returns:
-        `(F, P)` vectors, multiplied by the weights of tokens and pairs.
     """
     from scipy.sparse import diags
 
@@ -288,13 +282,7 @@ def fit_vectors(
 def with_table(
     teacher: GileForSequenceClassification, keys: NDArray[np.int64], vectors: NDArray[np.float32]
 ) -> GileForSequenceClassification:
-    """Returns a model with a static text encoder, and with the head, labels and label vectors of its teacher.
-
-    Args:
-        teacher: The teacher.
-        keys: `(F,)` keys of tokens and pairs.
-        vectors: `(F, P)` vectors.
-    """
+    """Returns a model with a table of `(F,)` keys and `(F, P)` vectors, and the head and labels of its teacher."""
     config = static_config(teacher.config, len(keys))
     model = GileForSequenceClassification(config).to(teacher.dtype).eval()
     encoder = "gile.text_encoder."

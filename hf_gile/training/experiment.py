@@ -40,6 +40,7 @@ from .checkpoints import checkpoint_to_resume
 from .collator import EpochCallback, GileDataCollator, LabelSampler
 from .convex import fit_convex
 from .encoding import ReadBefore, encode_dataset
+from .options import TOP_K
 from .pretrained import add_pooled_embeds, parameter_groups
 from .task import TextTask
 
@@ -48,13 +49,7 @@ _MEASURED = 1.0
 
 
 def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
-    """Copies training arguments for one run.
-
-    Args:
-        args: The arguments, which are not changed.
-        folder: The `output_dir` of the run.
-        metric: Metric for choosing the best epoch.
-    """
+    """Copies training arguments for a run with its own folder, and the metric for choosing the best epoch."""
     run = copy(args)
     run.output_dir = str(folder)
     run.metric_for_best_model = metric
@@ -66,7 +61,6 @@ def encode_parts(
     task: TextTask,
     model: GileForSequenceClassification,
     processor: GileProcessor,
-    labels: LabelSet,
     bf16: bool = False,
     most: int | None = None,
     reads_all: bool = False,
@@ -74,10 +68,9 @@ def encode_parts(
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
 
     Args:
-        task: Documents; labels in a column `excluded` are not candidates.
+        task: Documents and labels; ids of other labels are dropped. Labels in a column `excluded` are not candidates.
         model: The model, on the device that a frozen encoder runs on.
         processor: Its processor.
-        labels: Maps label ids to indices; other ids are dropped.
         bf16: Whether a frozen encoder runs in bfloat16 (autocast).
         most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
             is limited to as many documents.
@@ -89,7 +82,7 @@ def encode_parts(
         if part == "validation" and most is not None and len(rows) > most:
             rows = rows.select(_even_steps(len(rows), most))
         encoded[part] = encode_dataset(
-            rows, processor, labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
+            rows, processor, task.labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
             if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
@@ -119,9 +112,6 @@ def _even_steps(number: int, wanted: int) -> NDArray[np.int64]:
 def with_a_label(parts: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """Removes documents without a known label.
 
-    Args:
-        parts: Encoded documents of each part.
-
     Raises:
         ValueError: If a part would be empty.
     """
@@ -132,19 +122,10 @@ def with_a_label(parts: Mapping[str, Dataset]) -> dict[str, Dataset]:
     return left
 
 
-def pretrained_optimizer(
-    model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float = 1.0
-) -> Optimizer:
-    """Creates an optimizer with layer-wise learning rates for a pretrained encoder.
-
-    Args:
-        model: The model.
-        args: Optimizer and learning rate of the head.
-        encoder_learning_rate: Learning rate of the last layer.
-        layer_decay: Factor of the learning rate from layer to layer below.
-    """
+def pretrained_optimizer(model: nn.Module, args: TrainingArguments, encoder_learning_rate: float) -> Optimizer:
+    """Creates the optimizer of the arguments with the learning rates of `parameter_groups`."""
     model.to(args.device)
-    groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, layer_decay, args.weight_decay)
+    groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, args.weight_decay)
     kind, options = Trainer.get_optimizer_cls_and_kwargs(args)
     optimizer: Optimizer = kind(groups, **options)
     return optimizer
@@ -183,13 +164,10 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
 
 
 class Clock(ProgressCallback):
-    """A progress bar and a line per epoch; adds elapsed time to the history.
+    """A progress bar and a line per epoch, with a metric in 0..1; adds elapsed time to the history.
 
     `seconds` is the total time, and `training_cpu_seconds` the CPU time of training steps in this process, which hardly
     depends on other processes.
-
-    Args:
-        metric: Name of the metric to show, in 0..1.
     """
 
     def __init__(self, metric: str) -> None:
@@ -236,9 +214,6 @@ class Clock(ProgressCallback):
 def short_name(metric: str) -> str:
     """Returns the short name of a metric of `LabelMetrics`.
 
-    Args:
-        metric: Full name of the metric.
-
     Example:
         >>> short_name("eval_validation_seen_average_precision"), short_name("eval_validation_accuracy")
         ('AvgPr', 'accuracy')
@@ -252,17 +227,9 @@ def short_name(metric: str) -> str:
 def calibrate_on(
     trainer: Trainer, documents: Dataset, columns: Sequence[int], method: str | None = None
 ) -> dict[str, Any]:
-    """Calibrates a trained model, identically in each process.
+    """Calibrates the model of a trainer on encoded documents, identically in each process, by `calibrate`.
 
-    Args:
-        trainer: Trainer with the model and its processor.
-        documents: Encoded validation documents.
-        columns: Indices of candidate labels.
-        method: As in `hf_gile.training.calibrate`; `"none"` only sets a threshold of seen and of unseen labels, and
-            nothing for single-label documents.
-
-    Returns:
-        The result of `hf_gile.training.calibrate`; empty if nothing is set.
+    With the method "none", only a threshold of seen and of unseen labels is set; nothing for single-label documents.
     """
     calibrates = method != "none"
     if not calibrates and trainer.model.config.problem_type == "single_label_classification":
@@ -282,12 +249,7 @@ def calibrate_on(
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
-    """Saves a model as on the Hub: weights, code, vocabulary and labels.
-
-    Args:
-        trainer: Trainer with the model.
-        folder: Output folder.
-    """
+    """Saves the model of a trainer as on the Hub: weights, code, vocabulary and labels."""
     if not trainer.args.should_save:
         trainer.save_model(str(folder))
         return
@@ -297,22 +259,12 @@ def save_model(trainer: Trainer, folder: Path) -> None:
 
 
 def columns_in_test(labels: LabelSet, held_out: Collection[str]) -> list[int]:
-    """Returns the candidate labels of test documents.
-
-    Args:
-        labels: Labels of the model.
-        held_out: Ids of labels that only validation documents have.
-    """
+    """Returns the candidate labels of test documents: all but those that only validation documents have."""
     return [column for column, label in enumerate(labels) if label.id not in held_out]
 
 
 def columns_in_validation(labels: LabelSet, held_out: Collection[str]) -> list[int]:
-    """Returns the candidate labels of validation documents: all labels, or else seen and held-out labels.
-
-    Args:
-        labels: Labels of the model.
-        held_out: Ids of labels that only validation documents have.
-    """
+    """Returns the candidate labels of validation documents: all, or else seen and held-out labels."""
     return [column for column, label in enumerate(labels) if label.seen or label.id in held_out or not held_out]
 
 
@@ -329,7 +281,6 @@ class Experiment:
         held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
             unseen labels are not candidates in validation.
         num_documents: Number of training documents; adds propensity-scored precision.
-        top_k: Numbers of labels for precision, recall and nDCG in validation.
         test_curve: Whether to evaluate the test documents after every epoch.
         optimizer: The optimizer; by default that of the arguments.
         encoder: Name or folder of the pretrained encoder or model that the weights come from, for the card.
@@ -346,7 +297,6 @@ class Experiment:
     args: TrainingArguments
     held_out: Collection[str] = ()
     num_documents: int | None = None
-    top_k: Sequence[int] = (5, 10, 20)
     test_curve: bool = False
     optimizer: Optimizer | None = None
     encoder: str | None = None
@@ -357,7 +307,7 @@ class Experiment:
         seen = [self.labels[column].seen for column in self.in_validation]
         groups = None if all(seen) else seen
         one_label = self.model.config.problem_type == "single_label_classification"
-        metrics = LabelMetrics(len(seen), groups, top_k=self.top_k, one_label=one_label)
+        metrics = LabelMetrics(len(seen), groups, top_k=TOP_K, one_label=one_label)
         evaluated = ("validation", "test") if self.test_curve else ("validation",)
         self.trainer = Trainer(
             self.model,
@@ -402,9 +352,6 @@ class Experiment:
 
         Its result, `fitted`, has the number of trainable parameters as in `train`, and validation metrics as the only
         entry of the history, which is empty if validation documents were fitted on.
-
-        Args:
-            neighbours: Whether to store the vectors of training documents.
         """
         figures = fit_convex(self.model, self.parts, neighbours)
         self.trainer.remove_callback(ProgressCallback)
@@ -424,11 +371,7 @@ class Experiment:
         return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method)
 
     def test(self, **metadata: Any) -> Report:
-        """Evaluates the model on test documents, with its calibration and its thresholds.
-
-        Args:
-            metadata: Further arguments of `make_report`.
-        """
+        """Evaluates the model on test documents, with its calibration and its thresholds, by `make_report`."""
         rows = self.parts["test"]
         excluded = None
         if "excluded_columns" in rows.column_names:
@@ -455,14 +398,7 @@ class Experiment:
 def documents_per_second(
     model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str], bf16: bool
 ) -> float:
-    """Measures the number of texts per second scored against all stored labels, in batches of 32, for a second or two.
-
-    Args:
-        model: The model.
-        processor: Its processor.
-        texts: The texts.
-        bf16: Whether to run under bfloat16 autocast.
-    """
+    """Measures how many texts are scored in a second against all stored labels, for a second or two."""
     model.eval()
     with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         start = time.perf_counter()

@@ -7,10 +7,9 @@ study.show()
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ from .collator import GileDataCollator, LabelSampler
 from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
 from .distillation import MOST_TEXTS, Distilled, check_teacher, distill, static_config, teach
 from .encoders import FoundEncoder, prompt_of, text_encoders
-from .experiment import Experiment, encode_parts, pretrained_optimizer, run_arguments, with_a_label
+from .experiment import Experiment, encode_parts, pretrained_optimizer, with_a_label
 from .general import text_vectors
 from .losses import GileLoss
-from .options import AUTO, STATIC, Options
+from .options import AUTO, STATIC
 from .starting import (
     latent_word_vectors,
     model_from_text_encoder,
@@ -116,11 +115,7 @@ def fit(study: Study) -> Experiment:
 
 
 def _describe_form(chosen: Mapping[str, float]) -> str:
-    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why.
-
-    Args:
-        chosen: What `fit_convex` chose.
-    """
+    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why."""
     form = "the joint space of GILE" if "pull" in chosen else "a bilinear form"
     sentence = f"  documents and labels are compared by {form}"
     if "joint_loss" not in chosen:
@@ -141,29 +136,20 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
         model, processor = saved_model(study, options.start_from, options.freeze_text_encoder, **changes)
     else:
         with args.main_process_first(desc="text encoder"):
-            start = choose_start(study.task, study.num_seen, options, study.say)
+            start = choose_start(study)
         model, processor = new_model(study, start)
-    config = model.config
-    if start.neighbours and not (start.is_convex and config.lexical):
+    if start.neighbours and not (start.is_convex and model.config.lexical):
         raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
-    if not study.has_one_label:  # such a document gets its best label in any case
-        config.thresholds = stored_rule(study.task.parts, study.task.gold)
-    labels = study.labels_of(model)
-    model.set_labels(labels, processor)
+    task = replace(study.task, labels=study.labels_of(model))
+    model.set_labels(task.labels, processor)
     if options.text_encoder == STATIC:
         model, processor = _distilled(study, model, processor)
-    config = model.config
-    text_config = config.text_config
+    text_config = model.config.text_config
     model.loss_function = GileLoss()
-    most = None
-    if start.is_convex and not is_feasible(study.num_documents, study.num_seen, text_config.pooled_size):
-        most = READ_OF_MANY
     with args.main_process_first(desc="words and columns"):
         if text_config.has_fixed_pooling:
             model.to(args.device)
-        parts = encode_parts(study.task, model, processor, labels, args.bf16, most, start.neighbours)
-    if study.has_one_label:
-        parts = with_a_label(parts)
+        parts = _encode(task, model, processor, study.num_seen, start, args.bf16)
     optimizer = None
     if start.is_convex:  # the fit sets lexical weights itself
         if start.location is None and options.word_vectors is None:
@@ -172,22 +158,37 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
             vectors = latent_word_vectors(words, text_config.vocab_size, text_config.embedding_size, special_ids)
             set_word_vectors(model, vectors)
     else:
-        if config.lexical:
+        if model.config.lexical:
             set_lexical_weights(model, parts["train"]["lexical_ids"])
         if text_config.reads_pretrained:
             optimizer = pretrained_optimizer(model, args, options.text_encoder_learning_rate)
-    experiment = Experiment(
-        model,
-        processor,
-        parts,
-        LabelSampler(len(labels), _NUM_NEGATIVES, columns=range(study.num_seen), seed=args.seed),
-        run_arguments(args, Path(args.output_dir) / AUTO, study.metric_for(labels)),
-        held_out=study.held_out,
-        num_documents=study.num_documents,
-        optimizer=optimizer,
-        encoder=options.start_from or start.location,
-    )
+    sampler = LabelSampler(len(task.labels), _NUM_NEGATIVES, columns=range(study.num_seen), seed=args.seed)
+    encoder = options.start_from or start.location
+    experiment = study.experiment(AUTO, model, processor, parts, sampler, optimizer=optimizer, encoder=encoder)
     return experiment, start
+
+
+def _encode(
+    task: TextTask,
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    num_seen: int,
+    start: Start,
+    bf16: bool = False,
+) -> dict[str, Dataset]:
+    """Encodes documents for a fit, and stores the rule for those that reach no threshold.
+
+    Documents without a known label are left out if each has one label, as such a document gets its best label.
+    """
+    config = model.config
+    most = None
+    if start.is_convex and not is_feasible(len(task.parts["train"]), num_seen, config.text_config.pooled_size):
+        most = READ_OF_MANY
+    parts = encode_parts(task, model, processor, bf16, most, start.neighbours)
+    if config.problem_type == "single_label_classification":
+        return with_a_label(parts)
+    config.thresholds = stored_rule(task.parts, task.gold)
+    return parts
 
 
 def _distilled(
@@ -206,12 +207,7 @@ def _distilled(
 
 
 def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Creates a model over a pretrained encoder or over words, and its processor.
-
-    Args:
-        study: Documents and labels, whose words are the vocabulary of a model over words.
-        start: The encoder, and how the model will be trained.
-    """
+    """Creates a model over a pretrained encoder or over the words of the documents, and its processor."""
     options = study.options
     fields: dict[str, Any] = {
         "num_labels": len(study.task.labels),
@@ -275,31 +271,23 @@ def saved_model(
     return model, processor
 
 
-def choose_start(task: TextTask, num_labels: int, options: Options, say: Callable[..., None]) -> Start:
-    """Chooses the encoder and the way of training.
-
-    Args:
-        task: Documents and labels.
-        num_labels: Number of labels in training documents.
-        options: What the user has chosen.
-        say: Prints the choice.
+def choose_start(study: Study) -> Start:
+    """Chooses the encoder and the way of training, and prints the choice.
 
     Raises:
         ValueError: If a static encoder has no encoder to learn from.
     """
-    location = options.encoder
-    name = location
+    options = study.options
+    start = Start(True, options.encoder, options.encoder, options.max_words, bool(options.neighbours))
     reason = ""
     if options.text_encoder in (AUTO, STATIC):
-        best = choose_encoder(task)
+        best = choose_encoder(study.task)
         if best is not None:
-            location = best.folder
-            name = best.name
+            start = replace(start, location=best.folder, name=best.name)
             reason = f" Chosen because {best.reason}."
         elif options.text_encoder == STATIC:
             raise ValueError(f"text_encoder static learns from a pretrained encoder, and {_INSTALL}")
-    start = Start(True, location, name, options.max_words, bool(options.neighbours))
-    if location is None:
+    if start.location is None:
         encoder = "word vectors of these documents"
         if options.lexical is False:
             start = replace(start, is_convex=False)
@@ -307,25 +295,25 @@ def choose_start(task: TextTask, num_labels: int, options: Options, say: Callabl
         if options.text_encoder == AUTO:
             encoder += f", as {_INSTALL}"
     else:
-        number = len(task.parts["train"])
-        size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
-        if not is_feasible(number, num_labels, size):
+        number = study.num_documents
+        size = AutoConfig.from_pretrained(start.location, trust_remote_code=False).hidden_size
+        if not is_feasible(number, study.num_seen, size):
             if options.lexical is False:
                 over = options.encoder or "words"
-                say(f"{number:,} documents x {num_labels:,} labels: trained in steps, over {over}")
+                study.say(f"{number:,} documents x {study.num_seen:,} labels: trained in steps, over {over}")
                 return Start(False, options.encoder, max_words=options.max_words)
             start = replace(start, max_words=options.max_words or _TRUNCATED_WORDS)
             if options.neighbours is None:
                 start = replace(start, neighbours=number <= _MOST_STORED)
             reason += _describe_many(start, number)
-        encoder = f"{name}, frozen"
+        encoder = f"{start.name}, frozen"
         if options.text_encoder == STATIC:
-            encoder = f"a table that learns from {name}"
+            encoder = f"a table that learns from {start.name}"
         encoder += f"; the head is fitted by convex optimization, without epochs.{reason}"
-    say(f"text encoder: {encoder}")
+    study.say(f"text encoder: {encoder}")
     if start.is_convex and options.changed_steps:
         flags = ", ".join(f"--{flag}" for flag in options.changed_steps)
-        say(f"  ignored, as nothing is trained in steps: {flags}")
+        study.say(f"  ignored, as nothing is trained in steps: {flags}")
     return start
 
 
@@ -344,14 +332,7 @@ def _describe_many(start: Start, number: int) -> str:
 
 
 def choose_encoder(task: TextTask) -> FoundEncoder | None:
-    """Chooses a pretrained encoder: by language, or if that is in doubt, by measuring each on training documents.
-
-    Args:
-        task: Documents and labels.
-
-    Returns:
-        The encoder, with a reason; None if none is available.
-    """
+    """Chooses an encoder, if any: by language, or if that is in doubt, by measuring each on training documents."""
     rows = task.parts["train"]
     rows = rows.select(np.unique(np.linspace(0, len(rows) - 1, _MEASURED).astype(int)))
     task = replace(task, parts={"train": rows})
@@ -372,12 +353,7 @@ def choose_encoder(task: TextTask) -> FoundEncoder | None:
 
 
 def encode(encoder: FoundEncoder, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Returns `(N, H)` vectors of the beginnings of N texts, of length 1.
-
-    Args:
-        encoder: The encoder.
-        texts: The texts.
-    """
+    """Returns `(N, H)` vectors of the beginnings of N texts, of length 1."""
     model = model_from_text_encoder(encoder.folder, max_words=_MEASURED_WORDS, freeze_text_encoder=True)
     processor = processor_from_text_encoder(encoder.folder, model.config, text_prompt=prompt_of(encoder.name))
     return normalize(text_vectors(model, processor, texts)).double().numpy()
@@ -411,9 +387,6 @@ def leave_one_out(vectors: NDArray[np.float64], gold: NDArray[np.bool_]) -> floa
 def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
     """Checks whether `fit_labels` supports the head of a model that is to be distilled.
 
-    Args:
-        teacher: The model.
-
     Raises:
         ValueError: If the model cannot be distilled.
     """
@@ -442,20 +415,14 @@ def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> dict[str, 
     counts = Counter(chain.from_iterable(parts["train"]["labels"]))
     labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
     model.set_labels(labels, processor)
-    read = {part: parts[part] for part in ("train", "validation")}
     config = model.config
     config.calibration = {}
     config.usual_score = 0.0
     config.thresholds = {}
-    is_small = is_feasible(len(read["train"]), len(counts), config.text_config.pooled_size)
-    most = None if is_small else READ_OF_MANY
-    neighbours = bool(config.neighbours)
-    encoded = encode_parts(TextTask(read, labels), model, processor, labels, False, most, neighbours)
-    if config.problem_type == "single_label_classification":
-        encoded = with_a_label(encoded)
-    else:
-        config.thresholds = stored_rule(read)
-    figures = fit_convex(model, encoded, neighbours)
+    start = Start(is_convex=True, neighbours=bool(config.neighbours))
+    task = TextTask({part: parts[part] for part in ("train", "validation")}, labels)
+    encoded = _encode(task, model, processor, len(counts), start)
+    figures = fit_convex(model, encoded, start.neighbours)
     if not figures["fits_validation"]:
         collator = GileDataCollator(processor)
         batches: Any = DataLoader(encoded["validation"], _READ_AT_ONCE, collate_fn=collator)

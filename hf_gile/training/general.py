@@ -6,7 +6,6 @@ general_scorer.json. model_cards/gile-general lists the results.
 """
 
 import json
-import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from filelock import FileLock
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.lexical_gile import LEXICAL_BUCKETS, count_features, lexical_features
-from .encoders import FoundEncoder, best_text_encoder, prompt_of
+from .encoders import FoundEncoder, best_text_encoder, make_once, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 
 CHOSEN: dict[str, dict[str, float]] = json.loads(
@@ -81,11 +79,7 @@ def general_scorer(
 def scorer_over(
     encoder: FoundEncoder | None, documents: Sequence[str] = ()
 ) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Creates the general scorer over an encoder.
-
-    Args:
-        encoder: The encoder; one of `text_encoders`.
-        documents: Texts similar to those to score.
+    """Creates the general scorer over an encoder, with documents similar to those to score.
 
     Raises:
         OSError: If the encoder is None.
@@ -122,13 +116,7 @@ def scorer_over(
 
 @torch.no_grad()
 def text_vectors(model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str]) -> Tensor:
-    """Returns `(N, H)` vectors of texts.
-
-    Args:
-        model: The model that encodes the texts.
-        processor: The processor of the model.
-        texts: N texts.
-    """
+    """Returns `(N, H)` vectors of N texts."""
     vectors = [torch.zeros(0, model.config.document_size)]
     for start in range(0, len(texts), 16):
         inputs = processor(list(texts[start : start + 16]), return_tensors="pt")
@@ -144,22 +132,16 @@ def default_model() -> str:
     """
     fingerprint = json.dumps([CHOSEN, FORMAT_VERSION], sort_keys=True)
     folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(fingerprint.encode()):08x}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not folder.is_dir():
-            model, processor = general_scorer()
-            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                LabelScoringPipeline(model, processor=processor).save_pretrained(f"{scratch}/model")
-                Path(scratch, "model").replace(folder)
-    return str(folder)
+
+    def make(path: Path) -> None:
+        model, processor = general_scorer()
+        LabelScoringPipeline(model, processor=processor).save_pretrained(path)
+
+    return str(make_once(folder, make))
 
 
 def is_default_model(folder: str) -> bool:
-    """Checks whether a folder is that of `default_model`.
-
-    Args:
-        folder: Folder of a model; or any other name.
-    """
+    """Checks whether a folder is that of `default_model`."""
     path = Path(folder)
     return path.parent == Path(HF_HOME) / "hf_gile" and path.name.startswith("general-")
 
@@ -170,14 +152,7 @@ def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -
         idf = 1 - log((n_f + 50 p_f) / (n + 50))
 
     n_f of n documents contain f. p_f is the probability of `vocabulary_idf`, for documents as long as these. Without
-    documents, this is `vocabulary_idf`.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        documents: n texts.
-
-    Returns:
-        `(LEXICAL_BUCKETS,)` idf of lexical ids.
+    documents, this is `vocabulary_idf`, of shape `(LEXICAL_BUCKETS,)`.
     """
     of_vocabulary = vocabulary_idf(tokenizer)
     if not documents:
@@ -192,16 +167,13 @@ def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -
 
 
 def vocabulary_idf(tokenizer: PreTrainedTokenizerBase) -> NDArray[np.float32]:
-    """Estimates how rare words are from the vocabulary of a tokenizer, which is ordered by frequency.
+    """Estimates how rare words are from the vocabulary of a fast tokenizer, which is ordered by frequency.
 
         idf = 1 - log(1 - (1 - p)^150)
 
     The logarithm is of the probability that a document of 150 words contains the word. A unigram model stores the
     probability p of each word; for other models p is estimated from the rank by Zipf's law, 0.1 / (rank + 2.7)
     (Mandelbrot, 1953). Words outside the vocabulary count as equally rare as its last word.
-
-    Args:
-        tokenizer: A fast tokenizer.
 
     Returns:
         `(LEXICAL_BUCKETS,)` idf of lexical ids.

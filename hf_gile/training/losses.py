@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 from transformers import PreTrainedConfig
 
@@ -39,7 +38,7 @@ from ..models.losses_gile import (
 from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, chunked_loss
-from .weighted_losses import LOSSES, gold_positions, positions_among, read_weights
+from .weighted_losses import LOSSES, gold_positions, positions_among
 
 
 class GileLoss:
@@ -55,15 +54,13 @@ class GileLoss:
     `LabelSampler`, or else all stored labels.
 
     Args:
-        loss: `"cross_entropy"`, with sigmoids (Eq. 15) or a softmax by the `problem_type` of the model;
-            `"decoupled_softmax"`; or a function of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)`
-            weights of columns or None.
+        loss: A function of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)` weights of columns or None;
+            by default cross-entropy, with sigmoids (Eq. 15) or a softmax by the `problem_type` of the model.
         chunk_size: Number of labels per chunk. The loss over more labels is computed exactly in chunks, without storing
             `(B, C)` scores. 0 for no chunks; a function needs all scores at once.
         share_labels: Whether processes divide the labels: each scores the documents of all processes against its part.
             The results equal scoring all labels in each process, if gradients are averaged over processes as in DDP and
             FSDP. All processes must train on the same labels without weights, in a monolingual model.
-        positive_weights: `(L,)` weights of positive terms, for binary cross-entropy only.
 
     Raises:
         ValueError: If an option is invalid or incompatible with another; or `share_labels` is set without a process
@@ -81,20 +78,17 @@ class GileLoss:
 
     def __init__(
         self,
-        loss: str | Callable[..., Tensor] = "cross_entropy",
+        loss: Callable[..., Tensor] | None = None,
         *,
         chunk_size: int = 0,
         share_labels: bool = False,
-        positive_weights: Sequence[float] | NDArray[Any] | None = None,
     ) -> None:
-        if not callable(loss) and loss not in ("cross_entropy", "decoupled_softmax"):
-            raise ValueError(f"loss must be 'cross_entropy', 'decoupled_softmax' or a function, got {loss!r}")
         if chunk_size < 0:
             raise ValueError(f"chunk_size must not be negative, got {chunk_size}")
-        if callable(loss) and chunk_size > 0:
+        if loss is not None and chunk_size > 0:
             raise ValueError(
                 f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "
-                "computed in chunks; set chunk_size=0, or loss='cross_entropy' or 'decoupled_softmax'"
+                "computed in chunks; set chunk_size=0, or leave the loss out"
             )
         if share_labels and chunk_size == 0:
             raise ValueError("share_labels divides chunks of labels: set chunk_size above 0")
@@ -106,24 +100,15 @@ class GileLoss:
         self.loss = loss
         self.chunk_size = chunk_size
         self.share_labels = share_labels
-        self.positive_weights = None if positive_weights is None else read_weights("positive_weights", positive_weights)
 
     def check_fits(self, config: PreTrainedConfig) -> None:
-        """Checks that the options fit a model.
-
-        Args:
-            config: The `GileConfig` of the model.
+        """Checks that the options fit the configuration of a model.
 
         Raises:
             ValueError: If an option does not fit; the message names it.
         """
         if self.share_labels and config.languages:
             raise ValueError(f"share_labels needs a model without languages, got languages={config.languages}")
-        if self.positive_weights is not None and len(self.positive_weights) != config.num_labels:
-            raise ValueError(
-                f"positive_weights has {len(self.positive_weights)} labels, but {config.num_labels} are stored: "
-                "compute it for the stored label set"
-            )
 
     def __call__(
         self,
@@ -139,7 +124,7 @@ class GileLoss:
 
         Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
-        loss = self._function(self._name(is_single_label(labels, len(logits), config)))
+        loss = self._function(_loss_name(is_single_label(labels, len(logits), config)))
         targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
         return scale_to_step(loss(logits, targets, None), labels, num_items_in_batch, shift_labels)
@@ -180,12 +165,7 @@ class GileLoss:
         config = model.config
         self.check_fits(config)
         check_tensors(sampled_columns=sampled_columns, column_weights=column_weights)
-        name = self._name(is_single_label(labels, len(text_codes), config))
-        if self.positive_weights is not None and name != "binary_cross_entropy":
-            raise ValueError(
-                f"positive_weights need the loss binary_cross_entropy, got {name}; leave them out, or train with "
-                "loss='cross_entropy' and problem_type='multi_label_classification'"
-            )
+        name = _loss_name(is_single_label(labels, len(text_codes), config))
         columns = None if sampled_columns is None else sampled_columns.flatten()
         columns, column_weights = self.choose_columns(model, text_codes, labels, columns, column_weights)
         if column_weights is not None:
@@ -209,13 +189,8 @@ class GileLoss:
         """
         return columns, column_weights
 
-    def _name(self, single: bool) -> str:
-        if self.loss == "cross_entropy" and not single:
-            return "binary_cross_entropy"
-        return str(getattr(self.loss, "__name__", self.loss))
-
     def _function(self, name: str) -> Callable[..., Tensor]:
-        return self.loss if callable(self.loss) else LOSSES[name]
+        return self.loss or LOSSES[name]
 
     def _at_once(self, step: "_Step") -> Tensor:
         model = step.model
@@ -243,10 +218,7 @@ class GileLoss:
             targets = make_targets(step.labels, config.num_labels)
             labels = targets = targets if columns is None else targets[:, columns]
         check_candidates(labels, logits, config, columns)
-        arguments = [logits, targets, step.column_weights]
-        if self.positive_weights is not None:
-            arguments.append(self._positive_weights(columns, logits.device))
-        return self._function(step.name)(*arguments)
+        return self._function(step.name)(logits, targets, step.column_weights)
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         config = step.model.config
@@ -276,7 +248,6 @@ class GileLoss:
                 weights,
                 excluded_columns,
                 distributed.group.WORLD if self.share_labels else None,
-                self._positive_weights(columns, labels.device),
             )
             return ((loss / len(text_codes)).expand(len(text_codes)),)
 
@@ -287,12 +258,6 @@ class GileLoss:
             "weights": step.column_weights,
         }
         return run_by_language(config, step.language, inputs, compute_loss)[0].mean()
-
-    def _positive_weights(self, columns: Tensor | None, device: torch.device) -> Tensor | None:
-        if self.positive_weights is None:
-            return None
-        self.positive_weights = self.positive_weights.to(device)
-        return self.positive_weights if columns is None else self.positive_weights[columns]
 
     def _label_chunks(
         self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
@@ -321,18 +286,17 @@ class GileLoss:
         return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
 
     def label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
-        """Returns the inputs of stored labels: arguments of `project_vectors`.
-
-        Args:
-            model: The model.
-            columns: `(C,)` label indices; by default all.
-        """
+        """Returns the inputs of stored labels, all or those of `(C,)` indices: arguments of `project_vectors`."""
         inputs = model.stored_inputs(columns)
         pools = model.config.pools_labels and model.config.text_config.has_fixed_pooling
         if pools and torch.is_grad_enabled():
             vectors = stored_vectors(model)
             inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         return inputs
+
+
+def _loss_name(single: bool) -> str:
+    return "cross_entropy" if single else "binary_cross_entropy"
 
 
 def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool) -> list[nn.Parameter]:
@@ -366,7 +330,7 @@ def _sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Step:
-    """Inputs of the loss of a training step; `name` is the name of the loss."""
+    """Inputs of the loss of a training step; `name` is that of the loss, unless it is a function."""
 
     model: GileForSequenceClassification
     name: str
@@ -422,14 +386,7 @@ class _Step:
 
 
 def stored_vectors(model: GileForSequenceClassification) -> Tensor:
-    """Returns encodings of the stored labels by a frozen pretrained encoder, cached while the encoder is unchanged.
-
-    Args:
-        model: A classifier with `config.pools_labels`.
-
-    Returns:
-        `(L, P)` vectors, as from `pool_stored_labels`.
-    """
+    """Returns `(L, P)` vectors as `pool_stored_labels`, cached while the frozen encoder is unchanged."""
     words = model.label_input_ids
     encoder = model.gile.text_encoder
 

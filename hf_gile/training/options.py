@@ -59,11 +59,8 @@ class ReportOptions(Settings):
     def check_problem_type(self, problem_type: str | None) -> None:
         """Checks for options that are incompatible with a softmax over labels.
 
-        Args:
-            problem_type: Problem type of the options or the documents.
-
         Raises:
-            ValueError: If an option is incompatible.
+            ValueError: If an option is incompatible with the problem type of the options or the documents.
         """
         if problem_type == "single_label_classification" and self.calibration == "spline":
             raise ValueError(
@@ -97,7 +94,7 @@ class Options(ReportOptions):
         text_prompt: Prompt of the encoder for texts; by default derived from its name.
         label_prompt: Prompt of the encoder for labels.
         freeze_text_encoder: Whether the encoder of --start_from stays frozen; by default as it was.
-        text_encoder_learning_rate: Learning rate of the last layer of an encoder that is trained.
+        text_encoder_learning_rate: Learning rate of an encoder that is trained.
         patience: Epochs without improvement on validation before training in steps stops.
         baselines: Also evaluate TF-IDF baselines, if fast enough: a linear SVM for seen and the cosine for unseen
             labels.
@@ -134,19 +131,12 @@ class Options(ReportOptions):
         return None if self.text_encoder in (AUTO, WORDS, STATIC) else self.text_encoder
 
     def prompts(self, default: str) -> dict[str, str]:
-        """Returns the prompts of the encoder for texts and for labels.
-
-        Args:
-            default: The prompt with which the encoder was trained.
-        """
+        """Returns the prompts for texts and for labels, by default the prompt with which the encoder was trained."""
         chosen = {"text_prompt": self.text_prompt, "label_prompt": self.label_prompt}
         return {name: default if prompt is None else prompt for name, prompt in chosen.items()}
 
     def check(self, args: TrainingArguments) -> None:
         """Checks for incompatible options and missing files, before documents are read.
-
-        Args:
-            args: The training arguments.
 
         Raises:
             ValueError: If options are incompatible.
@@ -163,18 +153,11 @@ class Options(ReportOptions):
         self.encoder_config()
 
     def check_metric(self, args: TrainingArguments) -> None:
-        """Checks the metric for choosing the epoch, see `hf_gile.training.task.check_metric`.
-
-        Args:
-            args: The training arguments.
-        """
+        """Checks the metric for choosing the epoch, see `hf_gile.training.task.check_metric`."""
         check_metric(args.metric_for_best_model, TOP_K)
 
     def encoder_config(self, **location: Any) -> Any:
         """Loads the configuration of the pretrained encoder, or of the model to start from; None for neither.
-
-        Args:
-            location: Further arguments of `AutoConfig.from_pretrained`, such as `revision`.
 
         Raises:
             ValueError: If the model to start from is not a GILE model.

@@ -1,4 +1,4 @@
-"""Supports training with a pretrained encoder: precomputed outputs, token weights, layer-wise learning rates.
+"""Supports training with a pretrained encoder: precomputed outputs, and a learning rate of the encoder.
 
 Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
 """
@@ -113,30 +113,26 @@ def parameter_groups(
     model: nn.Module,
     learning_rate: float,
     text_encoder_learning_rate: float | None = None,
-    layer_decay: float = 1.0,
     weight_decay: float = 0.0,
 ) -> list[dict[str, Any]]:
     """Groups parameters by learning rate and weight decay, for an optimizer.
 
-        groups = parameter_groups(model, 2e-3, text_encoder_learning_rate=1e-4, layer_decay=0.9)
+        groups = parameter_groups(model, 2e-3, text_encoder_learning_rate=1e-4)
         Trainer(model, args, ..., optimizers=(torch.optim.AdamW(groups), None))
 
-    The last layer of a pretrained encoder and later modules use `text_encoder_learning_rate`. Each layer below has
-    `layer_decay` times the rate of the layer above, and the embeddings once more. Other parameters use `learning_rate`.
     Weight decay is not applied to embedding tables (where unused rows would shrink), biases and norms.
 
     Args:
         model: A `GileModel` or `GileForSequenceClassification`; frozen parameters are excluded.
         learning_rate: Learning rate outside the pretrained encoder.
-        text_encoder_learning_rate: Learning rate of the last encoder layer; by default `learning_rate`.
-        layer_decay: Decay factor per layer, above 0 and at most 1.
+        text_encoder_learning_rate: Learning rate of the pretrained encoder; by default `learning_rate`.
         weight_decay: Weight decay of matrices.
 
     Returns:
         A list of `{"params": ..., "lr": ..., "weight_decay": ...}`, in a deterministic order.
 
     Raises:
-        ValueError: If a number is out of range.
+        ValueError: If a learning rate is not positive.
 
     Example:
         >>> from hf_gile import GileConfig, GileModel
@@ -146,54 +142,24 @@ def parameter_groups(
     """
     if text_encoder_learning_rate is None:
         text_encoder_learning_rate = learning_rate
-    if not 0 < layer_decay <= 1:
-        raise ValueError(f"layer_decay must be above 0 and at most 1, got {layer_decay}")
-    for name, rate in {
-        "learning_rate": learning_rate,
-        "text_encoder_learning_rate": text_encoder_learning_rate,
-    }.items():
+    rates = {"learning_rate": learning_rate, "text_encoder_learning_rate": text_encoder_learning_rate}
+    for name, rate in rates.items():
         if not rate > 0:
             raise ValueError(
                 f"{name} must be positive, got {rate}; to freeze the encoder, set freeze_text_encoder=True"
             )
-    rates: dict[int, float] = {}
     encoder = pretrained_encoder(model)
-    if encoder is not None:
-        for parameter, depth in _depths(encoder).items():
-            rates[id(parameter)] = text_encoder_learning_rate * layer_decay**depth
+    of_encoder = set() if encoder is None else {id(parameter) for parameter in encoder.parameters()}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for parameter in model.parameters():
         if parameter.requires_grad:
             decay = weight_decay if parameter.dim() > 1 and id(parameter) not in tables else 0.0
-            groups.setdefault((rates.get(id(parameter), learning_rate), decay), []).append(parameter)
+            rate = text_encoder_learning_rate if id(parameter) in of_encoder else learning_rate
+            groups.setdefault((rate, decay), []).append(parameter)
     return [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()]
 
 
 def pretrained_encoder(model: nn.Module) -> Any:
-    """Returns the pretrained encoder of a model, or None.
-
-    Args:
-        model: A `GileModel` or `GileForSequenceClassification`.
-    """
+    """Returns the pretrained encoder of a `GileModel` or `GileForSequenceClassification`, or None."""
     return getattr(get_towers(model).text_encoder, "transformer", None)
-
-
-def _depths(encoder: nn.Module) -> dict[Tensor, int]:
-    """Returns the number of layers above each parameter; embeddings count as a layer below the first."""
-    lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
-    layers = max(
-        lists,
-        key=lambda modules: sum(weight.numel() for module in modules for weight in module.parameters()),
-        default=[],
-    )
-    depths: dict[Tensor, int] = {
-        parameter: len(layers) - 1 - index for index, layer in enumerate(layers) for parameter in layer.parameters()
-    }
-    depth = len(layers)
-    for parameter in encoder.parameters():  # modules before the layers count as below them, later modules as above
-        if parameter in depths:
-            depth = 0
-        else:
-            depths[parameter] = depth
-    return depths

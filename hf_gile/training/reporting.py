@@ -28,24 +28,16 @@ SETTINGS_FILE = "settings.yaml"
 
 
 def printer(args: TrainingArguments) -> Callable[..., None]:
-    """Returns a print function that is active in the main process only.
-
-    Args:
-        args: The training arguments.
-    """
+    """Returns a print function that is active in the main process only."""
     return print if args.process_index == 0 else (lambda *_: None)
 
 
 @contextmanager
 def reading(args: TrainingArguments, content: str) -> Iterator[None]:
-    """Reads files in the main process first, which fills the cache for other processes; exits with a message on errors.
-
-    Args:
-        args: The training arguments.
-        content: Content of the files, for the log.
+    """Reads files in the main process first, which fills the cache for other processes.
 
     Raises:
-        SystemExit: If a file cannot be read, or is invalid.
+        SystemExit: If a file cannot be read, or is invalid; with a message.
     """
     with args.main_process_first(desc=f"reading {content}"):
         try:
@@ -55,23 +47,13 @@ def reading(args: TrainingArguments, content: str) -> Iterator[None]:
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """Writes `results.json`, where NaN is null.
-
-    Args:
-        folder: Output folder.
-        results: Results of a `Study`.
-    """
+    """Writes the results of a `Study` to `results.json`, where NaN is null."""
     with whole_file(folder / "results.json") as staged:
         staged.write_text(json.dumps(without_nan(results), indent=1, allow_nan=False), encoding="utf-8")
 
 
 def curves_of(result: Mapping[str, Any], metric: str) -> dict[str, list[tuple[float, float]]]:
-    """Returns the points (step, value) of the training loss and of the validation metric of a model.
-
-    Args:
-        result: Result of a model.
-        metric: The metric for choosing the epoch, a key of its history.
-    """
+    """Returns the points (step, value) of the training loss and of the validation metric of a result."""
     measured = [(entry["step"], entry[metric]) for entry in result["history"] if entry.get(metric) is not None]
     return {"training loss": result["losses"], f"validation {short_name(metric)}": measured}
 
@@ -80,11 +62,8 @@ def curves_of(result: Mapping[str, Any], metric: str) -> dict[str, list[tuple[fl
 def saved_settings(settings: object, args: TrainingArguments) -> Iterator[None]:
     """Writes OUTPUT_DIR/settings.yaml, for use with `--config`, after the files that the settings belong to.
 
-    The settings of an earlier run are removed first, so a run that is killed never leaves them beside another model.
-
-    Args:
-        settings: Settings of the recipe, saved without secrets.
-        args: Training arguments; those in `STEPS` and those that differ from their defaults are saved.
+    The file is removed first, so a run that is killed never leaves it beside another model. It has the settings of the
+    recipe, and the training arguments in `STEPS` or with other than default values, without secrets.
     """
     file = Path(args.output_dir) / SETTINGS_FILE
     if args.process_index == 0:
@@ -113,10 +92,7 @@ def _format_settings(settings: object, args: TrainingArguments) -> str:
 
 
 def without_nan(value: object) -> Any:
-    """Replaces numbers that JSON lacks, NaN and infinity, by None.
-
-    Args:
-        value: A number, a string or None, or a mapping or sequence of these.
+    """Replaces numbers that JSON lacks, NaN and infinity, by None, also within mappings and sequences.
 
     Example:
         >>> without_nan({"test": [0.5, math.nan]})
@@ -132,14 +108,7 @@ def without_nan(value: object) -> Any:
 def say_calibration(
     figures: Mapping[str, Any], say: Callable[..., None], has_unseen: bool = False, method: str | None = None
 ) -> None:
-    """Prints calibration results for seen and unseen labels, and a note if unseen labels could not be fitted.
-
-    Args:
-        figures: Result of `calibrate`.
-        say: Prints a line.
-        has_unseen: Whether the model has unseen labels.
-        method: The method of calibration.
-    """
+    """Prints the result of `calibrate` for seen and unseen labels, and a note if unseen labels could not be fitted."""
     for group in ("seen", "unseen"):
         if f"{group}_expected_calibration_error_after" not in figures:
             continue
@@ -171,10 +140,10 @@ def say_calibration(
 def table_of_results(
     results: Mapping[str, Any], columns: Mapping[str, str], groups: Sequence[str], note: str = ""
 ) -> str:
-    """Formats test metrics in percent, by groups of labels.
+    """Formats the test metrics of the results of a `Study`, in percent, by groups of labels.
 
     Args:
-        results: Results of a `Study`.
+        results: The results.
         columns: Headings by metric.
         groups: Any of `"all"`, `"seen"`, `"unseen"` and `AMONG_ALL`. With `"unseen"`, only `"seen"` is shown for a
             model that cannot score unseen labels.

@@ -38,10 +38,7 @@ class Settings:
 
 
 def choices_of(kind: object) -> tuple[Any, ...]:
-    """Returns the values that a type allows; empty if it is not a `Literal`.
-
-    Args:
-        kind: A type, or an optional type.
+    """Returns the values that a type, or an optional type, allows; empty if it is not a `Literal`.
 
     Example:
         >>> choices_of(Literal["raise", "skip"] | None), choices_of(str)
@@ -52,12 +49,7 @@ def choices_of(kind: object) -> tuple[Any, ...]:
 
 
 def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
-    """Checks the value of a setting against its choices.
-
-    Args:
-        setting: Name of the setting.
-        value: Its value.
-        choices: Allowed values.
+    """Checks the value of a setting.
 
     Raises:
         ValueError: If it is not among the choices; the message lists them and suggests a similar choice.
@@ -70,15 +62,10 @@ def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
 
 
 def check_files(settings: object, names: Sequence[str], suffixes: Sequence[str] = ()) -> None:
-    """Checks that the files of settings exist.
-
-    Args:
-        settings: A dataclass of settings.
-        names: Settings that are None, a path, or a list of files, folders and globs.
-        suffixes: Suffixes of readable files; by default any.
+    """Checks that the files of settings exist; each is None, a path, or a list of files, folders and globs.
 
     Raises:
-        ValueError: If files cannot be read.
+        ValueError: If a file has another suffix than these.
         FileNotFoundError: If a path or glob does not exist.
     """
     for name in names:

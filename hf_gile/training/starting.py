@@ -132,25 +132,6 @@ def processor_from_text_encoder(
     return GileProcessor.for_config(tokenizer, config, text_prompt=text_prompt, label_prompt=label_prompt)
 
 
-def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
-    """Computes the joint size for which GILE has about as many parameters as a linear unit (Eq. 19).
-
-    Args:
-        hidden_size: Size of a document vector (d_h).
-        embedding_size: Size of a label vector (d).
-        num_labels: Number of labels k, or numbers for each language.
-
-    Returns:
-        d_h k / (d_h + d), at least 1, with k summed over the languages; rounded down, as in the published models.
-
-    Example:
-        >>> joint_size_for(hidden_size=100, embedding_size=40, num_labels=[327, 367])
-        495
-    """
-    k = num_labels if isinstance(num_labels, int) else sum(num_labels)
-    return max(1, hidden_size * k // (hidden_size + embedding_size))
-
-
 @torch.no_grad()
 def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
     """Sets word vectors, such as those of `hf_gile.data.load_word_vectors`.

@@ -1,28 +1,30 @@
 """Documents and labels of a run, prepared for training, and the results of the models that are trained on them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from torch import Tensor
 from transformers import TrainingArguments
 
 from ..data.schema import clean_label
 from ..data.zero_shot import drop_labels
-from ..models import GileForSequenceClassification, LabelSet
+from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..models.search_gile import calibrated
 from ..publishing import CardInfo
 from ..publishing.card import LANGUAGE_CODE, LICENSE_ID, write_card
 from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
+from .collator import LabelSampler
 from .convex import refit_convex
 from .encoders import origin_of
 from .encoding import ReadBefore
-from .experiment import Experiment, documents_per_second, save_model
+from .experiment import Experiment, documents_per_second, run_arguments, save_model
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
@@ -34,7 +36,7 @@ from .reporting import (
     without_nan,
     write_results,
 )
-from .task import TextTask, as_read, check_unseen, count_contradictions, hold_out, metric_name, problem_type_of
+from .task import TextTask, as_read, check_unseen, hold_out, metric_name, problem_type_of
 
 _FITTED_AGAIN = (
     "All figures are of the model fitted on {:,} training documents. It was then fitted again on all {:,} documents, "
@@ -92,8 +94,11 @@ class Study:
         self.problem_type = problem_type_of(task.parts, task.gold, options.problem_type)
         options.check_problem_type(self.problem_type)
         self.has_one_label = self.problem_type == "single_label_classification"
-        if self.has_one_label:
-            self._say_one_label(task)
+        if self.has_one_label and options.problem_type is None:
+            self.say(
+                "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
+                "multi_label_classification scores each label on its own)"
+            )
         self.described = task.labels
         self.held_out: set[str] = set()
         held_out = ""
@@ -114,41 +119,31 @@ class Study:
         self.say(f"{len(self.task.labels):,} labels, such as {names}{held_out}")
 
     def say(self, line: str) -> None:
-        """Prints a line in the main process, which the report of the run repeats.
-
-        Args:
-            line: The line.
-        """
+        """Prints a line in the main process, which the report of the run repeats."""
         self.said.append(line)
         printer(self.args)(line)
 
-    def _say_one_label(self, task: TextTask) -> None:
-        if self.options.problem_type is None:
-            self.say(
-                "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
-                "multi_label_classification scores each label on its own)"
-            )
-        number = count_contradictions(task)
-        if number:
-            texts = "1 text occurs" if number == 1 else f"{number:,} texts occur"
-            self.say(f"warning: {texts} several times with different labels")
-
     def labels_of(self, model: GileForSequenceClassification) -> LabelSet:
-        """Returns the labels that a model can score: a linear model scores only those that it is trained on.
-
-        Args:
-            model: The model.
-        """
+        """Returns the labels that a model can score: a linear model scores only those that it is trained on."""
         labels = self.task.labels
         return labels[: self.num_seen] if model.config.output_layer == "linear" else labels
 
-    def metric_for(self, labels: LabelSet) -> str:
-        """Returns the metric for choosing the epoch, see `metric_name`.
-
-        Args:
-            labels: The labels of the model.
-        """
-        return metric_name(self.args.metric_for_best_model, len(labels) > self.num_seen, self.has_one_label)
+    def experiment(
+        self,
+        name: str,
+        model: GileForSequenceClassification,
+        processor: GileProcessor,
+        parts: Mapping[str, Dataset],
+        sampler: LabelSampler,
+        **options: Any,
+    ) -> Experiment:
+        """Returns an experiment with a model and encoded documents, whose files are written to OUTPUT_DIR/NAME."""
+        has_unseen = model.config.num_labels > self.num_seen
+        metric = metric_name(self.args.metric_for_best_model, has_unseen, self.has_one_label)
+        args = run_arguments(self.args, Path(self.args.output_dir) / name, metric)
+        return Experiment(
+            model, processor, parts, sampler, args, self.held_out, num_documents=self.num_documents, **options
+        )
 
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
@@ -156,10 +151,6 @@ class Study:
         Its result is that of `calibrate`, and `test`, the metrics of the report of its card, with
         `test_documents_per_second`, from texts to the scores of all labels. Only then `fit_again` fits it on further
         documents; `fitted_again_on` is their number.
-
-        Args:
-            name: Name of the model.
-            experiment: The trained model with its documents.
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
@@ -187,9 +178,6 @@ class Study:
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on validation documents.
 
-        Args:
-            experiment: The trained model with its documents.
-
         Returns:
             The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
@@ -208,11 +196,8 @@ class Study:
         The rows of labels and words and the bilinear form are fitted again, with the same settings. Thresholds,
         probabilities and figures stay those of documents that were left out.
 
-        Args:
-            experiment: The calibrated model, if possible of a convex fit; others stay as they are.
-
         Returns:
-            The number of documents that it is fitted on; 0 if it stays as it is.
+            The number of documents that it is fitted on; 0 if it stays as it is, unless `fit_convex` has fitted it.
         """
         if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
             return 0
@@ -227,12 +212,7 @@ class Study:
             write_results(Path(self.args.output_dir), self.results)
 
     def _card_info(self, experiment: Experiment, number: int) -> CardInfo:
-        """Returns the description of the data, with what is known of the encoder that training started from.
-
-        Args:
-            experiment: The model.
-            number: Number of documents that it was fitted on again, see `fit_again`.
-        """
+        """Returns the description of the data, with what is known of the encoder and of the last fit."""
         info = self.info
         limits = list(info.limits)
         if number:
@@ -353,9 +333,5 @@ class Study:
 
 
 def test_metrics(report: Report) -> dict[str, float]:
-    """Returns the metrics of a report as in `results.json`, with the prefix `test_`.
-
-    Args:
-        report: The report.
-    """
+    """Returns the metrics of a report as in `results.json`, with the prefix `test_`."""
     return {f"test_{name}": value for name, value in report.metrics.items()}

@@ -40,12 +40,7 @@ class TextTask:
     cut: Collection[str] = ()
 
     def texts(self, part: str, number: int | None = None) -> Iterable[str]:
-        """Returns the texts of a part, or of its first documents.
-
-        Args:
-            part: The part.
-            number: Number of documents; by default all.
-        """
+        """Returns the texts of a part, or of its first documents."""
         rows = self.parts[part]
         text = self.text
         if number is not None:
@@ -54,35 +49,13 @@ class TextTask:
 
 
 def in_hash_order(task: TextTask) -> TextTask:
-    """Sorts documents by hashes, so that their order in the files does not change a fit.
-
-    Args:
-        task: The documents.
-    """
+    """Sorts documents by hashes, so that their order in the files does not change a fit."""
     orders = {part: hash_order(task.texts(part), rows[task.gold]) for part, rows in task.parts.items()}
     return replace(task, parts={part: rows.select(orders[part]) for part, rows in task.parts.items()})
 
 
-def count_contradictions(task: TextTask) -> int:
-    """Counts the texts that occur with different labels, ignoring white space around them.
-
-    Args:
-        task: Documents with a label each.
-    """
-    labels: dict[int, set[str]] = {}
-    for part, rows in task.parts.items():
-        for text, gold in zip(task.texts(part), rows[task.gold], strict=True):
-            labels.setdefault(hash(text.strip()), set()).update(gold)
-    return sum(len(different) > 1 for different in labels.values())
-
-
 def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", requested: str | None = None) -> str:
-    """Determines the problem type: single-label if every document has exactly one label.
-
-    Args:
-        parts: Documents of each part.
-        gold: Column with the lists of label ids.
-        requested: Requested problem type, if any.
+    """Determines the problem type: single-label if every document has exactly one label, unless another is requested.
 
     Raises:
         ValueError: If single-label is requested, but a document has no label or several.
@@ -102,11 +75,9 @@ def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", reques
 
 
 def stored_rule(parts: "Mapping[str, Dataset]", gold: str = "labels") -> dict[str, int]:
-    """Returns `GileConfig.thresholds` before they are fitted: "at_least" a label, if each training document has one.
+    """Returns `GileConfig.thresholds` before they are fitted.
 
-    Args:
-        parts: Documents for `train` and `validation`; those without labels are negatives.
-        gold: Column with the lists of label ids.
+    That is "at_least" a label if each document for training and validation has one; those without are negatives.
     """
     has_labels = all(ids for part in ("train", "validation") for ids in parts[part][gold])
     return {"at_least": 1} if has_labels else {}
@@ -114,10 +85,6 @@ def stored_rule(parts: "Mapping[str, Dataset]", gold: str = "labels") -> dict[st
 
 def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
     """Holds out the labels with the lowest hashes of their ids among those with 5 to 500 training documents.
-
-    Args:
-        labels: The labels.
-        number: Number of labels to hold out.
 
     Returns:
         The labels, seen labels first, and the ids of held-out labels.
@@ -137,13 +104,9 @@ def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
 
 
 def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
-    """Returns labels with the descriptions that the model reads.
+    """Returns labels with the descriptions that the model reads, by `Options.label_texts`.
 
     Labels with the same name keep their description to distinguish them.
-
-    Args:
-        labels: The labels.
-        label_texts: "name"; "synonyms", the name and synonyms; or "definitions", the name and the description.
     """
     if label_texts == "definitions":
         return labels
@@ -188,10 +151,7 @@ def words_of(
 
 
 def full_name(figure: str) -> str:
-    """Returns the name of a metric in Trainer.
-
-    Args:
-        figure: Name of the metric, with or without the part.
+    """Returns the name in Trainer of a metric, with or without the part.
 
     Example:
         >>> full_name("accuracy"), full_name("eval_test_accuracy")
@@ -204,12 +164,8 @@ def full_name(figure: str) -> str:
 def metric_name(metric: str | None, has_unseen: bool, one_label: bool = False) -> str:
     """Returns the metric for choosing the epoch: by default average precision or accuracy on seen labels.
 
-    Without unseen labels, the metrics have no groups, so it is the metric over all labels.
-
-    Args:
-        metric: Metric requested by the user; `"loss"` is the default of `TrainingArguments`.
-        has_unseen: Whether the model has unseen labels.
-        one_label: Whether each document has a single label.
+    Without unseen labels, the metrics have no groups, so it is the metric over all labels. `"loss"` is the default of
+    `TrainingArguments`.
     """
     if metric in (None, "loss"):
         metric = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
@@ -218,12 +174,7 @@ def metric_name(metric: str | None, has_unseen: bool, one_label: bool = False) -
 
 
 def check_metric(metric: str | None, top_k: Sequence[int], parts: Iterable[str] = ("validation",)) -> None:
-    """Checks that training computes the metric for choosing the epoch.
-
-    Args:
-        metric: The metric.
-        top_k: Numbers of labels for precision, recall and nDCG.
-        parts: Parts evaluated after each epoch.
+    """Checks that training computes the metric for choosing the epoch, for the parts evaluated after each epoch.
 
     Raises:
         ValueError: If training does not compute it.
@@ -241,11 +192,7 @@ def check_metric(metric: str | None, top_k: Sequence[int], parts: Iterable[str] 
 
 
 def check_unseen(metric: str | None, task: TextTask) -> None:
-    """Checks that a validation document has an unseen label, if the metric needs it.
-
-    Args:
-        metric: Metric for choosing the epoch.
-        task: The documents.
+    """Checks that a validation document has an unseen label, if the metric for choosing the epoch needs it.
 
     Raises:
         ValueError: If no validation document has an unseen label.

@@ -40,12 +40,12 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from papers.news import read_news
+from papers.news import paper_threshold, read_news
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import paper_threshold, tune_threshold
+from hf_gile.training import ThresholdTuner
 from hf_gile.training.reporting import without_nan
 from hf_gile.writing import whole_file
 
@@ -223,7 +223,9 @@ def main() -> None:
             model = fit(*parts["train"], len(corpus.words), len(labels), share, options.weighting, penalty)
             seconds = time.process_time() - start
             scores = {name: model.scores(parts[name][0]) for name in ("dev", "test")}
-            threshold = tune_threshold(scores["dev"], gold["dev"])
+            tuner = ThresholdTuner(len(labels))
+            tuner.update(scores["dev"], gold["dev"])
+            threshold = tuner.compute()["threshold"]
             line = f"{len(model.words):>7}{penalty:>8g}{model.num_parameters:>12,}{seconds:>9.0f}{threshold:>11.4f}"
             figures = {
                 name: [measure(scores[name], gold[name], cut, seen) for cut in (threshold, fixed)] for name in scores

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hf_gile.training import LabelSampler
 from hf_gile.training.collator import FloatArray, IntArray
-from hf_gile.training.weighted_losses import read_weights
 
 
 class UnitSampler(LabelSampler):
@@ -18,7 +18,7 @@ class UnitSampler(LabelSampler):
     - By frequency (`frequencies`): each label is drawn independently with probability `1 - exp(-c * frequency)`, where
       c is chosen for an expected number of `num_negatives` (Poisson sampling). Unbiased if weighted. Rare labels then
       have large weights, so use the square root of document counts.
-    - `label_weights` change the loss to be estimated, like the `positive_weights` of a `GileLoss`.
+    - `label_weights` change the loss to be estimated.
 
     Args:
         num_labels: As in `LabelSampler`.
@@ -51,7 +51,7 @@ class UnitSampler(LabelSampler):
         if frequencies is not None and num_negatives is not None and 0 < num_negatives < len(self.columns):
             self._rates = _rates(self._positive_frequencies(frequencies), num_negatives)
             self._rates_below = np.cumsum(self._rates)
-        self.label_weights = None if label_weights is None else read_weights("label_weights", label_weights, num_labels)
+        self.label_weights = None if label_weights is None else _read_weights(label_weights, num_labels)
 
     def _positive_frequencies(self, frequencies: Sequence[float] | NDArray[Any]) -> FloatArray:
         """Checks frequencies, and returns those of `columns`."""
@@ -117,3 +117,14 @@ def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
             break
     # At a rate of 10, a label is drawn in 19,999 of 20,000 steps, so higher rates are not needed.
     return np.minimum(scale * relative, 10.0)
+
+
+def _read_weights(weights: Sequence[float] | NDArray[Any], num_labels: int) -> Tensor:
+    """Checks label weights, and returns them as `(L,)` float32."""
+    array = np.asarray(weights, dtype=np.float32)
+    if array.shape != (num_labels,):
+        raise ValueError(f"label_weights must have shape ({num_labels},), a number for each label, got {array.shape}")
+    wrong = np.flatnonzero(~(array >= 0) | ~np.isfinite(array))
+    if len(wrong):
+        raise ValueError(f"label_weights must be finite and not negative, got {array[wrong[0]]} for label {wrong[0]}")
+    return torch.from_numpy(array.copy())

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_gile.metrics.batch import Array
-from hf_gile.metrics.frequency import propensities, read_counts
+from hf_gile.metrics.frequency import read_counts
 
 
 def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDArray[np.float64]:
@@ -45,37 +45,3 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
     weights[seen] = (1 - beta) / (1 - beta ** documents[seen])
     weights[seen] /= weights[seen].mean()
     return weights
-
-
-def propensity_weights(
-    counts: Array | Sequence[float], num_documents: int, a: float = 0.55, b: float = 1.5, convex: bool = True
-) -> NDArray[np.float64]:
-    """Computes weights of positive terms that compensate for missing gold labels in the data.
-
-    If annotators assign a relevant label with probability p, its propensity, the loss underestimates relevant labels.
-    Counting an assigned label 1/p times, and 1 - 1/p times as not assigned, is unbiased (Jain et al., KDD 2016), but
-    not convex. For the 0-1 loss, the two terms sum to 2/p - 1 times the first, whose convex bound is used for training
-    (Qaraei et al., WWW 2021).
-
-    Use them in `GileLoss(positive_weights=...)`. Scores become higher, especially for rare labels, so tune the
-    threshold.
-
-    Args:
-        counts: `(L,)` numbers of training documents per label.
-        num_documents: The number of training documents.
-        a: As in `hf_gile.metrics.propensities`.
-        b: As in `hf_gile.metrics.propensities`.
-        convex: Whether to use 2/p - 1; otherwise 1/p.
-
-    Returns:
-        `(L,)` weights, each at least 1.
-
-    Raises:
-        ValueError: As in `hf_gile.metrics.propensities`.
-
-    Example:
-        >>> propensity_weights([0, 1, 1000], num_documents=1000).round(2)
-        array([16.65, 12.82,  1.44])
-    """
-    inverse = 1 / propensities(counts, num_documents, a, b)
-    return 2 * inverse - 1 if convex else inverse

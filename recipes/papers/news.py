@@ -6,6 +6,7 @@ Section 4.2 of the GILE paper. The words come in pickles, see `papers.pickled_ve
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -168,3 +169,46 @@ def count_labels(labels: LabelSet, parts: list[Any]) -> LabelSet:
     """
     counts = Counter(column for rows in parts for columns in rows["labels"] for column in columns)
     return labels.with_counts({labels[column].id: count for column, count in counts.items()})
+
+
+def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
+    """Computes the joint size for which GILE has about as many parameters as a linear unit (Eq. 19).
+
+    Args:
+        hidden_size: Size of a document vector (d_h).
+        embedding_size: Size of a label vector (d).
+        num_labels: Number of labels k, or numbers for each language.
+
+    Returns:
+        d_h k / (d_h + d), at least 1, with k summed over the languages; rounded down, as in the published models.
+
+    Example:
+        >>> joint_size_for(hidden_size=100, embedding_size=40, num_labels=[327, 367])
+        495
+    """
+    k = num_labels if isinstance(num_labels, int) else sum(num_labels)
+    return max(1, hidden_size * k // (hidden_size + embedding_size))
+
+
+def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
+    """Returns the fixed threshold of the paper.
+
+    Args:
+        num_labels: Number of labels.
+        low_resource: Whether only a part of the training documents is used, as in Table 7 of the paper.
+
+    Returns:
+        A probability: 0.4 for fewer than 400 labels, otherwise 0.2; always 0.3 for low-resource training.
+
+    Raises:
+        ValueError: If there are no labels.
+
+    Example:
+        >>> paper_threshold(7), paper_threshold(850), paper_threshold(850, low_resource=True)
+        (0.4, 0.2, 0.3)
+    """
+    if num_labels < 1:
+        raise ValueError(f"num_labels must be at least 1, got {num_labels}; pass the number of scored labels")
+    if low_resource:
+        return 0.3
+    return 0.4 if num_labels < 400 else 0.2

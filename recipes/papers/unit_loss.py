@@ -30,7 +30,7 @@ class UnitLoss(GileLoss):
 
     def __init__(
         self,
-        loss: str | Callable[..., Tensor] = "cross_entropy",
+        loss: Callable[..., Tensor] | None = None,
         *,
         refresh_steps: int = 0,
         row_dropout: float = 0.0,

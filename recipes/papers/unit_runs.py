@@ -8,7 +8,6 @@ study.show()
 import json
 from collections.abc import Mapping
 from copy import copy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +25,6 @@ from hf_gile.training.experiment import (
     Experiment,
     encode_parts,
     pretrained_optimizer,
-    run_arguments,
     with_a_label,
 )
 from hf_gile.training.fit import fit, saved_model
@@ -35,7 +33,7 @@ from hf_gile.training.study import Study, test_metrics
 from hf_gile.training.task import words_of
 from papers.hard_negatives import HardNegatives
 from papers.label_sampling import UnitSampler
-from papers.label_weights import class_balanced_weights, propensity_weights
+from papers.label_weights import class_balanced_weights
 from papers.lora import add_lora, merge_lora
 from papers.token_weights import log_idf, set_token_weights
 from papers.unit_loss import UnitLoss
@@ -126,7 +124,7 @@ class UnitTrainer:
         model, processor = self.model(unit)
         labels = study.labels_of(model)
         model.set_labels(labels, processor)
-        model.loss_function = self.loss(unit, labels)
+        model.loss_function = self.loss(unit)
         parts = encoded = self.encoded(model, processor)
         if len(labels) < len(study.task.labels):
             parts = first_columns(parts, len(labels))
@@ -137,16 +135,13 @@ class UnitTrainer:
             add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
         optimizer = None
         if model.config.text_config.reads_pretrained:
-            rates = settings.text_encoder_learning_rate, settings.layer_decay
-            optimizer = pretrained_optimizer(model, study.args, *rates)
-        return Experiment(
+            optimizer = pretrained_optimizer(model, study.args, settings.text_encoder_learning_rate)
+        return study.experiment(
+            name,
             model,
             processor,
             parts,
             self.sampler(labels),
-            run_arguments(study.args, Path(study.args.output_dir) / name, study.metric_for(labels)),
-            held_out=study.held_out,
-            num_documents=study.num_documents,
             test_curve=settings.test_curve,
             optimizer=optimizer,
             encoder=settings.start_from or settings.encoder,
@@ -224,7 +219,7 @@ class UnitTrainer:
                 reader.lexical = lexical
                 if model.config.text_config.has_fixed_pooling:
                     model.to(study.args.device)
-                self._encoded[reads] = encode_parts(study.task, model, reader, study.task.labels, study.args.bf16)
+                self._encoded[reads] = encode_parts(study.task, model, reader, study.args.bf16)
         return self._encoded[reads]
 
     def set_statistics(
@@ -262,24 +257,20 @@ class UnitTrainer:
             label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
         )
 
-    def loss(self, unit: Unit, labels: LabelSet) -> UnitLoss:
+    def loss(self, unit: Unit) -> UnitLoss:
         """Returns the loss chosen in the settings.
 
         Args:
             unit: The unit.
-            labels: The labels of the model.
         """
         settings = self.settings
-        miner, weights = None, None
+        miner = None
         if settings.hard_negatives:
             columns = range(self.study.num_seen)
             miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
-        if settings.propensity_weighted:
-            weights = propensity_weights([label.count for label in labels], self.study.num_documents)
         return UnitLoss(
             **settings.loss_options(unit),
             share_labels=settings.share_labels and not unit.is_linear,
-            positive_weights=weights,
             miner=miner,
         )
 

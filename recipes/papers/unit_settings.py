@@ -75,7 +75,6 @@ class UnitSettings(Options):
         'JSON of options for loading the encoder, such as {"attention_probs_dropout_prob": 0}, which is faster.',
     )
     hierarchical: bool = setting(False, "Read windows of whole sentences, with attention over them.")
-    layer_decay: float = setting(1.0, "Factor of the learning rate from each encoder layer to the layer below.")
     lora_rank: int = setting(0, "Train LoRA adapters of this rank instead of the encoder weights.")
     term_weights: str = setting(
         "{}",
@@ -99,9 +98,6 @@ class UnitSettings(Options):
     unweighted: bool = setting(False, "Do not weight sampled labels, as in the paper.")
     hard_negatives: int = setting(0, "Number of hard negatives per document, the best-scored labels that are not gold.")
     class_balanced: float = setting(0.0, "beta of class-balanced label weights, such as 0.99; 0 for none.")
-    propensity_weighted: bool = setting(
-        False, "Weight gold labels by inverse propensity, to compensate for missing labels."
-    )
 
     def unit(self, name: str) -> Unit:
         """Returns a unit.
@@ -159,19 +155,10 @@ class UnitSettings(Options):
         """
         return {
             "loss": unit.loss,
-            "chunk_size": 0 if self.num_negatives or callable(unit.loss) else self.label_chunk_size,
+            "chunk_size": 0 if self.num_negatives or unit.loss else self.label_chunk_size,
             "refresh_steps": 0 if unit.is_linear else self.label_refresh_steps,
             "row_dropout": 0.0 if unit.is_linear else self.label_row_dropout,
         }
-
-    def check_problem_type(self, problem_type: str | None) -> None:
-        """Checks for settings that are incompatible with a softmax over labels; see the base class."""
-        super().check_problem_type(problem_type)
-        if problem_type == "single_label_classification" and self.propensity_weighted:
-            raise ValueError(
-                "propensity_weighted does not support single-label documents: leave it out, or score labels "
-                "independently with --problem_type multi_label_classification"
-            )
 
     def check(self, args: TrainingArguments) -> None:
         """Checks for incompatible settings and missing files; see the base class."""
@@ -195,7 +182,7 @@ class UnitSettings(Options):
                 if getattr(self, name):
                     raise ValueError(f"unit auto does not support {name}: choose a unit, such as --units gile_rows")
         if self.share_labels:
-            self._check_shared_labels(args, [name for name, unit in units.items() if callable(unit.loss)])
+            self._check_shared_labels(args, [name for name, unit in units.items() if unit.loss])
 
     def encoder_config(self, **location: Any) -> Any:
         """Loads the configuration of the encoder, from the revision in `text_encoder_options`; see the base class."""

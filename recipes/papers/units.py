@@ -21,12 +21,12 @@ class Unit:
     Args:
         fields: Fields of `GileConfig` and `GileTextConfig`; `joint_size` may be the name of another field.
         model: Class of the model; classes other than `GileForSequenceClassification` are evaluated but not saved.
-        loss: Loss of a `UnitLoss`: its name, or a function of the scores of all labels.
+        loss: Loss of a `UnitLoss`, a function of the scores of all labels; by default cross-entropy.
     """
 
     fields: Mapping[str, Any]
     model: type[GileForSequenceClassification] = GileForSequenceClassification
-    loss: str | Callable[..., Any] = "cross_entropy"
+    loss: Callable[..., Any] | None = None
 
     @property
     def is_linear(self) -> bool:

@@ -18,8 +18,8 @@ from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 FIELDS: dict[str, str | None] = {
-    "training_loss": None,  # these two are options of a GileLoss
-    "label_chunk_size": None,
+    "training_loss": None,  # always cross-entropy
+    "label_chunk_size": None,  # an option of a GileLoss
 }
 """Current names of fields by stored name, with dots for nested fields (`text_config.hidden_size`); None if removed."""
 
@@ -78,9 +78,8 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
         kinds = (PublishedGileConfig, PublishedGileForSequenceClassification)
     config, classifier = kinds
     model = classifier(config(**only_read(**options))).double()  # some fields of old cases are not used
-    loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
-    if loss != "cross_entropy" or chunk_size:
-        model.loss_function = GileLoss(loss, chunk_size=chunk_size)
+    if chunk_size := fields.get("label_chunk_size"):
+        model.loss_function = GileLoss(chunk_size=chunk_size)
     if weights is not None:
         model.load_state_dict(today_weights(weights))
     return model
@@ -131,14 +130,9 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
 
     if "training" in inputs:
         training = {name: torch.tensor(value) for name, value in inputs["training"].items()}
-        columns, positive = training.get("sampled_columns"), training.pop("positive_weights", None)
+        columns = training.get("sampled_columns")
         if columns is not None and model.loss_function is label_loss:
             model.loss_function = GileLoss()
-        if positive is not None:
-            every = torch.arange(model.config.num_labels) if columns is None else columns
-            weights = torch.ones(model.config.num_labels).index_copy(0, every, positive.float())
-            chunk_size = getattr(model.loss_function, "chunk_size", 0)
-            model.loss_function = GileLoss(chunk_size=chunk_size, positive_weights=weights)
         model.train().zero_grad()
         output = model(**documents, **language, **training)
         output.loss.backward()

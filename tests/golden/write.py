@@ -219,7 +219,6 @@ def losses() -> Iterator[Case]:
     problems = {
         "sigmoid": (MULTI, GOLD),
         "softmax": (single, [4, 0, 1]),
-        "decoupled": (MULTI | {"training_loss": "decoupled_softmax"}, GOLD),
     }
     sample: dict[str, Any] = {"sampled_columns": [0, 1, 3, 4, 6], "column_weights": [1.0, 1.0, 1.75, 1.0, 1.75]}
     own_weights = [[1.0, 1.0, 2.5, 0.0, 1.5], [1.0, 0.0, 1.5, 2.0, 0.5], [0.0, 0.25, 1.0, 1.0, 1.0]]
@@ -231,15 +230,12 @@ def losses() -> Iterator[Case]:
         "some excluded": excluded,
         "a sample, some excluded": sample | excluded,
     }
-    positive = {"positive_weights": [1.0, 2.5, 1.5, 4.0, 1.25, 1.0, 3.0]}
     for (problem, (options, gold)), chunk in itertools.product(problems.items(), (0, 2)):
         how = f"{problem}, {'in chunks' if chunk else 'at once'}"
         options = options | ({"label_chunk_size": chunk} if chunk else {})
         labels = {"labels": gold}
         for name, training in settings.items():
             yield case(f"{how}, {name}", reads_words("wan", **options), WORDS, *JOINT, **labels | training)
-        if problem == "sigmoid":
-            yield case(f"{how}, positive weights", reads_words("wan", **options), WORDS, **labels, **positive)
         rows = reads_words("wan", **options, label_rows=True)
         yield case(f"{how}, rows", rows, WORDS, "gile.label_rows.weight", **labels | sample)
         read = reads_pretrained(label_encoder_type="text_encoder", **options)

@@ -201,7 +201,7 @@ STEPS = {
 def test_chunked_losses_give_all_trained_weights_a_gradient(make_pretrained, options):
     # With DDP, processes wait for the gradients of all weights.
     model, processor = make_pretrained(**options)
-    model.loss_function = UnitLoss("decoupled_softmax", chunk_size=2)
+    model.loss_function = UnitLoss(chunk_size=2)
     _, gradients = step(model, processor)
     assert gradients.keys() == {name for name, weight in model.named_parameters() if weight.requires_grad}
 

@@ -2,10 +2,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
-from papers.label_weights import class_balanced_weights, propensity_weights
-
-from hf_gile.metrics import propensities
+from papers.label_weights import class_balanced_weights
 
 COUNTS = np.array([1, 2, 0, 30, 4000, 1])
 
@@ -28,10 +25,3 @@ def test_zero_and_negative_counts_and_a_beta_of_one_are_refused():
         class_balanced_weights([0, 0], 0.9)
     with pytest.raises(ValueError, match="counts must be numbers of at least 0, got -1 for label 1"):
         class_balanced_weights([1, -1], 0.9)
-
-
-def test_propensity_weights_follow_inverse_propensities():
-    inverse = 1 / propensities(COUNTS, 5000, a=0.6, b=2.6)
-    np.testing.assert_allclose(propensity_weights(COUNTS, 5000, a=0.6, b=2.6, convex=False), inverse)
-    np.testing.assert_allclose(propensity_weights(torch.tensor(COUNTS), 5000, a=0.6, b=2.6), 2 * inverse - 1)
-    assert propensity_weights(COUNTS, 5000).min() >= 1

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from papers.deutsche_welle import load_dw
-from papers.news import LOW_RESOURCE_LEVELS, low_resource
+from papers.news import LOW_RESOURCE_LEVELS, joint_size_for, low_resource, paper_threshold
 from write_dw import write_dw
 
-from hf_gile import LabelSet
+from hf_gile import GileConfig, GileModel, LabelSet
 from hf_gile.data import ReadReport, WordVectors
 
 WORDS = ["science", "sports", "the", "ball", "moves"]
@@ -69,3 +69,21 @@ def test_smaller_low_resource_shares_are_subsets_of_larger_shares():
     assert len(low_resource(train.select([0]), 0.1)) == 1
     with pytest.raises(ValueError, match="percent must be above 0 and at most 100"):
         low_resource(train, 101)
+
+
+def test_paper_threshold_returns_the_fixed_thresholds_of_the_paper():
+    assert [paper_threshold(number) for number in (1, 399, 400, 26000)] == [0.4, 0.4, 0.2, 0.2]
+    assert [paper_threshold(number, low_resource=True) for number in (399, 400)] == [0.3, 0.3]
+    with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
+        paper_threshold(0)
+
+
+def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
+    for k in (327, 26_104):
+        joint = joint_size_for(100, 40, k)
+        ours = GileModel(GileConfig(vocab_size=3, embedding_size=40, joint_size=joint)).output_layer
+        linear = GileModel(
+            GileConfig(vocab_size=3, embedding_size=40, output_layer="linear", num_labels=k)
+        ).output_layer
+        sizes = [sum(p.numel() for p in part.parameters()) for part in (ours, linear)]
+        assert sizes[0] == pytest.approx(sizes[1], rel=0.03)

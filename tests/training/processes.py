@@ -1,7 +1,7 @@
 """Script of test_processes.py and benchmarks/gpu.py: trains three steps in each process, and saves the weights.
 
 python processes.py OUT MODE... trains each MODE, a combination of words: single (a single process), ddp or fsdp; shared
-(labels shared by the processes); logits (no chunks); softmax or decoupled; trainer (a Trainer with an uneven last
+(labels shared by the processes); logits (no chunks); softmax; trainer (a Trainer with an uneven last
 batch); cuda (on GPUs, with NCCL); gloo (on GPUs, with Gloo, which allows several processes on a GPU). "differ" runs
 steps with different inputs in the processes, and writes the errors to a file per process.
 """
@@ -47,7 +47,6 @@ def make_model(mode):
 
 def make_loss(mode):
     return GileLoss(
-        "decoupled_softmax" if "decoupled" in mode else "cross_entropy",
         chunk_size=0 if "logits" in mode else 4,
         share_labels="shared" in mode,
     )

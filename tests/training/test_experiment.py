@@ -18,7 +18,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, tune_threshold
+from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, ThresholdTuner
 from hf_gile.training.experiment import (
     Experiment,
     documents_per_second,
@@ -70,10 +70,10 @@ def make(args, tmp_path):
             )
             for part, chosen in rows.items()
         }
-        encoded = encode_parts(TextTask(parts, labels), model, processor, labels)
+        encoded = encode_parts(TextTask(parts, labels), model, processor)
         run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
         sampler = LabelSampler(4, num_negatives=2, columns=range(3))
-        options = {"held_out": {"grey"}, "num_documents": 60, "top_k": (2,)} | options
+        options = {"held_out": {"grey"}, "num_documents": 60} | options
         return Experiment(model, processor, encoded, sampler, run, **options)
 
     return make_experiment
@@ -130,7 +130,9 @@ def test_without_calibration_the_tuned_thresholds_are_stored(make):
     with torch.no_grad():
         logits = experiment.model(**batch).logits[:, :3]
     gold = batch["labels"].masked_fill(batch["labels"] > 2, -100)
-    assert experiment.model.config.thresholds == {"seen": tune_threshold(logits, gold)}
+    tuner = ThresholdTuner(3)
+    tuner.update(logits, gold)
+    assert experiment.model.config.thresholds == {"seen": tuner.compute()["threshold"]}
     assert experiment.model.config.calibration == {}
     assert all(label.threshold is None for label in experiment.labels)
     experiment.model.config.problem_type = "single_label_classification"
@@ -150,7 +152,7 @@ def test_sampled_encoding_also_samples_validation_documents_evenly(make):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
     task = TextTask({"validation": rows, "test": rows}, experiment.labels)
-    encoded = encode_parts(task, experiment.model, experiment.processor, task.labels, most=4)
+    encoded = encode_parts(task, experiment.model, experiment.processor, most=4)
     assert len(encoded["test"]) == 12
     assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # rows 0, 3, 6 and 9
 

@@ -1,4 +1,4 @@
-"""Training with a pretrained encoder: precomputed vectors, token weights, learning rates by layer."""
+"""Training with a pretrained encoder: precomputed vectors, token weights, the learning rate of the encoder."""
 
 import math
 
@@ -7,9 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from papers.token_weights import log_idf
-from transformers import AutoConfig
 
-from hf_gile import GileConfig, GileModel
 from hf_gile.settings import only_read
 from hf_gile.training import (
     GileDataCollator,
@@ -109,14 +107,11 @@ def rate_of(groups, parameter):
     return next(group["lr"] for group in groups if any(member is parameter for member in group["params"]))
 
 
-def test_lower_layers_have_lower_learning_rates(make):
+def test_a_pretrained_encoder_has_a_separate_learning_rate(make):
     model, *_ = make(bag_size=3, label_rows=True)
-    groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, layer_decay=0.5, weight_decay=0.1)
+    groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, weight_decay=0.1)
     encoder = model.gile.text_encoder.transformer
-    layers = encoder.encoder.layer
-    assert rate_of(groups, layers[1].output.dense.weight) == pytest.approx(1e-3)
-    assert rate_of(groups, layers[0].output.dense.bias) == pytest.approx(5e-4)
-    assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == pytest.approx(2.5e-4)
+    assert {rate_of(groups, weight) for weight in encoder.parameters()} == {1e-3}
     assert rate_of(groups, model.gile.bag.vectors.weight) == 1e-2
     grouped = sorted(id(parameter) for group in groups for parameter in group["params"])
     assert grouped == sorted(id(parameter) for parameter in model.parameters() if parameter.requires_grad)
@@ -126,24 +121,5 @@ def test_lower_layers_have_lower_learning_rates(make):
         if group["weight_decay"]:
             assert group["weight_decay"] == 0.1
             assert all(parameter.dim() > 1 for parameter in group["params"])
-    with pytest.raises(ValueError, match="layer_decay must be above 0 and at most 1, got 0"):
-        parameter_groups(model, 1e-2, layer_decay=0)
     with pytest.raises(ValueError, match="text_encoder_learning_rate must be positive, got 0"):
         parameter_groups(model, 1e-2, text_encoder_learning_rate=0)
-
-
-SIZES = {"num_attention_heads": 2, "intermediate_size": 17, "vocab_size": 31, "hidden_size": 12}
-ENCODERS = {
-    "mpnet": {"num_hidden_layers": 3, **SIZES},
-    "distilbert": {"n_layers": 3, "dim": 12, "hidden_dim": 17, "n_heads": 2, "vocab_size": 31},
-    "modernbert": {"num_hidden_layers": 3, **SIZES, "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2},
-}
-
-
-@pytest.mark.parametrize("kind", ENCODERS)
-def test_layers_of_any_encoder_are_recognized(kind):
-    config = AutoConfig.for_model(kind, **ENCODERS[kind])
-    model = GileModel(GileConfig(text_encoder_type="transformer", text_encoder_config=config, pooling="mean"))
-    groups = parameter_groups(model, 1.0, layer_decay=0.5)
-    assert sorted({group["lr"] for group in groups}) == [0.125, 0.25, 0.5, 1.0]
-    assert rate_of(groups, model.get_input_embeddings().weight) == 0.125

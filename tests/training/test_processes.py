@@ -14,11 +14,11 @@ pytestmark = pytest.mark.slow
 
 MODES = [
     "ddp-whole-sigmoid",
+    "ddp-shared-sigmoid",
     "ddp-shared-softmax",
-    "ddp-shared-decoupled",
     "fsdp-whole-softmax",
     "fsdp-shared-sigmoid",
-    "fsdp-shared-decoupled",
+    "fsdp-shared-softmax",
 ]
 
 
@@ -39,7 +39,7 @@ def assert_equal(actual, expected):
 
 def test_two_processes_reach_the_weights_of_a_single_process(tmp_path):
     run(tmp_path, *MODES)
-    for loss in ("sigmoid", "softmax", "decoupled"):
+    for loss in ("sigmoid", "softmax"):
         _, expected = processes.train(["single", "logits", loss])
         assert expected["losses"][2] < expected["losses"][0]
         for mode in (mode for mode in MODES if mode.endswith(loss)):
@@ -47,7 +47,7 @@ def test_two_processes_reach_the_weights_of_a_single_process(tmp_path):
 
 
 def test_an_uneven_last_batch_does_not_change_the_trained_weights(tmp_path):
-    kinds = ["trainer-logits-sigmoid", "trainer-chunks-softmax", "trainer-chunks-decoupled"]
+    kinds = ["trainer-logits-sigmoid", "trainer-chunks-sigmoid", "trainer-chunks-softmax"]
     run(tmp_path, *(f"ddp-{kind}" for kind in kinds))
     for kind in kinds:
         _, expected = processes.train_with_trainer(["single", *kind.split("-")])

@@ -5,7 +5,7 @@ from transformers import EvalPrediction
 
 from hf_gile.metrics import F1Metrics, LabelMetrics
 from hf_gile.metrics.batch import read_batch
-from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
+from hf_gile.training import ThresholdTuner
 from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD
@@ -53,7 +53,6 @@ def test_no_other_threshold_is_better(gold_share, ties):
             result = tuned(scores, labels, batch_size=7)
             assert result["tuned_micro_f1"] == pytest.approx(best, abs=1e-12)
             assert result["tuned_micro_f1"] == pytest.approx(micro_f1_at(result["threshold"], scores, gold), abs=1e-12)
-            assert result["threshold"] == tune_threshold(scores, labels)
 
 
 @pytest.mark.parametrize(("ties", "gold_share"), [(True, 0.06), (False, 0.3)])
@@ -87,7 +86,6 @@ def test_excluded_labels_are_never_predicted(dtype):
         masked = torch.tensor(scores, dtype=dtype).masked_fill(torch.tensor(~candidates), lowest)
         expected = tuned(scores[candidates][None], gold[candidates][None])
         assert tuned(masked, gold) == expected
-        assert tune_threshold(masked, gold) == expected["threshold"]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +103,6 @@ def test_tuning_without_reachable_gold_labels_is_refused(scores, gold):
 def test_documents_and_labels_are_required():
     with pytest.raises(ValueError, match="at least one document"):
         ThresholdTuner(3).compute()
-    with pytest.raises(ValueError, match="at least one document"):
-        tune_threshold(torch.zeros(0, 3), torch.zeros(0, 1, dtype=torch.long))
     with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
         ThresholdTuner(0)
 
@@ -119,13 +115,6 @@ def test_a_failed_evaluation_does_not_affect_the_next():
         tuner(EvalPrediction(scores, (gold, gold)))
     assert tuner(EvalPrediction((scores, scores), gold)) == tuned(scores, gold)
     assert tuner.counts.documents == 0
-
-
-def test_paper_threshold_returns_the_fixed_thresholds_of_the_paper():
-    assert [paper_threshold(number) for number in (1, 399, 400, 26000)] == [0.4, 0.4, 0.2, 0.2]
-    assert [paper_threshold(number, low_resource=True) for number in (399, 400)] == [0.3, 0.3]
-    with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
-        paper_threshold(0)
 
 
 def groups(seed=3, documents=61):

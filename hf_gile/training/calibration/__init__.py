@@ -2,6 +2,6 @@
 
 from .calibrating import calibrate
 from .fitting import Calibration, fit
-from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
+from .thresholds import ThresholdTuner
 
-__all__ = ["Calibration", "ThresholdTuner", "calibrate", "fit", "paper_threshold", "tune_threshold"]
+__all__ = ["Calibration", "ThresholdTuner", "calibrate", "fit"]

@@ -16,6 +16,7 @@ from ...models import GileForSequenceClassification, LabelSet
 from ...models.checks_gile import check_calibration
 from ...models.losses_gile import IGNORE, make_targets, widened
 from ...models.search_gile import calibrated
+from ..settings import check_choice
 from .fitting import IDENTITY, Calibration, fit, fit_softmax
 from .raising import SharedRanking
 from .score_counts import ScoreCounts
@@ -118,13 +119,9 @@ def calibrate(
 
 def _read_method(method: str | None, problem_type: str | None) -> str | None:
     """Returns the calibration method, or None for thresholds only."""
-    methods = ["spline", "platt", "none"]
-    if problem_type == "single_label_classification":
-        methods = ["platt"]
+    methods = ["platt"] if problem_type == "single_label_classification" else ["spline", "platt", "none"]
     method = method or methods[0]
-    if method not in methods:
-        listed = ", ".join(methods)
-        raise ValueError(f"method for problem_type {problem_type!r} must be one of {listed}, got {method!r}")
+    check_choice(f"method for problem_type {problem_type!r}", method, methods)
     return None if method == "none" else method
 
 

@@ -70,9 +70,6 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
         logits: `(N, C)` logits of the candidates; minus infinity for labels that are not candidates for a document.
         gold: `(N,)` index of the gold label among the candidates.
         seen: `(C,)` bool, whether each label was seen in training.
-
-    Returns:
-        `GileConfig.calibration` for the existing groups.
     """
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
     group_indices = torch.where(seen, 0, len(groups) - 1)  # (C,)

@@ -228,12 +228,7 @@ def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
 def fit_softmax(
     documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, stored: Calibration
 ) -> tuple[Calibration, Tensor, Tensor]:
-    """Fits "platt" on documents with one gold label each.
-
-    Args:
-        documents: `(B, C)` logits and `(B, P)` gold label indices, padded with -100, of each batch.
-        seen: `(C,)` booleans.
-        stored: What is replaced, for the figures before.
+    """Fits "platt" on documents with a gold label each: `(B, C)` logits, and `(B, P)` gold indices, of each batch.
 
     Returns:
         The fitted values, and the `(N,)` probabilities of the best labels before and after.

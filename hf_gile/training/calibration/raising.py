@@ -92,11 +92,7 @@ class SharedRanking:
         return ranking
 
     def average_precision(self, unseen: Map | None = None) -> float:
-        """Returns the mean average precision of the seen gold labels.
-
-        Args:
-            unseen: Function of the logits of unseen labels.
-        """
+        """Returns the mean average precision of seen gold labels, with a function of the logits of unseen labels."""
         total = 0.0
         number = 0
         for values, is_gold, above, of_unseen in self._batches:
@@ -144,17 +140,12 @@ class SharedRanking:
         """Returns the highest raise at which unseen labels cost at most this price; 0 if a group is missing.
 
         The price is the relative loss in average precision, compared to the ranking without unseen labels. It is
-        negative where unseen labels rank too high.
+        negative where unseen labels rank too high. `unseen` applies a raise to logits of unseen labels.
 
         With few labels that are easy to tell apart, any raise is affordable, and makes labels added later nearly
         certain for all texts. So with `one_label`, there is no raise once unseen gold labels rank above all wrong seen
-        ones, and otherwise none by which wrong unseen labels often reach a probability of a half.
-
-        Args:
-            price: The share that may be lost.
-            unseen: Returns the scores of unseen labels, from their logits and the raise.
-            one_label: Whether each document has one label, and scores are the logits of a softmax; False if they are
-                independent logits. By default, the price alone decides.
+        ones; without, none by which wrong unseen labels often reach a probability of a half. By default, the price
+        alone decides.
         """
         if not any(of_unseen.numel() for *_, of_unseen in self._batches):
             return 0.0
@@ -196,12 +187,7 @@ def lift(logits: Tensor, raised: float) -> Tensor:
 
 
 def lift_calibration(method: Mapping[str, Any], raised: float) -> dict[str, Any]:
-    """Returns a calibration followed by `lift`, as a spline.
-
-    Args:
-        method: Calibration of a group, as in `GileConfig.calibration`.
-        raised: r of `lift`.
-    """
+    """Returns a calibration of a group, as in `GileConfig.calibration`, followed by `lift` by r, as a spline."""
     if method["method"] == "platt":
         values = torch.arange(-12.0, 4.5, 0.5)
         logits = (values - method["offset"]) / method["scale"]

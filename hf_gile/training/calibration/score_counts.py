@@ -40,13 +40,7 @@ BOTH_HALVES = slice(0, 2)
 
 
 def round_to_bins(logits: Tensor) -> Tensor:
-    """Rounds logits to the nearest float16 value, clipped to its range.
-
-    Args:
-        logits: `(N, C)`, of any precision.
-
-    Returns:
-        `(N, C)` indices into `VALUES`.
+    """Rounds `(N, C)` logits to the nearest float16 value, clipped to its range, and returns indices into `VALUES`.
 
     Example:
         >>> VALUES[round_to_bins(torch.tensor([0.1, -1e9, -0.0]))].tolist()
@@ -57,13 +51,7 @@ def round_to_bins(logits: Tensor) -> Tensor:
 
 
 def assign_halves(positions: Tensor) -> Tensor:
-    """Assigns documents to halves by a hash of their position, since languages or sources may alternate.
-
-    Args:
-        positions: `(N,)` positions among all documents.
-
-    Returns:
-        `(N,)` 0 or 1.
+    """Assigns `(N,)` positions of documents to halves, 0 or 1, by a hash, since languages or sources may alternate.
 
     Example:
         >>> assign_halves(torch.arange(12))
@@ -98,11 +86,7 @@ class GroupCounts:
         return bool(self.cells[1].any())
 
     def assigned(self, reached: Tensor) -> tuple[int, int]:
-        """Returns the number of assigned labels, and of gold labels among them.
-
-        Args:
-            reached: `(BINS,)` booleans, whether a logit reaches the threshold.
-        """
+        """Returns the numbers of assigned labels and of gold ones, if these `(BINS,)` logits reach the threshold."""
         total, hits = torch.where(reached, self.cells, self.forced).sum(1).tolist()
         return total, hits
 
@@ -180,12 +164,7 @@ class ScoreCounts:
         self.gold_documents = torch.zeros(2, dtype=torch.long)
 
     def update(self, logits: Tensor, gold: Tensor) -> None:
-        """Adds documents.
-
-        Args:
-            logits: `(N, C)`.
-            gold: `(N, P)` indices among the candidate labels, padded with -100.
-        """
+        """Adds `(N, C)` logits, and `(N, P)` gold indices among the candidate labels, padded with -100."""
         blocks = logits.split(_DOCUMENTS_AT_ONCE), gold.split(_DOCUMENTS_AT_ONCE)
         for block, gold_of_block in zip(*blocks, strict=True):
             self._add(block.cpu(), make_gold_mask(gold_of_block, len(self.seen)).cpu())
@@ -238,14 +217,7 @@ class ScoreCounts:
 
 
 def above_edges(label_counts: Tensor) -> Tensor:
-    """Counts documents with at least the logit of each of `EDGES`, for each label.
-
-    Args:
-        label_counts: `(..., C, E + 1)` documents by interval.
-
-    Returns:
-        `(..., C, E + 2)` int32: all documents, documents above each edge, and 0.
-    """
+    """Sums `(..., C, E + 1)` documents by interval to `(..., C, E + 2)` above each of `EDGES`, from all to 0."""
     above = label_counts.flip(-1).cumsum(-1, dtype=torch.int32).flip(-1)
     return functional.pad(above, (0, 1))
 
@@ -253,12 +225,7 @@ def above_edges(label_counts: Tensor) -> Tensor:
 def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     """Counts documents with at least a logit, for each label: exact at `EDGES`, interpolated between them.
 
-    Args:
-        above: `(..., C, E + 2)` from `above_edges`; the outermost intervals are treated as having width 1.
-        logits: `(C,)` a logit for each label.
-
-    Returns:
-        `(..., C)` float64.
+    The outermost intervals of `(..., C, E + 2)` counts of `above_edges` are treated as having width 1.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, True]))

@@ -1,4 +1,4 @@
-"""Sets decision thresholds: of the paper (section 4.2.1 of GILE), tuned, of single labels, or for an expected recall.
+"""Sets decision thresholds: for the best F1, also of single labels, or for an expected recall.
 
 The best threshold of a label on few validation documents is mostly noise, and worse than a common threshold on other
 documents. A label with n gold documents therefore gets
@@ -60,65 +60,9 @@ _MARGIN = 1 - 1e-5
 """Factor of a threshold, so that the lowest accepted label stays above it although probabilities are rounded."""
 
 
-def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
-    """Returns the fixed threshold of the paper.
-
-    Args:
-        num_labels: Number of labels.
-        low_resource: Whether only a part of the training documents is used, as in Table 7 of the paper.
-
-    Returns:
-        A probability: 0.4 for fewer than 400 labels, otherwise 0.2; always 0.3 for low-resource training.
-
-    Raises:
-        ValueError: If there are no labels.
-
-    Example:
-        >>> paper_threshold(7), paper_threshold(850), paper_threshold(850, low_resource=True)
-        (0.4, 0.2, 0.3)
-    """
-    if num_labels < 1:
-        raise ValueError(f"num_labels must be at least 1, got {num_labels}; pass the number of scored labels")
-    if low_resource:
-        return 0.3
-    return 0.4 if num_labels < 400 else 0.2
-
-
 def tells_enough(documents: int, gold: int) -> bool:
-    """Checks whether enough validation documents have unseen labels for a separate threshold or calibration.
-
-    Args:
-        documents: Number of documents with an unseen gold label.
-        gold: Number of their unseen gold labels.
-
-    Returns:
-        Whether there are at least `MIN_DOCUMENTS` and `MIN_GOLD`.
-    """
+    """Checks whether enough documents have unseen gold labels for a separate threshold or calibration."""
     return documents >= MIN_DOCUMENTS and gold >= MIN_GOLD
-
-
-def tune_threshold(scores: Array, labels: Array) -> float:
-    """Finds the threshold with the best micro-F1, see `ThresholdTuner`.
-
-    Args:
-        scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
-        labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
-
-    Returns:
-        A probability, for `sigmoid(score) >= threshold`, as in `LabelMetrics` and the pipeline.
-
-    Raises:
-        ValueError: If scores and labels do not match, or no candidate label is gold.
-
-    Example:
-        >>> import torch
-        >>> tune_threshold(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([[0, 2]]))
-        0.377569
-    """
-    scores, gold = read_batch(scores, labels)
-    tuner = ThresholdTuner(scores.shape[1])
-    tuner.update(scores, gold)
-    return tuner.compute()["threshold"]
 
 
 class ThresholdTuner(TrainerMetric):
@@ -170,7 +114,12 @@ class ThresholdTuner(TrainerMetric):
         self.counts = ScoreCounts(self.counts.seen)
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole dataset, of `(N, L)` scores and labels as in `tune_threshold`.
+        """Adds a batch, or a whole dataset, of `(N, L)` scores and labels.
+
+        Args:
+            scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
+            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
+
 
         Raises:
             ValueError: If scores and labels do not match; nothing is added then.
@@ -181,7 +130,8 @@ class ThresholdTuner(TrainerMetric):
         """Computes the best threshold.
 
         Returns:
-            `threshold` and its `tuned_micro_f1`, with `seen` for seen labels. The same with the prefix `unseen_` for
+            `threshold`, a probability for `sigmoid(score) >= threshold`, as in `LabelMetrics` and the pipeline, and its
+            `tuned_micro_f1`; with `seen`, for seen labels. The same with the prefix `unseen_` for
             unseen labels, if the documents have enough of them; otherwise they share the threshold of seen labels.
 
         Raises:
@@ -248,16 +198,10 @@ class LabelCounts:
         return abs(coarse - self.micro_f1) <= _MAX_COARSE_ERROR * self.micro_f1
 
     def best_thresholds(self, objective: str, micro_f1: float) -> Tensor:
-        """Finds the best threshold of each label; among equally good thresholds, the closest to the common threshold.
+        """Finds the `(C,)` best thresholds; the common threshold for labels without gold documents.
 
-        For micro-F1, the best threshold maximizes `2 * hits - micro_f1 * predicted` (Dinkelbach).
-
-        Args:
-            objective: An element of `OBJECTIVES`.
-            micro_f1: Micro-F1 of all labels.
-
-        Returns:
-            `(C,)` logits; the common threshold for labels without gold documents.
+        Among equally good thresholds, it takes the closest to the common threshold. For micro-F1, the best threshold
+        maximizes `2 * hits - micro_f1 * predicted`, with the micro-F1 of all labels (Dinkelbach).
         """
         candidates = torch.cat([EDGES, EDGES.new_tensor([self.common])])
         at_common = counts_above(self.above, self.common_thresholds)
@@ -334,14 +278,10 @@ def _f1(parts: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str,
 
 
 def guaranteed_recall(objective: str) -> float | None:
-    """Returns the recall that an objective guarantees, or None for `OBJECTIVES`.
+    """Returns the recall that an objective such as "recall@0.8" guarantees, or None for `OBJECTIVES`.
 
     Raises:
         ValueError: If there is no such objective.
-
-    Example:
-        >>> guaranteed_recall("recall@0.8"), guaranteed_recall("micro_f1")
-        (0.8, None)
     """
     if objective in OBJECTIVES:
         return None
