@@ -159,9 +159,10 @@ class SharedRanking:
             return not len(rivals) or bool((unseen(highest, (steps - 1) * _STEP) <= rivals).any())
 
         def is_improbable(steps: int) -> bool:
-            competing = torch.cat([of_unseen for *_, of_unseen in self._batches])
-            is_likely = unseen(competing[:, -1], steps * _STEP) > 0
-            return is_likely.double().mean().item() <= min(_LIKELY, _LIKELY_EACH * competing.shape[1])
+            highest_wrong = torch.cat([of_unseen[:, -1] for *_, of_unseen in self._batches])
+            is_likely = unseen(highest_wrong, steps * _STEP) > 0
+            number = min(of_unseen.shape[1] for *_, of_unseen in self._batches)
+            return is_likely.double().mean().item() <= min(_LIKELY, _LIKELY_EACH * number)
 
         tests = [is_affordable]
         if one_label is not None:
