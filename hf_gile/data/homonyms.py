@@ -6,21 +6,10 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from ..models.labels_gile import Label, LabelSet
-from .report import ReadReport
+from .report import ReadReport, Row
 from .schema import clean_text
-
-Row = TypeVar("Row")
-
-
-class LeaveOut(Exception):
-    """Says why a row of a vocabulary has no usable label, and its id."""
-
-    def __init__(self, reason: str, label_id: str) -> None:
-        super().__init__(reason)
-        self.label_id = label_id
 
 
 def make_labels(
@@ -33,8 +22,7 @@ def make_labels(
 
     Args:
         rows: Rows of the source, with their location for messages.
-        read: Returns the label of a row, and hints for `distinguish`. A `ValueError` says that the row is malformed,
-            `LeaveOut` that it has no label.
+        read: Returns the label of a row, and hints for `distinguish`; see `ReadReport.read_each`.
         report: Counts labels and decides whether malformed rows raise (the default).
         source: The file, for messages.
 
@@ -45,29 +33,27 @@ def make_labels(
         ValueError: If there are no labels. Unless the report says to skip: if a row is malformed, or repeats an id with
             another name.
     """
+
+    def read_valid(row: Row) -> tuple[Label, Sequence[str]]:
+        label, hints = read(row)
+        for text in (label.id, label.name, label.description, *label.synonyms, *hints):
+            clean_text(text, "a text")
+        return label, hints
+
     labels: dict[str, Label] = {}
     hints: dict[str, Sequence[str]] = {}
     locations: dict[str, str] = {}
-    for where, row in rows:
-        try:
-            label, label_hints = read(row)
-            for text in (label.id, label.name, label.description, *label.synonyms, *label_hints):
-                clean_text(text, "a text")
-            first = labels.get(label.id, label)
-            if first.name != label.name:
-                raise ValueError(f"the id {label.id!r} is already used in {locations[label.id]}")
-        except LeaveOut as reason:
-            report.leave_out(str(reason), f"{source}: {where}", reason.label_id)
-        except ValueError as error:
-            report.problem("malformed label", f"{source}: {where}: {error}")
-        else:
-            if first is not label:
-                report.leave_out("repeated", f"{source}: {where}")
-                continue
+    located = ((f"{source}: {where}", row) for where, row in rows)
+    for where, (label, label_hints) in report.read_each(located, read_valid, "malformed label"):
+        first = labels.setdefault(label.id, label)
+        if first is label:
             report.records += 1
-            labels[label.id] = label
             hints[label.id] = label_hints
             locations[label.id] = where
+        elif first.name == label.name:
+            report.leave_out("repeated", where)
+        else:
+            report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {locations[label.id]}")
     return distinguish(labels.values(), hints, report, source)
 
 

@@ -100,10 +100,9 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
 
 
 def _find_kind(path: Path, form: Format) -> Literal["table", "MeSH", "RDF"]:
-    form.refuse(path)
     if form.kind == "medline":
         raise ValueError(f"{path} has documents of MEDLINE, not labels")
-    if form.kind == "mesh":
+    if form.kind in ("ascii", "mesh"):
         return "MeSH"
     if form.kind in ("turtle", "ntriples", "xml") or (form.kind == "text" and data_suffix(path) in RDF_SUFFIXES):
         return "RDF"

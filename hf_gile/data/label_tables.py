@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .files import open_binary, read_into_memory
-from .homonyms import LeaveOut, distinguish, make_labels
+from .homonyms import distinguish, make_labels
 from .json_text import check_parts
 from .label_cells import MISSING, are_lists, clean_id, is_missing, parse_list
 from .loading import Piece
-from .report import ReadReport
+from .report import LeaveOut, ReadReport
 from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
 from .sniffing import Format
-from .table_files import missing_column_error, read_rows
+from .table_files import describe_missing_column, read_rows
 
 
 class Columns(NamedTuple):
@@ -206,7 +206,7 @@ def _check_columns(
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
     for column in chosen.required():
         if column not in existing:
-            raise ValueError(f"{missing_column_error(column, existing, file, form=form)}; {hint}")
+            raise ValueError(f"{file}: {describe_missing_column(column, existing, form=form)}; {hint}")
 
 
 def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadReport) -> None:

@@ -72,7 +72,7 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
     was_disabled = logger.disabled
     try:
         logger.disabled = True
-        seen = sniff(path).refuse(path)
+        seen = sniff(path)
         if seen.kind not in _FORMATS:
             raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
         title = f"read as {_FORMATS[seen.kind][1]}: "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
+Row = TypeVar("Row")
 
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
@@ -15,6 +16,14 @@ _REMEDIES = ('encoding="', ": no column ")  # of messages with a remedy
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
 _DAMAGE = (ValueError, SyntaxError, EOFError, RecursionError)
+
+
+class LeaveOut(Exception):
+    """Says why a row of a vocabulary has no usable label, and its id."""
+
+    def __init__(self, reason: str, label_id: str) -> None:
+        super().__init__(reason)
+        self.label_id = label_id
 
 
 @dataclass
@@ -145,6 +154,26 @@ class ReadReport:
         if not any(remedy in message for remedy in _REMEDIES):
             message += '; fix it, or pass on_error="skip" to skip it'
         raise ValueError(message)
+
+    def read_each(
+        self, rows: Iterable[tuple[str, Row]], read: Callable[[Row], T], reason: str
+    ) -> Iterator[tuple[str, T]]:
+        """Yields what `read` makes of each row, with the location of the row.
+
+        Args:
+            rows: Locations, for messages, and rows.
+            read: Reads a row. A `ValueError` says that it is malformed, `LeaveOut` that it has no label.
+            reason: Category of malformed rows.
+        """
+        for where, row in rows:
+            try:
+                result = read(row)
+            except LeaveOut as left_out:
+                self.leave_out(str(left_out), where, left_out.label_id)
+            except ValueError as error:
+                self.problem(reason, f"{where}: {error}")
+            else:
+                yield where, result
 
     def until_damage(self, items: Iterator[T], path: object) -> Iterator[T]:
         """Yields the readable part of a file, and reports the error that ends it as a problem.

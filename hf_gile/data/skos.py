@@ -23,7 +23,7 @@ from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, find_files
-from .homonyms import LeaveOut, check_choices, join_descriptions, make_labels
+from .homonyms import check_choices, join_descriptions, make_labels
 from .rdf import SUFFIXES, parse_rdf
 from .rdf_profiles import (
     CONVERT,
@@ -40,7 +40,7 @@ from .rdf_profiles import (
     normalize,
     shorten,
 )
-from .report import ReadReport
+from .report import LeaveOut, ReadReport
 from .schema import clean_label, plain_text
 
 DESCRIPTIONS = ("alt_labels", "definition", "broader")

@@ -120,11 +120,10 @@ def read_rows(
     absent -= optional - nested.keys()
     if absent and count:
         missing = next(column for column in (*columns, *may_lack) if column in absent)
-        error = missing_column_error(missing, names, path, (arguments or {}).get(missing), form)
+        problem = describe_missing_column(missing, names, (arguments or {}).get(missing), form)
         if missing in nested:
-            hint = "flatten objects, as pandas.json_normalize does"
-            error = ValueError(f"{error}; {nested[missing]!r} has it: {hint}")
-        raise error
+            problem += f"; {nested[missing]!r} has it: flatten objects, as pandas.json_normalize does"
+        raise ValueError(f"{path}: {problem}")
 
 
 def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | None) -> Rows:
@@ -233,30 +232,25 @@ def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list
     return [Piece(str(file), start, stop) for start, stop in pairwise(bounds)]
 
 
-def missing_column_error(
+def describe_missing_column(
     missing: str,
     columns: Iterable[str],
-    source: object,
     argument: str | None = None,
     form: Format | None = None,
-) -> ValueError:
-    """Makes the error for a missing column.
+) -> str:
+    """Says that a column is missing, and what to do.
 
     Args:
         missing: Name of the missing column.
         columns: Existing columns.
-        source: The file.
         argument: The argument that names the column, if any.
         form: Format of the file, if it is a table.
 
-    Returns:
-        The error, to be raised.
-
     Example:
-        >>> print(missing_column_error("label", ["text", "labels"], "notes.csv"))
-        notes.csv: no column 'label', only text, labels; did you mean 'labels'?
-        >>> print(missing_column_error("text", ["utterance", "intent"], "notes.csv", "text"))
-        notes.csv: no column 'text', only utterance, intent; name the column with text="..."
+        >>> print(describe_missing_column("label", ["text", "labels"]))
+        no column 'label', only text, labels; did you mean 'labels'?
+        >>> print(describe_missing_column("text", ["utterance", "intent"], "text"))
+        no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
     near = difflib.get_close_matches(missing, columns, n=3, cutoff=_NEAR)
@@ -271,7 +265,7 @@ def missing_column_error(
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):
         listed.append(f"and {len(columns) - len(listed):,} more")
-    return ValueError(f"{source}: no column {shortened(missing)}, only {', '.join(listed)}{hint}")
+    return f"no column {shortened(missing)}, only {', '.join(listed)}{hint}"
 
 
 def parse_csv(lines: Lines, form: Format) -> Rows:

@@ -35,7 +35,7 @@ from .loading import Piece, load_pieces
 from .report import ReadReport
 from .schema import document_id, join_columns
 from .sniffing import Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
+from .table_files import SUFFIXES, describe_missing_column, file_pieces, read_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -69,11 +69,12 @@ class _Columns(NamedTuple):
         named = dict.fromkeys(self.labels.columns if self.labels else (), "labels")
         return named | ({self.id: "id"} if self.id else {}) | dict.fromkeys(self.text, "text")
 
-    def document(self, row: Mapping[str, Any], position: str) -> dict[str, Any]:
-        """Returns the document of a row; `position` is its id if there is no column of ids."""
+    def document(self, located: tuple[Mapping[str, Any], str]) -> dict[str, Any]:
+        """Returns the document of a row and its position, which is the id if there is no column of ids."""
+        row, position = located
         if self.id is not None:
             if self.id not in row:
-                raise missing_column_error(self.id, row, position, "id")
+                raise ValueError(describe_missing_column(self.id, row, "id"))
             position = document_id(row[self.id], self.id)
         labels = [] if self.labels is None else self.labels.read(row)
         return {"id": position, "text": join_columns(row, self.text), "labels": labels}
@@ -215,7 +216,7 @@ def table_of(
     arguments = read_as.arguments()
     for column, argument in arguments.items():
         if column not in dataset.features:
-            raise missing_column_error(column, dataset.features, "the dataset", argument)
+            raise ValueError(f"the dataset: {describe_missing_column(column, dataset.features, argument)}")
     report.note(seen.note)
     has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
     documents = plain.select_columns([*arguments]).map(
@@ -324,7 +325,7 @@ def _see_forms(
     files: Sequence[Path], requested: Requested, names: Sequence[str], report: ReadReport
 ) -> dict[str, Format]:
     """Sees the format of each file, and notes what is unusual."""
-    forms = {str(file): sniff(file, requested, names, "table").refuse(file) for file in files}
+    forms = {str(file): sniff(file, requested, names, "table") for file in files}
     for file, form in forms.items():
         if form.note:
             report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
@@ -421,13 +422,9 @@ def _documents_of(
     name: str = "",
 ) -> Iterator[dict[str, Any]]:
     """Yields the usable documents of rows, as `read_rows` yields them; `path` and `name` start locations and ids."""
-    for where, position, row in rows:
-        try:
-            document = columns.document(row, name + position)
-        except ValueError as error:
-            report.problem("malformed row", f"{path}{where}: {error}")
-            continue
-        if is_useful(document, path + where, report, columns.unlabelled, columns.labels is not None):
+    located = ((path + where, (row, name + position)) for where, position, row in rows)
+    for where, document in report.read_each(located, columns.document, "malformed row"):
+        if is_useful(document, where, report, columns.unlabelled, columns.labels is not None):
             yield document
 
 

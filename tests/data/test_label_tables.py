@@ -330,7 +330,7 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"id": "D3", "name": "Rats"}', "the id 'D3' is already used in line 1"),
+        ('{"id": "D3", "name": "Rats"}', "the id 'D3' is already used in .*: line 1"),
         ('{"name": "Rats"}', "id must not be empty, got None"),
         ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
         ('{"id": "D5", "name": 7}', "name must be text, got 7"),

@@ -105,7 +105,7 @@ def test_archives_of_several_files_are_refused(tmp_path):
         archive.writestr("a.csv", "x")
         archive.writestr("b.csv", "x")
     with pytest.raises(ValueError, match=r"a\.csv is an archive of 2 files \(a\.csv, b\.csv\): unpack it"):
-        sniff(path).refuse(path)
+        sniff(path)
 
 
 def test_vocabularies_are_no_tables(tmp_path):
