@@ -197,7 +197,7 @@ def _read(
             key = document_id(key, id or "id")
         return Document(key, join_columns(row, text))
 
-    rows = ((f"{file}: {where}", row) for where, _, row in read_rows(source, report, form, all_columns=True))
+    rows = ((f"{file}: {where}", row) for where, _, row in read_rows(source, report, form))
     for _, document in report.read_each(rows, read, "malformed row"):
         report.records += 1
         yield document

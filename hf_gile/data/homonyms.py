@@ -26,9 +26,6 @@ def make_labels(
         report: Counts labels and decides whether malformed rows raise (the default).
         source: The file, for messages.
 
-    Returns:
-        The labels in the order of the rows.
-
     Raises:
         ValueError: If there are no labels. Unless the report says to skip: if a row is malformed, or repeats an id with
             another name.
@@ -63,7 +60,7 @@ def distinguish(
     report: ReadReport | None = None,
     source: str = "label set",
 ) -> LabelSet:
-    """Creates a label set in which all labels have different texts.
+    """Makes a label set, in the order of the labels, in which all have different texts.
 
     Labels that share name, description and language get their first hint appended to the description, unless it is the
     same for all of them. Labels that still share their text get their second hint, and so on, and finally their id.
@@ -73,10 +70,7 @@ def distinguish(
         labels: The labels.
         hints: Maps a label id to hints that distinguish it from its homonyms, best first; a hint may be empty.
         report: Counts the labels that shared their text.
-        source: Source of the labels, for error messages.
-
-    Returns:
-        The labels in the same order.
+        source: Source of the labels, for messages.
 
     Raises:
         ValueError: If the labels are not a valid label set, for example because of a repeated id.
@@ -113,11 +107,7 @@ def distinguish(
 
 
 def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
-    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do.
-
-    Args:
-        texts: Texts of labels, and their languages.
-    """
+    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do."""
     variants = defaultdict(list)
     for text, language in texts:
         variants[unicodedata.normalize("NFKC", text).casefold(), language].append(text)
@@ -129,13 +119,7 @@ def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
 
 
 def join_descriptions(texts: Iterable[str]) -> str:
-    """Joins texts into a description.
-
-    Args:
-        texts: Texts that describe a label; empty texts are skipped.
-
-    Returns:
-        The texts as sentences, without a full stop at the end.
+    """Joins texts that are not empty into sentences, without a full stop at the end.
 
     Example:
         >>> join_descriptions(["weak heart", "", "The heart pumps too little blood.", "Heart Diseases"])

@@ -35,10 +35,6 @@ _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.
 def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     """Returns the sign that joins the labels of cells, or None if a cell seems to be a label.
 
-    Args:
-        texts: Cells.
-        known: Ids of all labels, if they are known.
-
     Example:
         >>> joined_by(["mice; rats", "rats;cats", "cats; mice", "mice;rats; cats"])
         ';'
@@ -62,10 +58,6 @@ def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
 
 def joins_known(texts: Iterable[str], known: Collection[str]) -> str | None:
     """Returns the sign that certainly joins labels: all pieces of cells are known, and no label may be such a cell.
-
-    Args:
-        texts: Cells, perhaps only the first of a table.
-        known: Ids of all labels.
 
     Example:
         >>> joins_known(["mice; rats", "mice"], {"mice", "rats"})
@@ -92,15 +84,12 @@ def split(cell: str, sign: str) -> list[str]:
 
 
 def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> None:
-    """Refuses cells that look like several labels each, or that a model cannot learn.
+    """Refuses cells that look like several labels each, or that a model cannot learn, with the flag that decides.
 
     Args:
         texts: Cells.
         title: The column, for messages.
         known: Ids of all labels, if they are known.
-
-    Raises:
-        ValueError: With the flag that decides.
     """
     unknown = [text for text in texts if clean_label(text) not in known]
     if not unknown:
@@ -136,14 +125,7 @@ def are_different(texts: Sequence[str]) -> bool:
 
 
 def separator_hint(ids: Iterable[str], known: set[str]) -> str:
-    """Suggests a separator if unknown label ids look like several ids in a text.
-
-    Args:
-        ids: Unknown label ids.
-        known: Known label ids.
-
-    Returns:
-        A question to append to a message; empty if no id looks like several.
+    """Suggests a separator, for the end of a message, if unknown label ids look like several ids in a text.
 
     Example:
         >>> separator_hint(["mice;rats"], {"mice"})

@@ -60,17 +60,10 @@ def is_missing(value: Any) -> bool:
 
 
 def clean_id(value: object, name: str = "a label") -> str:
-    """Checks a label id.
-
-    Args:
-        value: A text, a whole number or a boolean.
-        name: Name for messages.
-
-    Returns:
-        The id as `clean_label` writes it, without markup and entities of HTML.
+    """Returns a label id, which may be a whole number or a boolean, as `clean_label` writes it, without markup of HTML.
 
     Raises:
-        ValueError: If it is empty or of another type.
+        ValueError: If it is empty or of another type; the message has its `name`.
     """
     if isinstance(value, bool):
         return str(value).lower()

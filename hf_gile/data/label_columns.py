@@ -277,12 +277,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
 
 
 def flag_columns(rows: Sequence[Mapping[str, Any]], others: Collection[str]) -> list[str]:
-    """Returns the columns that only have numbers from 0 to 1, if there are at least two.
-
-    Args:
-        rows: First rows of a table.
-        others: Columns with something else, such as the text.
-    """
+    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
     ones = _ones(rows)
     cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
     flags = [column for column in cells if are_flags(cells[column])]
@@ -358,11 +353,7 @@ def _are_positions(
 ) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
 
-    Args:
-        lists: The cells.
-        title: The column, for messages.
-        names: Names of the positions.
-        are_known: Whether the labels are known, perhaps without their order.
+    The names have an order, unlike labels that are only known.
     """
     width = len(lists[0]) if lists else 0
     if width < 2 or any(len(items) != width for items in lists):

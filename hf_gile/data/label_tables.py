@@ -72,7 +72,7 @@ def read_label_table(
         return _read_names(file, form, report)
     if form.kind == "json" and (labels := _read_json_names(file, report)):
         return labels
-    located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
+    located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form)]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
     if len(existing) == 1 and chosen.required() == ["id", "name"]:

@@ -62,8 +62,6 @@ def read_rows(
     form: Format,
     columns: Sequence[str] = (),
     may_lack: Sequence[str] = (),
-    *,
-    all_columns: bool = False,
     arguments: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Reads the rows of a table, in constant memory. The only column of a text is `"text"`.
@@ -72,9 +70,9 @@ def read_rows(
         source: A file, a part of a `.jsonl` or Parquet file, or a stream.
         report: Counts the file, and decides whether malformed rows raise errors.
         form: The format, from `sniff`.
-        columns: Required columns; each must occur in a row of the piece.
+        columns: Required columns; each must occur in a row of the piece. Rows of Parquet files have no others, unless
+            none is required.
         may_lack: Optional columns in rows of JSON.
-        all_columns: Whether rows of Parquet files include all other columns, as rows of other files do.
         arguments: Argument that names each column, for messages.
 
     Yields:
@@ -103,7 +101,7 @@ def read_rows(
     names: dict[str, None] = {}
     nested: dict[str, str] = {}
     count = 0
-    with closing(_open_rows(source, form, None if all_columns else [*columns, *may_lack])) as rows:
+    with closing(_open_rows(source, form, [*columns, *may_lack])) as rows:
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, dict):
                 problem = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
@@ -126,7 +124,7 @@ def read_rows(
         raise ValueError(f"{path}: {problem}")
 
 
-def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | None) -> Rows:
+def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str]) -> Rows:
     if isinstance(source, Piece) and form.kind == "parquet":
         yield from read_parquet(source, columns)
         return
@@ -141,10 +139,6 @@ def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | Non
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
     """Reads the lines of a file, compressed or not, or those that start in a part of an uncompressed file.
-
-    Args:
-        piece: The file or its part.
-        encoding: Any encoding of Python.
 
     Yields:
         The line number, from 1, or in a part the byte offset of the line; and the line with its end, or an error.
@@ -269,14 +263,9 @@ def describe_missing_column(
 
 
 def parse_csv(lines: Lines, form: Format) -> Rows:
-    """Reads the rows of CSV, whose first row has the names of the columns unless the format has them.
+    """Yields the cells by column of CSV, or an error, with the number of a row's first line.
 
-    Args:
-        lines: The lines, as `stream_lines` yields them.
-        form: The format.
-
-    Yields:
-        The number of a row's first line; and the cells by column, or an error.
+    The first row has the names of the columns, unless the format has them.
 
     Raises:
         ValueError: If the first row is malformed.

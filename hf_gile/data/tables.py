@@ -257,13 +257,7 @@ def _convert_batch(
 
 
 def short_names(files: Sequence[Path]) -> dict[str, str]:
-    """Returns short names of files for document ids.
-
-    Args:
-        files: The files.
-
-    Returns:
-        Maps each path to its file name, or to the path within the common folder if names are repeated.
+    """Maps each path to its file name, for ids, or to the path within the common folder if names are repeated.
 
     Example:
         >>> short_names([Path("/data/train/a.csv"), Path("/data/test/a.csv")])
@@ -289,17 +283,14 @@ def is_useful(
     unlabelled: str = "negative",
     has_labels: bool = True,
 ) -> bool:
-    """Checks whether a document has a text, and labels if it needs any, and counts it.
+    """Checks whether a document has a text, and labels if it needs any, and counts it as a record or as left out.
 
     Args:
         document: Document with `text` and `labels`.
         where: Location, for the examples of the report.
-        report: Counts the document as a record or as skipped.
+        report: Counts the document.
         unlabelled: `"negative"` to accept documents without labels, or `"drop"`.
         has_labels: Whether the table has labels.
-
-    Returns:
-        Whether the document is usable.
     """
     if not document["text"]:
         report.leave_out("without text", where)
@@ -389,7 +380,7 @@ def _first_rows(
     """Yields rows without their text, until they would take much memory."""
     size = 0
     for file in files:
-        rows: Any = read_rows(Piece(str(file)), ReadReport("skip"), forms[str(file)], all_columns=True)
+        rows: Any = read_rows(Piece(str(file)), ReadReport("skip"), forms[str(file)])
         with closing(rows):
             for _, _, row in rows:
                 cells = {column: value for column, value in row.items() if column not in others}
