@@ -90,6 +90,12 @@ def load_labels(
     return load_skos(file, languages, **described, report=report)
 
 
+def layout_beside(path: str, encoding: str | None) -> dict[str, Any]:
+    """Returns the layout of a label file, which shares only the encoding of documents, and only if it is no Unicode."""
+    file, *_ = find_files(path, SUFFIXES, any_name=True)
+    return Requested(encoding=None if sniff(file).encoding.startswith("utf") else encoding)._asdict()
+
+
 def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
     return as_tuple(names) if names else ()
 

@@ -14,7 +14,7 @@ from .files import data_suffix
 from .homonyms import note_case
 from .joined_labels import separator_hint
 from .label_columns import SAMPLE
-from .label_files import load_labels
+from .label_files import layout_beside, load_labels
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
 from .schema import clean_label, plain_text
@@ -58,7 +58,8 @@ class TableSource:
         label_synonyms: Columns with synonyms.
         label_language: Languages of SKOS names, in order of preference.
         on_unknown_label: Label ids missing from the label file: raise, or drop.
-        delimiter: Delimiter of cells in CSV files; by default, this and the next three are seen in each file.
+        delimiter: Delimiter of cells in CSV files of documents; by default, this and the next three are seen in each
+            file, as they always are in the label file.
         quote: Sign around cells with delimiters or line breaks; none if quotes are text.
         encoding: Encoding of the files, such as windows-1252.
         columns: Names of the columns of CSV files without a header.
@@ -261,10 +262,8 @@ class TableSource:
             description=self.label_description or None,
             synonyms=self.label_synonyms,
             languages=self.label_language,
-            delimiter=self.delimiter,
-            quote=self.quote,
-            encoding=self.encoding,
             report=report,
+            **layout_beside(path, self.encoding),
         )
         return labels, report
 

@@ -34,7 +34,7 @@ def read(tmp_path, monkeypatch):
 
     def read_all(name, content, label_file=None, test=None, **settings):
         if label_file is not None:
-            settings["label_file"] = write("labels.csv" if label_file.startswith("id,") else "labels.txt", label_file)
+            settings["label_file"] = write("labels.csv" if label_file[:2] in ("id", b"id") else "labels.txt", label_file)
         if test is not None:
             settings["test_files"] = [write("test.csv", test)]
         said = []
@@ -70,6 +70,14 @@ def test_flags_overrule_what_is_seen(read):
         read("a.csv", content, delimiter=",")
     parts, _, _ = read("b.csv", content.encode("latin-1"), separator="|", encoding="cp1253")
     assert "ό" in parts["train"]["text"][0]  # as requested, though wrong
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1254"])
+def test_the_layout_of_documents_is_not_that_of_the_label_file(read, encoding):
+    table = "text;labels\n" + "".join(f"n\xf6te {number};{number % 2}\n" for number in range(30))
+    settings = {"delimiter": ";", "quote": "none", "encoding": "cp1254"}
+    labels = read("a.csv", table.encode("cp1254"), 'id,name\n0,"\xf6, a"\n1,b\u0131\n'.encode(encoding), **settings)[1]
+    assert sorted(labels.names) == ["b\u0131", "\xf6, a"]
 
 
 def test_a_workbook_and_a_web_page_are_refused_with_what_to_do(read):
