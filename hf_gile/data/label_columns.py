@@ -28,10 +28,12 @@ from .label_cells import (
     has_lists,
     is_flag,
     is_missing,
-    is_whole,
     number_of,
     parse_list,
     read_flag,
+    sign_of_bits,
+    starts_list,
+    whole_number,
 )
 from .schema import decode_entities
 
@@ -108,7 +110,7 @@ class LabelColumn(NamedTuple):
         """Returns the label of an item; empty for one that stands for none."""
         if not isinstance(item, str):
             return "" if is_missing(item) else clean_id(item)
-        return _label_of(item.partition(".")[0] if self.whole and is_whole(item) else item, self.literal)
+        return _label_of((self.whole and whole_number(item)) or item, self.literal)
 
     def _read_numbers(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
         """Returns the labels that numbers stand for: shares by label, by position, or classes."""
@@ -131,7 +133,7 @@ class LabelColumn(NamedTuple):
                 return []
             if self.form in ("list", "mixed") or not self.separators:
                 parsed = parse_list(value)
-                if parsed is None and (self.form != "mixed" or value[0] in "[{"):
+                if parsed is None and (self.form != "mixed" or starts_list(value)):
                     raise ValueError(f"{column} must be a list, as in other rows, got {shortened(value)}")
                 value = value if parsed is None else parsed
         items = value if isinstance(value, list | tuple) else [value]
@@ -152,7 +154,7 @@ class LabelColumn(NamedTuple):
         usual, *others = self.separators
         for sign in others:
             text = text.replace(sign, usual)
-        return text.split(usual)
+        return text.split(usual) if usual else [*text]
 
 
 @lru_cache(_MOST_TEXTS)
@@ -204,16 +206,19 @@ def see(
         form = form._replace(separators=_signs(str(separator), texts))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        listed = chain.from_iterable(cell for cell in parsed if isinstance(cell, list))
-        has_objects = any(isinstance(item, Mapping) for item in listed)
-        is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
+        is_mixed = separator != "json" and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
         if is_mixed:
             parsed = [cell if value is None else value for value, cell in zip(parsed, cells, strict=True)]
         cells = [value for value in parsed if value is not None]
     lists = _present(form, cells, title)
+    bits = [*chain.from_iterable(lists)] if separator is None and known.isdisjoint(texts) else []
+    if (sign := sign_of_bits(bits)) is not None:
+        form = form._replace(separators=(sign,))
+        lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        are_positions = _are_positions(lists, title, form.names[0] if form.names else positions, bool(known))
+        otherwise = "" if sign is None else ", or --separator none if each cell is a label"
+        are_positions = _are_positions(lists, title, form.names[0] if form.names else positions, bool(known), otherwise)
         if are_positions and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
@@ -227,7 +232,7 @@ def see(
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names and (sign := joins_known(pieces, known)):
         form = form._replace(separators=(sign,))
-    form = form._replace(whole=bool(pieces) and all(is_whole(piece) for piece in pieces))
+    form = form._replace(whole=bool(pieces) and None not in map(whole_number, pieces))
     counted = ""
     if names := () if form.names else _numbered(items, positions):
         form = form._replace(names=(names,) * len(columns))
@@ -350,6 +355,7 @@ def _are_positions(
     title: str,
     names: Sequence[str],
     are_known: bool,
+    otherwise: str,
 ) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
 
@@ -369,7 +375,7 @@ def _are_positions(
         raise ValueError(
             f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
             f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
-            "names of labels in cells, or with a column a label (--labels NAME NAME ...)"
+            f"names of labels in cells, or with a column a label (--labels NAME NAME ...){otherwise}"
         )
     return True
 

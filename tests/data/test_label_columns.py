@@ -41,6 +41,9 @@ WRITERS = {
     "a deque": lambda labels: f"deque({labels}, maxlen=7)",
     "R": lambda labels: "c(" + ", ".join(f'"{label}"' for label in labels) + ")",
     "curly quotes": lambda labels: "[" + ", ".join(f"\u201c{label}\u201d" for label in labels) + "]",
+    "R with names": lambda labels: "c(" + ", ".join(f'x{n} = "{label}"' for n, label in enumerate(labels)) + ")",
+    "Spark": lambda labels: "WrappedArray(" + ", ".join(labels) + ")",
+    "Scala": lambda labels: "List(" + ", ".join(labels) + ")",
     "a database": lambda labels: "{" + ",".join(f'"{label}"' for label in labels) + "}",
 }
 
@@ -52,6 +55,17 @@ def test_lists_written_as_text_are_lists(writer):
     assert labels == gold
     assert note.startswith("label column 'tags': lists written as text, such as ")
     assert note.endswith("(--separator overrules)")
+
+
+@pytest.mark.parametrize("writer", ["Python", "JSON", "R", "an array", "a database", "Spark"])
+@pytest.mark.parametrize("share", [2, 7])
+def test_a_single_label_may_be_no_list(writer, share):
+    gold = [labels[: 1 + (number % 9 < share)] for number, labels in enumerate(rich_labels())]
+    labels, note = read(*(WRITERS[writer](names) if len(names) > 1 else names[0] for names in gold))
+    assert labels == gold
+    assert "lists written as text, or a label" in note
+    with pytest.raises(ValueError, match="must be a list, as in other rows"):
+        read(*map(WRITERS[writer], gold), "c('a' b", separator="json")
 
 
 def test_lists_with_quotes_and_nothing_are_parsed():
@@ -76,7 +90,7 @@ def test_a_list_with_a_lone_apostrophe_is_malformed(number):
         read(*["['mice']"] * number, *["['the rat's tail', 'mice']"] * 2)
 
 
-@pytest.mark.parametrize("cell", ["[None]", "{NULL}", "( )", "NaT"])
+@pytest.mark.parametrize("cell", ["[None]", "character(0)", "{NULL}", "( )", "NaT"])
 def test_brackets_around_nothing_are_no_label(cell):
     labels, note = read("mice", cell, "rats")
     assert labels == [["mice"], [], ["rats"]]
@@ -197,13 +211,21 @@ def test_lists_of_zeros_and_ones_need_names(cells):
 
 @pytest.mark.parametrize(
     ("cells", "separator"),
-    [([[1, -1, -1], [-1, 1, 1]], None), (["[0, 100, 0]", "[100, 0, 0]"], None), (["0,1,1", "1,0,0", "0,1,0"], ",")],
+    [
+        ([[1, -1, -1], [-1, 1, 1]], None),
+        (["[0, 100, 0]", "[100, 0, 0]"], None),
+        (["0, 1,1", "1,0,0", "0,1,0"], ","),
+        (["011", "100", "010"], None),
+        (["0 1 1", "1 0 0"], None),
+        (["0, 1, 1", "1, 0, 0"], None),
+        (["0.00e+00\t1.00e+00\t1.00e+00", "1.00e+00\t0.00e+00\t0.00e+00"], None),
+    ],
 )
 def test_other_lists_of_two_numbers_need_names(cells, separator):
     with pytest.raises(ValueError, match="say which of 3 labels a document has"):
         read(*cells, separator=separator)
     labels = ["mice", "rats", "cats"]
-    assert separator is None or read(*cells, separator=separator, known=labels)[0][0] == ["rats", "cats"]
+    assert cells[0][0] != "0" or read(*cells, separator=separator, known=labels)[0][0] == ["rats", "cats"]
 
 
 @pytest.mark.parametrize(
@@ -283,6 +305,8 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
     [
         ([3.0, 7.0, float("nan")], [["3"], ["7"], []]),
         (["3.0", "3.5"], [["3.0"], ["3.5"]]),
+        (["3.000e+00", "1.200e+01"], [["3"], ["12"]]),
+        (["10", "11", "10"], [["10"], ["11"], ["10"]]),
         ([[3.0], [7]], [["3"], ["7"]]),
         ([True, False], [["true"], ["false"]]),
         (["mice", "nan", None, "None", "NULL"], [["mice"], [], [], [], []]),

@@ -34,7 +34,9 @@ def read(tmp_path, monkeypatch):
 
     def read_all(name, content, label_file=None, test=None, **settings):
         if label_file is not None:
-            settings["label_file"] = write("labels.csv" if label_file[:2] in ("id", b"id") else "labels.txt", label_file)
+            settings["label_file"] = write(
+                "labels.csv" if label_file[:2] in ("id", b"id") else "labels.txt", label_file
+            )
         if test is not None:
             settings["test_files"] = [write("test.csv", test)]
         said = []
