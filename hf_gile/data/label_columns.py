@@ -5,8 +5,6 @@ numbers, numbers by label, or several labels joined by a sign. A table may also 
 label. `see` decides from the first rows what a column is, says so in a line, and refuses what is ambiguous.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence

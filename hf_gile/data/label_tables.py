@@ -3,8 +3,6 @@ r"""Reader of labels in tables (CSV, TSV, JSON lines, JSON and Parquet), texts, 
 {"id": "D051379", "name": "Mice", "synonyms": ["Mouse", "House Mouse"]}
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

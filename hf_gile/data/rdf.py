@@ -10,8 +10,6 @@
 The content determines the format, whatever the name of the file. Nothing else is loaded, neither entities nor contexts.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Checks and cleans texts, ids and names that readers read."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
