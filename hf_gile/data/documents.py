@@ -1,7 +1,5 @@
 """Reader of texts to score, from files and streams of text lines or tables."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """Sees in a file's first bytes how characters are encoded."""
 # ruff: noqa: RUF001, RUF002
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Finds, opens and decompresses input files."""
 
-from __future__ import annotations
-
 import bz2
 import errno
 import gzip

@@ -1,7 +1,5 @@
 """Makes label sets of what readers read: descriptions, repeated ids, and labels with the same name."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ start and from the end, also where pieces are in alphabetical order. The parts o
 of a hierarchy, stay where they are.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads single cells of labels: lists written as text, numbers, zeros and ones, cells without a value."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

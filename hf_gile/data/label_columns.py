@@ -5,8 +5,6 @@ numbers, numbers by label, or several labels joined by a sign. A table may also 
 label. `see` decides from the first rows what a column is, says so in a line, and refuses what is ambiguous.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -35,7 +33,7 @@ from .label_cells import (
     starts_list,
     whole_number,
 )
-from .schema import decode_entities
+from .schema import as_list, decode_entities
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
@@ -125,36 +123,33 @@ class LabelColumn(NamedTuple):
 
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
-        if isinstance(value, str):
-            value = decode_entities(value)  # whose semicolon separates no labels
-            if self.form == "plain":
-                return self._split(value)
+        value = decode_entities(value)  # whose semicolon separates no labels
+        if isinstance(value, str) and self.form != "plain":
             if self.is_absent(value):
                 return []
             if self.form in ("list", "mixed") or not self.separators:
                 parsed = parse_list(value)
-                if parsed is None and (self.form != "mixed" or starts_list(value)):
+                if parsed is not None:
+                    value = parsed
+                elif self.form != "mixed" or starts_list(value):
                     raise ValueError(f"{column} must be a list, as in other rows, got {shortened(value)}")
-                value = value if parsed is None else parsed
-        items = value if isinstance(value, list | tuple) else [value]
+        items = as_list(value)
         if self.key is not None:
             values = [item.get(self.key) if isinstance(item, Mapping) else item for item in items]
-            items = [part for item in values for part in (item if isinstance(item, list) else [item])]
-        if not self.separators:
-            return items
-        return [part for item in items for part in (self._split(item) if isinstance(item, str) else [item])]
+            items = [part for item in values for part in as_list(item)]
+        return [part for item in items for part in self._split(item)]
 
     def is_absent(self, value: Any) -> bool:
         """Checks whether a cell or an item of it has no label."""
         return is_missing(value) and not (self.literal and isinstance(value, str) and value.strip() in self.literal)
 
-    def _split(self, text: str) -> list[str]:
-        if not self.separators:
-            return [text]
+    def _split(self, item: Any) -> list[Any]:
+        if not self.separators or not isinstance(item, str):
+            return [item]
         usual, *others = self.separators
         for sign in others:
-            text = text.replace(sign, usual)
-        return text.split(usual) if usual else [*text]
+            item = item.replace(sign, usual)
+        return item.split(usual) if usual else [*item]
 
 
 @lru_cache(_MOST_TEXTS)
@@ -200,7 +195,7 @@ def see(
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
         _refuse_rows(rows, columns, title, known)
-    cells = [decode_entities(cell) if isinstance(cell, str) else cell for cell in cells]
+    cells = list(map(decode_entities, cells))
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))

@@ -1,7 +1,5 @@
 """Reader of label files in all supported formats, and a writer of CSV."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@ r"""Reader of labels in tables (CSV, TSV, JSON lines, JSON and Parquet), texts, 
 {"id": "D051379", "name": "Mice", "synonyms": ["Mouse", "House Mouse"]}
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -22,7 +20,7 @@ from .json_text import check_parts
 from .label_cells import MISSING, are_lists, clean_id, is_missing, parse_list
 from .loading import Piece
 from .report import LeaveOut, ReadReport
-from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
+from .schema import NO_TEXT, as_list, clean_label, clean_text, decode_entities, document_id, plain_text
 from .sniffing import Format
 from .table_files import describe_missing_column, read_rows
 
@@ -235,8 +233,7 @@ def _read_markup(rows: Sequence[dict[str, Any]], chosen: Columns) -> None:
     for row in rows:
         for column in row.keys() & columns:
             row[column] = _plain_cell(row[column])
-        if isinstance(row.get(chosen.id), str):
-            row[chosen.id] = decode_entities(row[chosen.id])
+        row[chosen.id] = decode_entities(row.get(chosen.id))
 
 
 def _plain_cell(cell: Any) -> Any:
@@ -363,9 +360,8 @@ def _texts(
             value = next(filter(None, map(by_language.get, map(str.lower, (*languages, "mul")))), None)
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
-        parts = value if isinstance(value, list | tuple) else [value]
         # Wikidata and JSON-LD write a text with its language.
-        texts += [clean_text(_value_of(part, ("value", "@value")), column).strip() for part in parts]
+        texts += [clean_text(_value_of(part, ("value", "@value")), column).strip() for part in as_list(value)]
     return list(filter(None, texts))
 
 
@@ -405,8 +401,7 @@ def _parse_ids(value: object) -> tuple[str, ...]:
     """Returns ids: a text for `split_synonyms`, or a list of texts, numbers or objects with an id."""
     if value is None or isinstance(value, str):
         return split_synonyms(clean_text(value, "broader"))
-    items = value if isinstance(value, list | tuple) else [value]
-    return tuple(clean_label(document_id(_value_of(item, _ID_KEYS), "broader")) for item in items)
+    return tuple(clean_label(document_id(_value_of(item, _ID_KEYS), "broader")) for item in as_list(value))
 
 
 def _parse_names(value: object) -> tuple[str, ...]:

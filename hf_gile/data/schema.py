@@ -1,7 +1,5 @@
 """Checks and cleans texts, ids and names that readers read."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -65,9 +63,14 @@ def clean_label(text: str) -> str:
     return " ".join(text.split())
 
 
-def decode_entities(text: str) -> str:
-    """Returns a text with the characters that entities of HTML stand for, such as `&amp;`."""
-    if "&" not in text:
+def as_list(value: Any) -> Sequence[Any]:
+    """Returns a list as it is, and anything else as the only item of a list."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def decode_entities(text: Any) -> Any:
+    """Returns a text with the characters that entities of HTML stand for, such as `&amp;`; anything else as it is."""
+    if not isinstance(text, str) or "&" not in text:
         return text
     return _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
 

@@ -11,8 +11,6 @@ Besides SKOS and SKOS-XL, the kinds in `rdf_profiles` are read: GND, MeSH RDF, M
 the file formats. Only texts in the requested languages and links between concepts are stored in memory.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter, defaultdict

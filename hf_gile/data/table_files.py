@@ -4,8 +4,6 @@ All are read in constant memory; large JSON lines and Parquet files are split in
 `sniffing` sees the format of a file.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import json
