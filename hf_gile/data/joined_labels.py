@@ -19,7 +19,10 @@ _USUAL = (";", "|", "\t", "\n", ",", "/")
 _RARE = ";|\t\n"  # signs that hardly any name has
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
-_OTHER = re.compile(r"[^\w\s\"'()\[\]{}]+|__+")
+_OTHER = re.compile(
+    r"(?i:</?(?:br|hr|p|li|div) ?/?>)| (?:and|und|et|y|e|och|og|en|or|oder) |  +|[^\w\s\"'()\[\]{}<]+|<|__+"
+)
+_FIRM = re.compile("[\u2022\u00a6]|</?[a-zA-Z]")  # signs that no name has
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
@@ -42,8 +45,11 @@ def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     others = Counter(sign for cell in cells for sign in set(_OTHER.findall(cell)))
     frequent = [sign for sign, number in others.most_common(8) if number > 0.1 * len(cells) and sign not in _USUAL]
     all_cells = "\0".join(cells)
-    longer = [sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in _USUAL]
-    for sign in (*longer, *_USUAL, " ", *frequent):  # such as ";#"
+    longer = [
+        sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in (*_USUAL, "<")
+    ]
+    spaced = [sign for sign in frequent if sign[0] == " "]
+    for sign in (*longer, *_USUAL, *spaced, " ", *frequent):  # such as ";#" and " and "
         joined = {cell: split(cell, sign) for cell in cells if sign in cell}
         if sign in ";|," and joined and all(cell.endswith(sign) for cell in cells):
             return sign
@@ -113,7 +119,7 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
         raise ValueError(
             f"{title}: {len(set(texts)):,} of {len(texts):,} cells are different, such as {shortened(texts[0])}, and "
             f"look like {kind}, so there is nothing to learn: choose another column with --labels, name ids with "
-            "--label_file, or pass --separator none if each is a label"
+            "--label_file, pass --separator with the sign between labels, or --separator none if each cell is a label"
         )
 
 
@@ -153,18 +159,18 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     uses = Counter(piece for parts in joined.values() for piece in set(parts))
     uses.update(cell for cell in cells if cell not in joined)
     recurring = sum(uses[piece] > 1 for piece in pieces) / len(pieces)
-    if sign in _RARE:
+    if sign in _RARE or _FIRM.match(sign):
         return recurring >= 0.5 or _move(joined, 1)
     if sign not in _NUMERIC and (any("://" in cell for cell in joined) or all(map(_NUMBER.fullmatch, pieces))):
         return False  # addresses, numbers, dates, times, versions
     alone = sum(piece in cells for piece in pieces) / len(pieces)
-    if sign == "," and alone == 1:
+    if alone == 1 and (sign == "," or (sign.strip() not in ("", "-", "_") and len(joined) > 2)):
         return True
     is_small = 2 * len(uses) <= len(cells)  # the vocabulary
     if share < 0.1 or recurring < 0.2 or not _move(joined, 4 if is_small or sign in ", " else 8):
         return False
     if sign != " ":
-        return sign in ",/" or is_small or (len(joined) >= 5 and alone > 0.6)
+        return sign in ",/\u2013" or sign[0] == " " or is_small or (len(joined) >= 5 and alone > 0.6)
     # Words of phrases recur, too, and some are in most phrases.
     are_codes = sum(_CODE.search(piece) is not None for piece in uses) > 0.3 * len(uses)
     is_free = alone > 0.7 and max(uses.values()) <= 0.5 * len(cells)

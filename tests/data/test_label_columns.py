@@ -108,6 +108,21 @@ def test_joined_labels_of_a_rich_vocabulary_are_refused_with_the_separator(sign)
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
 
 
+@pytest.mark.parametrize("sign", ["/", " & ", " + ", " and ", ";"])
+def test_a_few_joined_labels_that_are_also_alone_are_refused(sign):
+    draw = random.Random(11)
+    gold = [draw.sample(TOPICS, 2 if number % 12 == 0 else 1) for number in range(200)]
+    with pytest.raises(ValueError, match="look like several labels, '"):
+        read(*map(sign.join, gold))
+
+
+@pytest.mark.parametrize("sign", [" \u2013 ", "\u2022", "  ", "<br>", " und "])
+def test_rare_signs_between_labels_of_a_rich_vocabulary_are_named(sign):
+    sign_alone = sign if sign.strip() in ("", "und") else sign.strip()
+    with pytest.raises(ValueError, match=f"look like several labels, .* pass --separator '{sign_alone}'"):
+        read(*map(sign.join, rich_labels()))
+
+
 def test_joined_labels_of_other_vocabularies_are_refused():
     draw = random.Random(11)
     headings = [["Humans", *labels] if len(labels[0]) % 3 else labels for labels in rich_labels()]
@@ -132,6 +147,7 @@ def test_joined_labels_of_other_vocabularies_are_refused():
         ["comp.graphics", "rec.autos", "sci.med", "talk.politics.misc", "comp.os.ms-windows.misc"],
         [f"2024-{month:02}-{day:02}" for month in (1, 2, 3, 11) for day in (1, 2, 3, 11, 23)],
         [f"{home}-{away}" for home in range(5) for away in range(5)],
+        ["left", "right", "center", "center-left", "center-right", "left-right"],
         ["data engineer", "engineer", "senior data engineer", "senior engineer", "lead analyst", "senior analyst"],
     ],
 )
@@ -142,7 +158,7 @@ def test_names_with_signs_are_names(names, number):
     assert read(*cells)[0] == [[cell] for cell in cells]
 
 
-SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t"]
+SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t", "<br>", "<br/>", "  ", " and ", " y ", "\u2022"]
 SINGLE = ["hose", "valve", "rotor", "shaft", "gasket", "pump", "seal"]
 
 
@@ -152,10 +168,13 @@ def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
     draw = random.Random(7)
     gold = [order(draw.sample(SINGLE, each)) for _ in range(97)]
     cells = [sign.join(labels) for labels in gold]
-    with pytest.raises(ValueError, match=r"look like several labels, .* or --separator none"):
+    name = {"\t": "tab", " ": "space"}.get(sign) or (sign if sign.strip().isalpha() else sign.strip() or sign)
+    with pytest.raises(
+        ValueError, match=f"look like several labels, .*: pass --separator {re.escape(repr(name))}, or "
+    ):
         read(*cells)
     assert read(*cells, separator=sign)[0] == gold
-    assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
+    assert len(read(*cells, separator="none")[0][0]) == 1
 
 
 def test_a_text_a_label_is_read():
