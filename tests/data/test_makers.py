@@ -72,30 +72,9 @@ def test_flags_overrule_what_is_seen(read):
     assert "ό" in parts["train"]["text"][0]  # as requested, though wrong
 
 
-def test_a_workbook_and_a_web_page_are_refused_with_what_to_do(read):
+def test_a_workbook_is_refused_with_what_to_do(read):
     with pytest.raises(ValueError, match=r"a\.xlsx is an Excel workbook: .*save it as \"CSV UTF-8\""):
         read("a.xlsx", zipped("xl/workbook.xml", "<workbook/>"))
-    with pytest.raises(
-        ValueError, match=r"a\.csv is a web page .* opens as a table in Excel, save it as \"CSV UTF-8\""
-    ):
-        read("a.csv", "<!DOCTYPE html><html></html>")
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        ("-- a dump\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `a`;\n", "is a dump of a database"),
-        ("INSERT INTO a (text, labels) VALUES ('x', 'y');\n", "is a dump of a database"),
-        ("COPY public.a (text, labels) FROM stdin;\nx\ty\n", "is a dump of a database"),
-        ("@relation a\n\n@attribute text string\n", "is a table as ARFF"),
-        ("@article{a1,\n  title = {x},\n}\n", "has references"),
-        ("TY  - JOUR\nTI  - x\n", "has references"),
-        ("\u250c\u2500\u2500\u2510\n\u2502 text \u2502\n", "is a table as ARFF"),
-    ],
-)
-def test_dumps_and_records_are_refused_with_what_to_do(read, content, what):
-    with pytest.raises(ValueError, match=rf"a\.txt {what}.*: .*export .* as CSV"):
-        read("a.txt", content)
 
 
 def test_names_above_several_options_are_no_column(read):
