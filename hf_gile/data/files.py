@@ -36,6 +36,7 @@ _ABOUT = re.compile(
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _MAX_YAML_BYTES = 1 << 20
+_MAX_YAML_DEPTH = 100
 
 
 def data_suffix(path: Path) -> str:
@@ -178,15 +179,17 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{path} is longer than {_MAX_YAML_BYTES:,} bytes, too long for a settings file")
     try:
         text = data.decode("utf-8-sig")
+        depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_YAML_DEPTH:  # at each level, the parser takes more time
+                raise ValueError("nested too deeply")
             if isinstance(event, yaml.AliasEvent):
                 line = event.start_mark.line + 1
                 raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
         return yaml.safe_load(text)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start + 1:,} is not UTF-8"
-    except RecursionError:
-        problem = "nested too deeply"
     except Exception as error:  # an invalid date raises ValueError, a mapping as a key TypeError
         problem = " ".join(str(error).split())[:300]
     raise ValueError(f"{path} is not YAML: {problem}")

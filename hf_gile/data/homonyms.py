@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..models.labels_gile import Label, LabelSet
 from .report import ReadReport, Row
-from .schema import clean_text
+from .schema import as_names, clean_text
 
 
 def make_labels(
@@ -132,7 +132,7 @@ def check_choices(describe: str | Iterable[str], choices: Sequence[str]) -> tupl
     Raises:
         ValueError: If a part is not among the choices, or repeated.
     """
-    requested = (describe,) if isinstance(describe, str) else tuple(describe)
+    requested = as_names(describe)
     if not set(requested).issubset(choices) or len(set(requested)) < len(requested):
         raise ValueError(f"describe must be distinct parts of {', '.join(choices)}, in any order, got {describe!r}")
     return requested

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import unescape
 from reprlib import repr as shortened
 from typing import Any
@@ -61,6 +61,11 @@ def clean_label(text: str) -> str:
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
     return " ".join(text.split())
+
+
+def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Returns a name, or several, as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def as_list(value: Any) -> Sequence[Any]:

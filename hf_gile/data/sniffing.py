@@ -354,7 +354,7 @@ def _see_cells(
     form: Format, text: str, is_cut: bool, usual: str, requested: Requested, names: Collection[str]
 ) -> Format:
     """Sees delimiter, quotes and header of a text of CSV; `usual` is the delimiter that its name lets expect."""
-    notes = [form.note] if form.note else []
+    notes = [form.note]
     skip = 0
     text = text if "\n" in text else text.replace("\r", "\n")  # of old Macs
     delimiters = [usual, *(sign for sign in _DELIMITERS if sign != usual)]
@@ -390,7 +390,7 @@ def _see_cells(
     elif not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
-    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note="; ".join(notes))
+    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note="; ".join(filter(None, notes)))
 
 
 def _title_lines(text: str, names: Collection[str]) -> int:

@@ -246,8 +246,11 @@ def describe_missing_column(
     """
     columns = list(columns)
     near = difflib.get_close_matches(missing, columns, n=3, cutoff=_NEAR)
-    hint = f'; name the column with {argument}="..."' if argument else ""
-    hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?" if near else hint
+    hint = ""
+    if near:
+        hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?"
+    elif argument:
+        hint = f'; name the column with {argument}="..."'
     if form is not None and form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
     elif form is not None and form.kind == "csv" and any(len(column.split()) > _WORDS for column in columns):
@@ -306,11 +309,13 @@ def _distinct(header: Sequence[str]) -> Iterator[str]:
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields rows; an error instead of the last if it has totals."""
     for number, cells in rows:
+        following = None
         is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
-        may_be_total = is_short and _TOTAL.fullmatch("\t".join(cells))
-        following = next(rows, None) if may_be_total else None
-        is_total = may_be_total and following is None
-        yield number, ValueError("the last row has totals, and is no document or label") if is_total else cells
+        if is_short and _TOTAL.fullmatch("\t".join(cells)):
+            following = next(rows, None)
+            if following is None:
+                cells = ValueError("the last row has totals, and is no document or label")
+        yield number, cells
         if following is not None:
             yield following
 

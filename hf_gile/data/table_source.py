@@ -23,6 +23,13 @@ from .table_files import SUFFIXES
 from .tables import Unlabelled, load_table, table_of
 from .zero_shot import seen_first
 
+_MANY = 50  # documents; a sample of fewer may have one of each label
+_SELDOM = "hardly any label has two, so tests say little about them"
+_SELDOM_REMEDIES = (
+    "choose another column with --labels, pass --separator with the sign between several labels of a cell, or if each "
+    "cell is a label, describe them in a --label_file or pass --separator none"
+)
+
 if TYPE_CHECKING:
     from datasets import Dataset
 
@@ -190,6 +197,12 @@ class TableSource:
         used = sum(counts_by_part.values(), Counter[str]())
         if labels is None:
             labels = LabelSet.from_names(sorted(used))
+            is_single = all(len(gold) < 2 for rows in parts.values() for gold in rows["labels"])
+            if is_single and 1 < len(used) > 0.9 * used.total() and self.separator != "none":
+                problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents: {_SELDOM}"
+                if used.total() >= _MANY:
+                    raise ValueError(f"{problem}; {_SELDOM_REMEDIES}")
+                say(f"note: {problem}")
             if note := note_case((label_id, None) for label_id in used):
                 say(f"note: {note}: they count as different labels")
         missing: dict[str, list[str]] = {}  # ids by the reason why the label file left them out

@@ -302,7 +302,7 @@ def test_empty_files_are_refused(write, stream, name):
 
 def test_tables_without_rows_are_refused(write, load):
     for name, data in (("a.csv", "text,labels\n"), ("a.json", "[]")):
-        with pytest.raises(ValueError, match=rf"{name} has {'a header and ' * (name == 'a.csv')}no rows$"):
+        with pytest.raises(ValueError, match=rf"{name} has no rows, or only a header$"):
             load(write(name, data))
     with pytest.raises(ValueError, match="no record can be used: 0 records from 1 file; left out: without text"):
         load(write("a.parquet", rows=[{"text": "", "labels": ""}]))
