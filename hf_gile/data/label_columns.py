@@ -40,7 +40,8 @@ SAMPLE = 2000
 
 _KEYS = (  # of objects, in order of preference
     "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
-    "id", "code", "uri", "value", "choices",
+    "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
+    "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
@@ -380,13 +381,16 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping)]
     if not objects:
         return None
-    keys = [key for key in _KEYS if all(not is_missing(item.get(key)) for item in objects)]
+    usable = [
+        {key for key in item if not (is_missing(item[key]) or isinstance(item[key], Mapping))} for item in objects
+    ]
+    keys = [key for key in _KEYS if all(key in names for names in usable)]
     ids = set(known)
     named = [key for key in keys if ids and sum(str(item[key]) in ids for item in objects) > 0.5 * len(objects)]
     if not keys:
         raise ValueError(
             f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id: "
-            "write a list of the names of a document's labels"
+            "write a list of the names of a document's labels, as [item[KEY] for item in labels] in Python"
         )
     key = (named or keys)[0]
     labels = [[item[key] for item in listed if isinstance(item, Mapping)] for listed in lists]

@@ -66,17 +66,21 @@ def read_label_table(
             repeats an id, unless the report says to skip.
     """
     report.note(form.note)
+    labels = _read_json_names(file, report) if form.kind == "json" else None
+    if (labels or form.kind == "text") and chosen.required() != _DEFAULT:
+        raise ValueError(f"{file} has names alone, and is not a table with columns to choose")
     if form.kind == "text":
         return _read_names(file, form, report)
-    if form.kind == "json" and (labels := _read_json_names(file, report)):
+    if labels:
         return labels
     located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form)]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
-    if len(existing) == 1 and chosen.required() == ["id", "name"]:
+    if len(existing) == 1 and chosen.required() == _DEFAULT:
         (column,) = existing
-        if note := _note_header([column, *(str(row.get(column)) for row in rows)]):
-            report.note(note)
+        note = "" if form.columns else _note_header([column, *(str(row.get(column)) for row in rows)])
+        report.note(note)
+        if note or form.columns:
             chosen = chosen._replace(id=column, name=(column,))
     if rows:
         _check_columns(existing, chosen, file, form)
@@ -202,6 +206,8 @@ def _check_columns(
     hint = "choose columns with id=... and name=... (--label_id and --label_name)"
     if form.columns:
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
+    elif len(existing) == 1:
+        hint += ", or if the first line is a label, rename the file to .txt, or pass --columns name"
     for column in chosen.required():
         if column not in existing:
             raise ValueError(f"{file}: {describe_missing_column(column, existing, form=form)}; {hint}")
@@ -456,6 +462,7 @@ _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
 _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
+_DEFAULT = ["id", "name"]
 _KEYS = ("id2label", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
 # Also rules, lines of trees, code, and cells of CSV.

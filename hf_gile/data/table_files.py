@@ -37,6 +37,7 @@ _WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
+_QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018")
 _UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
 _LONGEST_TOTAL = 16  # characters
 _TOTAL = re.compile(
@@ -245,7 +246,8 @@ def describe_missing_column(
         no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
-    near = difflib.get_close_matches(missing, columns, n=3, cutoff=_NEAR)
+    by_form = {column.casefold(): column for column in columns}
+    near = [by_form[form] for form in difflib.get_close_matches(missing.casefold(), by_form, n=3, cutoff=_NEAR)]
     hint = ""
     if near:
         hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?"
@@ -294,6 +296,8 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
             remedy = f"quote cells that contain {form.delimiter!r} or a line break"
             if width == 1:
                 remedy += ", or pass --delimiter if another sign separates cells"
+            elif quotes := [cell[0] for cell in cells if cell.startswith(_QUOTES)]:
+                remedy += f', or replace {quotes[0]} by ", or pass --quote {quotes[0]!r} if this also ends cells'
             yield number, ValueError(f"{counts}; {remedy}")
 
 

@@ -378,8 +378,13 @@ def test_objects_are_read_by_their_name_or_known_id():
     assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
     assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
     assert read([{"id": "https://example.org/7", "display_name": "mice"}], [])[0] == [["mice"], []]
-    with pytest.raises(ValueError, match=r"labels are objects with the keys .*, of which none is a name or id"):
-        read([{"score": 3}])
+    for key in ("topic", "descriptor", "ui", "@id", "prefLabel"):
+        assert read([{key: "mice", "score": 0.5}], [{key: "rats", "score": 0.9}])[0] == [["mice"], ["rats"]]
+    for item in ({"score": 3}, {"name": {"en": "mice"}}):
+        with pytest.raises(
+            ValueError, match=r"of which none is a name or id: .*, as \[item\[KEY\] for item in labels\]"
+        ):
+            read([item])
 
 
 def test_classes_get_their_names():
