@@ -163,11 +163,7 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
 
 
 def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, or names by number or numbers by name, also in a config.json or of a `ClassLabel`.
-
-    Returns:
-        The labels, or None for other JSON.
-    """
+    """Reads a list of names, names by number or numbers by name, as of a `ClassLabel`; returns None for other JSON."""
     with open_binary(file) as stream:
         if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
             return None
@@ -384,10 +380,7 @@ def _by_language(texts: list[Any]) -> Any:
 
 
 def split_synonyms(cell: str) -> tuple[str, ...]:
-    r"""Splits a cell into synonyms.
-
-    Args:
-        cell: Synonyms separated by semicolons; `\;` is a semicolon within a synonym, and `\\` a backslash.
+    r"""Splits a cell at semicolons into synonyms; `\;` is a semicolon within a synonym, and `\\` a backslash.
 
     Example:
         >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
