@@ -48,7 +48,8 @@ def make_labels(
         elif first.name == label.name:
             report.leave_out("repeated", where)
         else:
-            report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {locations[label.id]}")
+            problem = f"the id {label.id!r} is already used in {locations[label.id]}"
+            report.problem("malformed label", f"{where}: {problem}")
     return distinguish(labels.values(), hints, report, source)
 
 

@@ -200,7 +200,8 @@ def _check_columns(
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
     for column in chosen.required():
         if column not in existing:
-            raise ValueError(f"{file}: {describe_missing_column(column, existing, form=form)}; {hint}")
+            problem = describe_missing_column(column, existing, form=form)
+            raise ValueError(f"{file}: {problem}; {hint}")
 
 
 def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadReport) -> None:
@@ -357,7 +358,8 @@ def _texts(
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
         # Wikidata and JSON-LD write a text with its language.
-        texts += [clean_text(_value_of(part, ("value", "@value")), column).strip() for part in as_list(value)]
+        values = [_value_of(part, ("value", "@value")) for part in as_list(value)]
+        texts += [clean_text(text, column).strip() for text in values]
     return list(filter(None, texts))
 
 
@@ -394,7 +396,8 @@ def _parse_ids(value: object) -> tuple[str, ...]:
     """Returns ids: a text for `split_synonyms`, or a list of texts, numbers or objects with an id."""
     if value is None or isinstance(value, str):
         return split_synonyms(clean_text(value, "broader"))
-    return tuple(clean_label(document_id(_value_of(item, _ID_KEYS), "broader")) for item in as_list(value))
+    ids = [_value_of(item, _ID_KEYS) for item in as_list(value)]
+    return tuple(clean_label(document_id(parent, "broader")) for parent in ids)
 
 
 def _parse_names(value: object) -> tuple[str, ...]:

@@ -207,7 +207,12 @@ def check_word_vectors(
     return _collect([block], path, report or ReadReport(), "word")
 
 
-def _collect(blocks: Iterable[Block], path: str | os.PathLike[str], report: ReadReport, unit: str) -> WordVectors:
+def _collect(
+    blocks: Iterable[Block],
+    path: str | os.PathLike[str],
+    report: ReadReport,
+    unit: str,
+) -> WordVectors:
     """Joins the well-formed rows of blocks; `unit` is what their positions count."""
     positions: dict[str, int] = {}
     parts: list[Matrix] = []
