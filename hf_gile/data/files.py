@@ -35,6 +35,7 @@ _ABOUT = re.compile(
     r"(read_?me|licen[cs]e|copying|copyright|notice|changelog)(\.(txt|md|rst|html?))?$|.*\.pdf$", re.IGNORECASE
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_SAVED_DATASET = ("dataset_dict.json", "state.json")  # written by save_to_disk of datasets
 _MAX_YAML_BYTES = 1 << 20
 _MAX_YAML_DEPTH = 100
 
@@ -79,7 +80,7 @@ def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) ->
             if not matches:
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
         readable = candidates = [match for match in matches if match.is_file()]
-        saved = next((match for match in candidates if match.name in ("dataset_dict.json", "state.json")), path)
+        saved = next((match for match in candidates if match.name in _SAVED_DATASET), path)
         if saved != path:
             raise ValueError(
                 f"{saved.parent} was written by save_to_disk of datasets: train with --dataset {pattern}, "
@@ -135,7 +136,11 @@ def unpacked_limit(path: str | os.PathLike[str], ratio: int = _RATIO) -> int:
     return max(_FREE, ratio * Path(path).stat().st_size)
 
 
-def read_npz(path: str | os.PathLike[str], names: Sequence[str], content: str) -> list[np.ndarray[Any, Any]]:
+def read_npz(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    content: str,
+) -> list[np.ndarray[Any, Any]]:
     """Reads arrays of numbers and texts from an `.npz` file, optionally gzipped, without executing code.
 
     Args:
@@ -181,7 +186,8 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         text = data.decode("utf-8-sig")
         depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_YAML_DEPTH:  # at each level, the parser takes more time
                 raise ValueError("nested too deeply")
             if isinstance(event, yaml.AliasEvent):

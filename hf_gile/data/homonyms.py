@@ -48,7 +48,8 @@ def make_labels(
         elif first.name == label.name:
             report.leave_out("repeated", where)
         else:
-            report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {locations[label.id]}")
+            problem = f"the id {label.id!r} is already used in {locations[label.id]}"
+            report.problem("malformed label", f"{where}: {problem}")
     return distinguish(labels.values(), hints, report, source)
 
 
@@ -79,6 +80,7 @@ def distinguish(
         ['Mercury: planets', 'Mercury: metals', 'Venus']
     """
     labels = list(labels)
+    report = report or ReadReport()
     rounds = max((len(hints.get(label.id, ())) for label in labels), default=0)
     for turn in range(rounds + 1):
         groups = defaultdict(list)
@@ -86,7 +88,7 @@ def distinguish(
             groups[label.text, label.language].append(position)
         homonyms = [positions for positions in groups.values() if len(positions) > 1]
         for positions in homonyms:
-            if turn == 0 and report is not None:
+            if turn == 0:
                 report.homonyms += len(positions)
             ids = [labels[position].id for position in positions]
             texts = ["".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids]
@@ -99,8 +101,7 @@ def distinguish(
                     )
         if not homonyms:
             break
-    if report is not None:
-        report.note(note_case((label.text, label.language) for label in labels))
+    report.note(note_case((label.text, label.language) for label in labels))
     return LabelSet(labels, source)
 
 

@@ -144,7 +144,7 @@ class LabelColumn(NamedTuple):
         """Checks whether a cell or an item of it has no label."""
         return is_missing(value) and not (self.literal and isinstance(value, str) and value.strip() in self.literal)
 
-    def _split(self, item: Any) -> list[Any]:
+    def _split(self, item: object) -> list[Any]:
         if not self.separators or not isinstance(item, str):
             return [item]
         usual, *others = self.separators

@@ -167,11 +167,7 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
 
 
 def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, or names by number or numbers by name, also in a config.json or of a `ClassLabel`.
-
-    Returns:
-        The labels, or None for other JSON.
-    """
+    """Reads a list of names, names by number or numbers by name, as of a `ClassLabel`; returns None for other JSON."""
     with open_binary(file) as stream:
         if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
             return None
@@ -210,7 +206,8 @@ def _check_columns(
         hint += ", or if the first line is a label, rename the file to .txt, or pass --columns name"
     for column in chosen.required():
         if column not in existing:
-            raise ValueError(f"{file}: {describe_missing_column(column, existing, form=form)}; {hint}")
+            problem = describe_missing_column(column, existing, form=form)
+            raise ValueError(f"{file}: {problem}; {hint}")
 
 
 def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadReport) -> None:
@@ -367,7 +364,8 @@ def _texts(
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
         # Wikidata and JSON-LD write a text with its language.
-        texts += [clean_text(_value_of(part, ("value", "@value")), column).strip() for part in as_list(value)]
+        values = [_value_of(part, ("value", "@value")) for part in as_list(value)]
+        texts += [clean_text(text, column).strip() for text in values]
     return list(filter(None, texts))
 
 
@@ -390,10 +388,7 @@ def _by_language(texts: list[Any]) -> Any:
 
 
 def split_synonyms(cell: str) -> tuple[str, ...]:
-    r"""Splits a cell into synonyms.
-
-    Args:
-        cell: Synonyms separated by semicolons; `\;` is a semicolon within a synonym, and `\\` a backslash.
+    r"""Splits a cell at semicolons into synonyms; `\;` is a semicolon within a synonym, and `\\` a backslash.
 
     Example:
         >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
@@ -407,7 +402,8 @@ def _parse_ids(value: object) -> tuple[str, ...]:
     """Returns ids: a text for `split_synonyms`, or a list of texts, numbers or objects with an id."""
     if value is None or isinstance(value, str):
         return split_synonyms(clean_text(value, "broader"))
-    return tuple(clean_label(document_id(_value_of(item, _ID_KEYS), "broader")) for item in as_list(value))
+    ids = [_value_of(item, _ID_KEYS) for item in as_list(value)]
+    return tuple(clean_label(document_id(parent, "broader")) for parent in ids)
 
 
 def _parse_names(value: object) -> tuple[str, ...]:

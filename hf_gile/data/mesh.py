@@ -122,7 +122,8 @@ def read_mesh(
     form = sniff(path, Requested(encoding=encoding).check())
     piece = Piece(os.fspath(path))
     parse: Callable[[Any], Descriptor | None] = _parse_json
-    records: Iterator[tuple[str, Any]] = ((where, row) for where, _, row in read_rows(piece, report, form))
+    rows = read_rows(piece, report, form)
+    records: Iterator[tuple[str, Any]] = ((where, row) for where, _, row in rows)
     if form.kind == "mesh":
         parse = _parse_xml
         records = _iterate_xml(path)
@@ -131,8 +132,8 @@ def read_mesh(
         records = _iterate_ascii(read_lines(piece, form.encoding))
     elif form.kind not in ("json", "jsonl"):
         raise ValueError(
-            f"{path}: expected MeSH in XML (a DescriptorRecordSet), ASCII or JSON lines, got content of the kind "
-            f"{form.kind!r}"
+            f"{path}: expected MeSH in XML (a DescriptorRecordSet), ASCII or JSON lines, "
+            f"got content of the kind {form.kind!r}"
         )
     if parse is not _parse_json:
         report.files += 1

@@ -32,6 +32,7 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
     try:
         file = _open_parquet(piece.path)
         exist = bool(columns) and set(file.schema_arrow.names).issuperset(columns)
+        selected = [*columns] if exist else None
         unpacked = 0
         limit = unpacked_limit(piece.path)
         for group, start in enumerate(_find_group_starts(file.metadata)):
@@ -41,7 +42,7 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
                 continue
             size = _unpacked_group(content, piece.path, limit)
             rows_at_once = max(1, min(_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
-            for batch in _group_batches(piece.path, file, group, [*columns] if exist else None, rows_at_once):
+            for batch in _group_batches(piece.path, file, group, selected, rows_at_once):
                 batch_size = _unpacked_size(batch)
                 unpacked += batch_size
                 if unpacked > limit:

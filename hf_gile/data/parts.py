@@ -20,7 +20,10 @@ _FEWEST = 2  # documents of a part, if there are enough
 _WITHOUT = ""  # stands for documents without labels, which are stratified like a label
 
 
-def fill_parts(parts: Mapping[str, Dataset], column: Literal["id", "text"] = "id") -> dict[str, Dataset]:
+def fill_parts(
+    parts: Mapping[str, Dataset],
+    column: Literal["id", "text"] = "id",
+) -> dict[str, Dataset]:
     """Splits missing parts of `PARTS`, a tenth each, off the training documents, stratified by label.
 
     Documents with the same text (or id), apart from white space, fall into the same part. Every label that has another
@@ -77,7 +80,8 @@ def _assign(
     fewest_lost = sorted(by_hash, key=lambda key: sum(counts[label] == 1 for label in labels[key]))
     smallest_first = sorted(by_hash, key=lambda key: sizes[key])
     for part in missing:
-        size = min(max(_FEWEST, round(_SHARE * len(keys))), max(1, (len(keys) - 1) // (len(missing) + 1)))
+        most = max(1, (len(keys) - 1) // (len(missing) + 1))
+        size = min(max(_FEWEST, round(_SHARE * len(keys))), most)
         # A quota of 0.3 documents is one document for 3 of 10 labels.
         quotas = {
             label: math.floor(_SHARE * count + hash_fraction(part, label, SALT)) for label, count in counts.items()

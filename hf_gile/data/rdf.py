@@ -51,12 +51,9 @@ AddStatement = Callable[[Any, Any, Any], None]
 
 
 def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
-    """Parses a file.
+    """Parses a file, compressed or not, and passes subject, predicate and object of each statement to `add`.
 
-    Args:
-        path: The file, compressed or not.
-        add: Receives subject, predicate and object of each statement, as nodes of rdflib.
-        report: Decides whether a damaged file raises (the default); statements before the damage are passed on.
+    They are nodes of rdflib. Statements before damage are passed on, if the report says to skip it.
 
     Raises:
         ImportError: If rdflib is not installed.

@@ -85,11 +85,7 @@ class ReadReport:
         return ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
 
     def add(self, other: ReadReport) -> None:
-        """Adds the counts of another report.
-
-        Args:
-            other: The other report; its `on_error` is ignored.
-        """
+        """Adds the counts of another report."""
         self.files += other.files
         self.records += other.records
         self.homonyms += other.homonyms
@@ -102,12 +98,9 @@ class ReadReport:
             examples += other.examples.get(reason, [])[: 3 - len(examples)]
 
     def leave_out(self, reason: str, what: str, id: str | None = None) -> None:
-        """Counts well-formed input that is not usable.
+        """Counts well-formed input that is not usable under a reason; its location `what` is an example.
 
-        Args:
-            reason: Category to count it under.
-            what: Location, for the examples.
-            id: Id of a label, which documents may have.
+        If it is a label, documents may have its `id`.
         """
         if id is not None:
             self.ids_left_out[id] = reason
@@ -122,11 +115,7 @@ class ReadReport:
             self.notes.append(line)
 
     def check_share(self) -> None:
-        """Refuses to go on with what is left of a table of which most was left out, unless errors are skipped.
-
-        Raises:
-            ValueError: With the reasons.
-        """
+        """Refuses what is left of a table of which much was left out, with the reasons, unless errors are skipped."""
         left_out = sum(self.left_out.values())
         total = self.records + left_out
         if self.on_error == "raise" and total >= _FEW and left_out > _MOST_LEFT_OUT * total:
@@ -176,15 +165,7 @@ class ReadReport:
                 yield where, result
 
     def until_damage(self, items: Iterator[T], path: object) -> Iterator[T]:
-        """Yields the readable part of a file, and reports the error that ends it as a problem.
-
-        Args:
-            items: Raw records of the file.
-            path: Name of the file, for messages.
-
-        Yields:
-            The items before the damage.
-        """
+        """Yields the records of a file before damage, and reports the error that ends it as a problem."""
         count = 0
         try:
             for item in items:

@@ -68,12 +68,12 @@ def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def as_list(value: Any) -> Sequence[Any]:
+def as_list(value: object) -> Sequence[Any]:
     """Returns a list as it is, and anything else as the only item of a list."""
     return value if isinstance(value, list | tuple) else [value]
 
 
-def decode_entities(text: Any) -> Any:
+def decode_entities(text: object) -> Any:
     """Returns a text with the characters that entities of HTML stand for, such as `&amp;`; anything else as it is."""
     if not isinstance(text, str) or "&" not in text:
         return text

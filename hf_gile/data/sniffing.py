@@ -390,7 +390,8 @@ def _see_cells(
     elif not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
-    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note="; ".join(filter(None, notes)))
+    note = "; ".join(filter(None, notes))
+    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note=note)
 
 
 def _title_lines(text: str, names: Collection[str]) -> int:

@@ -231,11 +231,11 @@ def describe_missing_column(
     argument: str | None = None,
     form: Format | None = None,
 ) -> str:
-    """Says that a column is missing, and what to do.
+    """Says that a column is missing among existing columns, and what to do.
 
     Args:
-        missing: Name of the missing column.
-        columns: Existing columns.
+        missing: The missing column.
+        columns: The existing columns.
         argument: The argument that names the column, if any.
         form: Format of the file, if it is a table.
 

@@ -282,10 +282,7 @@ class TableSource:
 
 
 def join_file_names(files: Sequence[str]) -> str:
-    """Returns a name for documents, from the names of their files.
-
-    Args:
-        files: Files, folders and globs.
+    """Returns a name for documents, from the names of their files, folders and globs.
 
     Example:
         >>> join_file_names(["notes/train.jsonl.gz", "more.csv"])

@@ -219,7 +219,8 @@ def table_of(
     arguments = read_as.arguments()
     for column, argument in arguments.items():
         if column not in dataset.features:
-            raise ValueError(f"the dataset: {describe_missing_column(column, dataset.features, argument)}")
+            problem = describe_missing_column(column, dataset.features, argument)
+            raise ValueError(f"the dataset: {problem}")
     has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
     documents = plain.select_columns([*arguments]).map(
         _convert_batch,

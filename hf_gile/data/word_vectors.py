@@ -136,8 +136,8 @@ def load_word_vectors(
 
     Args:
         path: The file.
-        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. Text files
-            are not read any further.
+        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. The rest of
+            a text file is not read.
         encoding: Encoding of the words in a text file.
         report: Counts words and decides whether malformed words raise (the default) or are skipped. Of repeated words,
             the first row is used.
@@ -207,7 +207,12 @@ def check_word_vectors(
     return _collect([block], path, report or ReadReport(), "word")
 
 
-def _collect(blocks: Iterable[Block], path: str | os.PathLike[str], report: ReadReport, unit: str) -> WordVectors:
+def _collect(
+    blocks: Iterable[Block],
+    path: str | os.PathLike[str],
+    report: ReadReport,
+    unit: str,
+) -> WordVectors:
     """Joins the well-formed rows of blocks; `unit` is what their positions count."""
     positions: dict[str, int] = {}
     parts: list[Matrix] = []
