@@ -25,8 +25,7 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
 
     Args:
         piece: The file, or the row groups that start in a part of it.
-        columns: Columns to read; all if there are none, or if one of them does not exist, so that a message can name
-            all.
+        columns: Columns to read; all if it is empty, or if a column does not exist, so that a message can name all.
     """
     number = 0
     try:
