@@ -45,7 +45,7 @@ _OPEN, _CLOSE = "[({", "])}"
 _SPARK = r"(?:mutable\.)?(?:WrappedArray|ArraySeq|ArrayBuffer)\("  # starts no label, unlike List(
 _WRAPPED = rf"(?:{_SPARK}|(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|[sS]et|tuple|[lL]ist|Vector|Index|c)\()"
 _WRAPPER = re.compile(rf"{_WRAPPED}(.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL)
-_START = re.compile(rf"[\[{{]|{_WRAPPED}")
+LIST_START = re.compile(rf"[\[{{]|{_WRAPPED}")
 _CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
@@ -155,11 +155,6 @@ def are_lists(texts: Sequence[str]) -> bool:
 def has_lists(texts: Sequence[str]) -> bool:
     """Checks whether a text is a list for `parse_list` that starts as no label does, such as with a quote."""
     return any(_CERTAIN.match(text) and parse_list(text) is not None for text in texts)
-
-
-def starts_list(text: str) -> bool:
-    """Checks whether a text starts as a list does."""
-    return _START.match(text) is not None
 
 
 def are_flags(cells: Collection[Any]) -> bool:

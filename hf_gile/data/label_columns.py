@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
 from .label_cells import (
+    LIST_START,
     MISSING,
     are_flags,
     are_lists,
@@ -30,7 +31,6 @@ from .label_cells import (
     parse_list,
     read_flag,
     sign_of_bits,
-    starts_list,
     whole_number,
 )
 from .schema import as_list, decode_entities
@@ -132,7 +132,7 @@ class LabelColumn(NamedTuple):
                 parsed = parse_list(value)
                 if parsed is not None:
                     value = parsed
-                elif self.form != "mixed" or starts_list(value):
+                elif self.form != "mixed" or LIST_START.match(value):
                     raise ValueError(f"{column} must be a list, as in other rows, got {shortened(value)}")
         items = as_list(value)
         if self.key is not None:

@@ -24,8 +24,7 @@ from .tables import Unlabelled, load_table, table_of
 from .zero_shot import seen_first
 
 _MANY = 50  # documents; a sample of fewer may have one of each label
-_SELDOM = "hardly any label has two, so tests say little about them"
-_SELDOM_REMEDIES = (
+_SELDOM = (
     "choose another column with --labels, pass --separator with the sign between several labels of a cell, or if each "
     "cell is a label, describe them in a --label_file or pass --separator none"
 )
@@ -199,9 +198,9 @@ class TableSource:
             labels = LabelSet.from_names(sorted(used))
             is_single = all(len(gold) < 2 for rows in parts.values() for gold in rows["labels"])
             if is_single and 1 < len(used) > 0.9 * used.total() and self.separator != "none":
-                problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents: {_SELDOM}"
+                problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents: hardly any has two"
                 if used.total() >= _MANY:
-                    raise ValueError(f"{problem}; {_SELDOM_REMEDIES}")
+                    raise ValueError(f"{problem}; {_SELDOM}")
                 say(f"note: {problem}")
             if note := note_case((label_id, None) for label_id in used):
                 say(f"note: {note}: they count as different labels")

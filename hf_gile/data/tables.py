@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 8
+_VERSION = 9
 LABELS = "labels"
 """Column of labels, unless another is named."""
 
