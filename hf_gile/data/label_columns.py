@@ -204,17 +204,16 @@ def see(
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
         is_mixed = separator != "json" and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
-        if is_mixed:
-            parsed = [cell if value is None else value for value, cell in zip(parsed, cells, strict=True)]
-        cells = [value for value in parsed if value is not None]
+        pairs = [pair for pair in zip(parsed, cells, strict=True) if is_mixed or pair[0] is not None]
+        cells = [cell if value is None else value for value, cell in pairs]
     lists = _present(form, cells, title)
     bits = [*chain.from_iterable(lists)] if separator is None and known.isdisjoint(texts) else []
     if (sign := sign_of_bits(bits)) is not None:
         form = form._replace(separators=(sign,))
         lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        otherwise = "" if sign is None else ", or --separator none if each cell is a label"
-        are_positions = _are_positions(lists, title, form.names[0] if form.names else positions, bool(known), otherwise)
+        names = form.names[0] if form.names else positions
+        are_positions = _are_positions(lists, title, names, bool(known), sign is not None)
         if are_positions and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
@@ -351,7 +350,7 @@ def _are_positions(
     title: str,
     names: Sequence[str],
     are_known: bool,
-    otherwise: str,
+    are_texts: bool,
 ) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
 
@@ -371,7 +370,9 @@ def _are_positions(
         raise ValueError(
             f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
             f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
-            f"names of labels in cells, or with a column a label (--labels NAME NAME ...){otherwise}"
+            f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
+            + are_texts
+            * ", or --separator none if each cell is a label"
         )
     return True
 

@@ -198,7 +198,8 @@ class TableSource:
             labels = LabelSet.from_names(sorted(used))
             is_single = all(len(gold) < 2 for rows in parts.values() for gold in rows["labels"])
             if is_single and 1 < len(used) > 0.9 * used.total() and self.separator != "none":
-                problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents: hardly any has two"
+                problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents"
+                problem += ": hardly any label has two"
                 if used.total() >= _MANY:
                     raise ValueError(f"{problem}; {_SELDOM}")
                 say(f"note: {problem}")
